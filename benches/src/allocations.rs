@@ -11,8 +11,8 @@ use skybraid_units::{Duration, Instant};
 use crate::counting::allocations;
 use crate::simulated::{flow, setup};
 
-/// By then a flow of datagrams over one path has as many rows as it ever needs: a lost message keeps those after it for
-/// 120 s. A redundant flow loses messages so seldom that it may grow later.
+/// By then buffers have grown to their size, and rows of lost messages, which are kept for 120 s, are dropped as fast as
+/// new ones come.
 const WARM_UP: Duration = Duration::from_secs(300);
 /// Most allocations per million packet-hops. A buffer may still grow now and then, when more is under
 /// way than ever before; one allocation per thousand packets would be ten times as many.

@@ -8,16 +8,22 @@
 
 extern crate alloc;
 
+mod app;
+mod duties;
+mod end_host;
 mod hosts;
 mod ids;
+mod machine;
 mod population;
 pub mod record;
-mod replies;
+mod relay;
 mod reports;
+mod sender;
 mod setup;
+mod side;
 
 pub use hosts::{Carrier, Hosts, InFlight, Outgoing};
-pub use ids::{DirectedLink, RouteId};
+pub use ids::{DirectedLink, FlowId, Numbered, RecordId, RouteId, SideId};
 pub use record::Outcome;
 pub use setup::{
     AddressChange, FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup,

@@ -3,110 +3,19 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use skybraid_traffic::{Source, TrafficConfig, VideoConfig, Write};
-use skybraid_transport::{Endpoint, Message, PathInfo, Role, TransportConfig, split};
-use skybraid_units::{Bytes, Instant, Promised, Seed};
+use skybraid_traffic::{TrafficConfig, VideoConfig};
+use skybraid_transport::{Endpoint, PathInfo, Role, TransportConfig, split};
+use skybraid_units::{Instant, Promised, Seed};
 
-use crate::ids::RouteId;
+use crate::app::App;
+use crate::duties::{Duty, StreamRole};
+use crate::end_host::EndHost;
+use crate::ids::{FlowId, Numbered, RecordId, RelayId, RouteId, SideId};
 use crate::record::{FlowRecord, Outcome};
-use crate::reports::Reports;
+use crate::relay::Relay;
+use crate::sender::Sender;
 use crate::setup::{FlowSetup, Host, Setup};
-
-/// The machine at one side of a connection.
-#[expect(clippy::large_enum_variant, reason = "nearly all are hosts, which every packet reads")]
-pub enum End {
-    /// A host with its endpoint.
-    Host(Endpoint),
-    /// One side of the proxy with this number.
-    Proxy(usize, split::Side),
-}
-
-/// A proxy between two connections.
-pub struct Relay {
-    pub proxy: split::Proxy,
-    /// Numbers of the upstream and the downstream side.
-    pub sides: [usize; 2],
-}
-
-/// One side of a flow's connection.
-pub struct Side {
-    pub end: End,
-    /// Position along the flow, as in [`SubflowRow::end`](crate::record::SubflowRow::end).
-    pub place: u8,
-    /// Outgoing route, by the connection's own path numbers.
-    pub routes: Vec<RouteId>,
-    /// Flows in the connection, by stream number.
-    pub streams: Vec<Stream>,
-    /// Bulk applications that keep this side's send buffer full.
-    pub fillers: Vec<usize>,
-    /// Whether an application writes here.
-    pub writes: bool,
-    /// Number of applications that may still write.
-    pub writers: u32,
-    /// Whether a stream of this side sends receiver reports.
-    pub reports: bool,
-    pub flow: usize,
-    /// Totals at the last sample, by subflow.
-    pub sampled: Vec<[u64; 4]>,
-}
-
-/// A flow within a side's connection.
-#[derive(Clone, Copy)]
-pub struct Stream {
-    /// Record of the messages that this side writes.
-    pub writes: usize,
-    /// Record of the messages that this side receives.
-    pub gets: usize,
-    pub role: StreamRole,
-    pub flow: usize,
-}
-
-/// What a side does with the messages that it receives in a stream.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum StreamRole {
-    /// Records them.
-    Plain,
-    /// Answers each one.
-    Answers,
-    /// Reports on them to the sender.
-    SendsReports,
-    /// Passes them, which are reports, to the application.
-    ReadsReports,
-}
-
-impl Stream {
-    /// Whether this side writes in the stream because of what it receives.
-    pub fn writes_back(&self) -> bool {
-        matches!(self.role, StreamRole::Answers | StreamRole::SendsReports)
-    }
-}
-
-/// The sending application of a flow.
-pub struct App {
-    pub source: Source,
-    /// Side that it writes to; `None` if the driver carries the flow.
-    pub side: Option<usize>,
-    pub stream: u8,
-    pub class: skybraid_transport::Class,
-    pub deadline: Option<skybraid_units::Duration>,
-    /// Number of times that each message is written.
-    pub copies: u8,
-    /// Size of an answer; 0 if messages are not answered.
-    pub answer_bytes: u32,
-    /// Send buffer: a bulk source keeps it full.
-    pub ahead: Bytes,
-    /// Whether a message that does not fit into the send buffer is refused rather than queued.
-    pub refuses: bool,
-    /// Receiver reports on the flow, if its source reads them.
-    pub reports: Option<Reports>,
-}
-
-impl App {
-    /// Unacknowledged bytes up to which the application writes into `endpoint`.
-    pub fn ahead_of(&self, endpoint: &Endpoint) -> Bytes {
-        endpoint.send_buffer().map_or(self.ahead, |buffer| buffer.min(self.ahead))
-    }
-}
+use crate::side::{End, Side};
 
 /// All participants of a run.
 pub struct Population {
@@ -143,17 +52,12 @@ pub fn populate(
             .with_percentiles(flow.judges_delays)
     };
     outcome.flows.extend(setup.flows.iter().map(|flow| record_of(flow, false)));
-    let (mut sides, mut relays): (Vec<Side>, Vec<Relay>) = (Vec::new(), Vec::new());
-    let mut apps = Vec::new();
+    let mut population = Population { sides: Vec::new(), relays: Vec::new(), apps: Vec::new() };
     // Host sides of each flow that has a connection of its own: vehicle, ground.
     let mut hosts = Vec::with_capacity(setup.flows.len());
     for (index, flow) in setup.flows.iter().enumerate() {
-        let own = (flow.rides_with.is_none() && carried(index)).then(|| {
-            let first = sides.len();
-            connections(setup, index, flow, &mut sides, &mut relays);
-            [first, sides.len() - 1]
-        });
-        hosts.push(own);
+        let own = flow.rides_with.is_none() && carried(index);
+        hosts.push(own.then(|| population.connect(setup, FlowId::from_index(index), flow)));
     }
     for (index, flow) in setup.flows.iter().enumerate() {
         let carrier = flow.rides_with.unwrap_or(index);
@@ -162,85 +66,109 @@ pub fn populate(
             outcome.answers.push(index);
             // Answers are no video.
             outcome.flows.push(record_of(flow, true).with_video(None, &[]));
-            outcome.flows.len() - 1
+            RecordId::from_index(outcome.flows.len() - 1)
         });
-        let mut stream = 0;
-        for (host, end) in [Host::Vehicle, Host::Ground].into_iter().zip(ends.into_iter().flatten())
+        let record = RecordId::from_index(index);
+        let records = [record, answer.unwrap_or(record)];
+        let writes_to = population.add_streams(FlowId::from_index(index), flow, ends, records);
+        population.apps.push(App::new(flow, record, writes_to, end));
+    }
+    for side in &mut population.sides {
+        let flow = setup.flows.get(side.flow().index()).promised("the flow of a side");
+        let sends = match &mut side.end {
+            End::Host(host) => {
+                host.settle();
+                host.sends()
+            }
+            // A proxy sends data on the side away from the flow's sender.
+            End::Proxy(_, at) => flow.is_some_and(|flow| match flow.from {
+                Host::Vehicle => *at == split::Side::Downstream,
+                Host::Ground => *at == split::Side::Upstream,
+            }),
+        };
+        side.set_sends(sends);
+    }
+    population
+}
+
+impl Population {
+    /// Adds the stream of `flow` to both `ends` of its connection: vehicle, ground. `records` are those of its messages
+    /// and of what comes back. Returns the side and the stream in which its application writes.
+    fn add_streams(
+        &mut self,
+        id: FlowId,
+        flow: &FlowSetup,
+        ends: Option<[SideId; 2]>,
+        [own, back]: [RecordId; 2],
+    ) -> (Option<SideId>, u8) {
+        let reported = flow.traffic.video().is_some_and(VideoConfig::is_reported);
+        let (mut writes_to, mut stream) = (None, 0);
+        for (place, end) in
+            [Host::Vehicle, Host::Ground].into_iter().zip(ends.into_iter().flatten())
         {
-            let Some(side) = sides.get_mut(end).promised("a side of the flow") else { continue };
-            let sends = flow.from == host;
-            let back = answer.unwrap_or(index);
-            stream = side.streams.len() as u8;
-            let reported = flow.traffic.video().is_some_and(VideoConfig::is_reported);
+            let Some(side) = Side::find_mut(&mut self.sides, end) else { continue };
+            let End::Host(host) = &mut side.end else { continue };
+            let sends = flow.from == place;
             let role = match (sends, &flow.traffic) {
                 (true, _) if reported => StreamRole::ReadsReports,
                 (false, _) if reported => StreamRole::SendsReports,
                 (false, TrafficConfig::Ping { .. }) => StreamRole::Answers,
                 _ => StreamRole::Plain,
             };
-            side.reports |= role == StreamRole::SendsReports;
-            side.streams.push(Stream {
-                writes: if sends { index } else { back },
-                gets: if sends { back } else { index },
-                role,
-                flow: index,
-            });
+            let (writes, gets) = if sends { (own, back) } else { (back, own) };
+            stream = host.add_stream(Duty { role, flow: id, writes }, gets);
             if sends {
-                side.writes = true;
-                side.writers += 1;
-                if matches!(flow.traffic, TrafficConfig::Bulk { .. }) {
-                    side.fillers.push(index);
-                }
+                writes_to = Some(end);
+                host.add_writer(id, matches!(flow.traffic, TrafficConfig::Bulk { .. }));
             }
         }
-        apps.push(App {
-            source: Source::new(&flow.traffic, flow.start, flow.stop.min(end)),
-            side: ends
-                .map(|[vehicle, ground]| if flow.from == Host::Vehicle { vehicle } else { ground }),
-            stream,
-            class: flow.class,
-            deadline: flow.deadline,
-            copies: flow.copies,
-            answer_bytes: match &flow.traffic {
-                TrafficConfig::Ping { packet, .. } => packet.get() as u32,
-                _ => 0,
-            },
-            ahead: flow.transport.send_buffer,
-            refuses: flow.transport.refuse_when_full
-                && flow.transport.protocol.is_reliable()
-                && !matches!(flow.traffic, TrafficConfig::Bulk { .. }),
-            reports: Reports::of(flow),
-        });
+        (writes_to, stream)
     }
-    Population { sides, relays, apps }
-}
 
-/// Records a message of `app` and writes it into the endpoint.
-pub fn write_message(
-    now: Instant,
-    app: &App,
-    endpoint: &mut Endpoint,
-    record: &mut FlowRecord,
-    written: Write,
-) {
-    let bytes = written.bytes;
-    let id = record.next_id();
-    let deadline = written.deadline.or_else(|| app.deadline.map(|span| now + span));
-    let copies = app.copies.max(written.copies);
-    record.on_written(now, written);
-    let waiting = endpoint.unacknowledged() + Bytes::new(u64::from(bytes));
-    if app.refuses && waiting > app.ahead_of(endpoint) {
-        (0..copies.max(1)).for_each(|_| record.on_refused(id));
-        return;
+    /// Adds the connections of flow number `id`, their sides from the vehicle to the ground, and the proxies in between.
+    /// Returns the sides of the hosts: vehicle, ground.
+    fn connect(&mut self, setup: &Setup, id: FlowId, flow: &FlowSetup) -> [SideId; 2] {
+        let seed = setup.seed.stream(&format!("{}.transport", flow.name)).next_u64();
+        let seeded =
+            |transport: &TransportConfig| TransportConfig { seed: Seed(seed), ..transport.clone() };
+        let (mut transport, mut paths) = (seeded(&flow.transport), &flow.paths);
+        let vehicle = self.add_host(setup, id, (&transport, paths), Host::Vehicle);
+        for (number, proxy) in flow.proxies.iter().enumerate() {
+            let next = seeded(&proxy.transport);
+            let before = (&transport, &*infos(setup, paths));
+            let after = (&next, &*infos(setup, &proxy.paths));
+            let machine = split::Proxy::new(before, after, proxy.cache);
+            let relay = RelayId::from_index(self.relays.len());
+            let first = self.sides.len();
+            let [up, down] = [first, first + 1].map(SideId::from_index);
+            let upstream = Sender::new(up, id, routes(paths, Host::Ground));
+            let downstream = Sender::new(down, id, routes(&proxy.paths, Host::Vehicle));
+            self.relays.push(Relay::new(machine, upstream, downstream));
+            for (at, place) in split::Side::BOTH.into_iter().zip(2 + 2 * number..) {
+                self.sides.push(Side::new(End::Proxy(relay, at), id, place as u8));
+            }
+            (transport, paths) = (next, &proxy.paths);
+        }
+        [vehicle, self.add_host(setup, id, (&transport, paths), Host::Ground)]
     }
-    let (stream, class) = (app.stream, app.class);
-    write_copies(now, endpoint, Message { stream, id, class, bytes, deadline }, copies);
-}
 
-/// Writes `message` `copies` times, at least once.
-pub fn write_copies(now: Instant, endpoint: &mut Endpoint, message: Message, copies: u8) {
-    for _ in 0..copies.max(1) {
-        endpoint.write(now, message);
+    /// Adds the side of a host.
+    fn add_host(
+        &mut self,
+        setup: &Setup,
+        flow: FlowId,
+        (transport, paths): (&TransportConfig, &[usize]),
+        host: Host,
+    ) -> SideId {
+        let role = if host == Host::Vehicle { Role::Client } else { Role::Server };
+        let mut endpoint = Endpoint::new(transport, &infos(setup, paths), role);
+        if setup.record.decisions {
+            endpoint.record_decisions();
+        }
+        let id = SideId::from_index(self.sides.len());
+        let end = EndHost::new(endpoint, Sender::new(id, flow, routes(paths, host)));
+        self.sides.push(Side::new(End::Host(end), flow, u8::from(host == Host::Ground)));
+        id
     }
 }
 
@@ -250,57 +178,9 @@ fn carrier_of<'a>(setup: &'a Setup, flow: &'a FlowSetup) -> &'a FlowSetup {
     setup.flows.get(carrier).promised("the flow that carries this one").unwrap_or(flow)
 }
 
-/// Adds the connections of flow number `index`: their sides from the vehicle to the ground, and the proxies in
-/// between.
-fn connections(
-    setup: &Setup,
-    index: usize,
-    flow: &FlowSetup,
-    sides: &mut Vec<Side>,
-    relays: &mut Vec<Relay>,
-) {
-    let seed = setup.seed.stream(&format!("{}.transport", flow.name)).next_u64();
-    let seeded =
-        |transport: &TransportConfig| TransportConfig { seed: Seed(seed), ..transport.clone() };
-    let side = |end: End, place: usize, paths: &[usize], host: Host| Side {
-        end,
-        place: place as u8,
-        routes: paths.iter().map(|path| RouteId::new(*path, host)).collect(),
-        streams: Vec::new(),
-        fillers: Vec::new(),
-        writes: false,
-        writers: 0,
-        reports: false,
-        flow: index,
-        sampled: Vec::new(),
-    };
-    let host = |transport: &TransportConfig, paths: &[usize], host: Host| {
-        let role = if host == Host::Vehicle { Role::Client } else { Role::Server };
-        let mut endpoint = Endpoint::new(transport, &infos(setup, paths), role);
-        if setup.record.decisions {
-            endpoint.record_decisions();
-        }
-        side(End::Host(endpoint), usize::from(host == Host::Ground), paths, host)
-    };
-    let (mut transport, mut paths) = (seeded(&flow.transport), &flow.paths);
-    sides.push(host(&transport, paths, Host::Vehicle));
-    for (number, proxy) in flow.proxies.iter().enumerate() {
-        let next = seeded(&proxy.transport);
-        let before = (&transport, &*infos(setup, paths));
-        let after = (&next, &*infos(setup, &proxy.paths));
-        let relay = relays.len();
-        let first = sides.len();
-        relays.push(Relay {
-            proxy: split::Proxy::new(before, after, proxy.cache),
-            sides: [first, first + 1],
-        });
-        let place = 2 + 2 * number;
-        sides.push(side(End::Proxy(relay, split::Side::Upstream), place, paths, Host::Ground));
-        (transport, paths) = (next, &proxy.paths);
-        let end = End::Proxy(relay, split::Side::Downstream);
-        sides.push(side(end, place + 1, paths, Host::Vehicle));
-    }
-    sides.push(host(&transport, paths, Host::Ground));
+/// Returns the routes of segments that `from` sends on `paths`.
+fn routes(paths: &[usize], from: Host) -> Vec<RouteId> {
+    paths.iter().map(|path| RouteId::new(*path, from)).collect()
 }
 
 fn infos(setup: &Setup, paths: &[usize]) -> Vec<PathInfo> {

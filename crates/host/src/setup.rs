@@ -202,7 +202,7 @@ pub struct Setup {
 /// A run is larger than the numbers in its tables and packets allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
-    /// What there is too much of: `flow`, `path` or `link`.
+    /// What there is too much of: `flow`, `path`, `link` or `duration`.
     pub of: &'static str,
     /// What was counted.
     pub counted: &'static str,
@@ -229,11 +229,13 @@ impl Setup {
     pub const MAX_PATHS: usize = 1 << 16;
     /// Maximum links, each of which has two directions.
     pub const MAX_LINKS: usize = 1 << 15;
+    /// Maximum duration in seconds: the simulator's agenda ends after 36 years.
+    pub const MAX_SECONDS: usize = 1 << 30;
 
     /// Checks that everything can be numbered.
     ///
     /// # Errors
-    /// There are more records, flows in one connection, paths or links than the numbers allow.
+    /// There are more records, flows in one connection, paths, links or seconds than the numbers allow.
     pub fn check(&self) -> Result<(), TooLarge> {
         let answered = self.flows.iter().filter(|flow| flow.traffic.is_answered()).count();
         let mut carried = alloc::vec![1; self.flows.len()];
@@ -249,6 +251,7 @@ impl Setup {
             ("flow", "flows in one connection", in_one, Self::MAX_STREAMS),
             ("path", "paths", self.paths.len(), Self::MAX_PATHS),
             ("link", "links", self.links.len(), Self::MAX_LINKS),
+            ("duration", "seconds", self.duration.as_secs_f64() as usize, Self::MAX_SECONDS),
         ] {
             if found > max {
                 return Err(TooLarge { of, counted, found, max });

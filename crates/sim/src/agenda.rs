@@ -1,88 +1,141 @@
 //! The agenda: the next event of each source, and the earliest of all.
 
 use alloc::vec::Vec;
-use core::hint::select_unpredictable;
 
 use skybraid_units::{Instant, Promised};
 
 /// Entries per match. A scan of so many neighbours costs less than the mispredicted branches of a binary tree.
-const WIDTH: usize = 16;
+const WIDTH: usize = 1 << PLACE_BITS;
+/// Bits of a key that hold the place in the match.
+const PLACE_BITS: u32 = 4;
+/// Time of an entry that is never due, and the end of the agenda's range: 36 years.
+const NEVER: u64 = u64::MAX >> PLACE_BITS;
+
+/// The entries of a match: due time in nanoseconds, then the place in the match. The minimum is the winner, and among
+/// entries due at the same instant the lowest place.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Match([u64; WIDTH]);
+
+impl Match {
+    const EMPTY: Self = {
+        let mut keys = [0; WIDTH];
+        let mut place = 0;
+        while place < WIDTH {
+            keys[place] = (NEVER << PLACE_BITS) | place as u64;
+            place += 1;
+        }
+        Self(keys)
+    };
+
+    /// Returns the key of the winner. Pairs are compared as in a tree, so that the comparisons overlap.
+    #[inline]
+    fn winner(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = self.0;
+        let first = a.min(b).min(c.min(d)).min(e.min(f).min(g.min(h)));
+        let last = i.min(j).min(k.min(l)).min(m.min(n).min(o.min(p)));
+        first.min(last)
+    }
+
+    /// Due time of the entry at `place`.
+    #[inline]
+    const fn due(&self, place: usize) -> Instant {
+        time_of(self.0[place % WIDTH])
+    }
+
+    /// Sets the due time of the entry at `place`.
+    #[inline]
+    const fn set(&mut self, place: usize, time: u64) {
+        let place = place % WIDTH;
+        self.0[place] = (time << PLACE_BITS) | place as u64;
+    }
+}
+
+/// Due time in a key.
+#[inline]
+const fn time_of(key: u64) -> Instant {
+    match key >> PLACE_BITS {
+        NEVER => Instant::FAR_FUTURE,
+        nanos => Instant::from_nanos(nanos as i64),
+    }
+}
 
 /// One due time per source of events, in a tournament tree of wide matches: a change costs one match per level above
 /// the lowest, and small simulations have only one level. Among sources due at the same instant the lowest number is
 /// first, so runs are reproducible.
 #[derive(Debug)]
 pub struct Agenda {
-    /// Due times by source; then, per level, the earliest time of each match of the level below. The last level is
-    /// a single match.
-    levels: Vec<Vec<Instant>>,
+    /// Due times by source.
+    lowest: Vec<Match>,
+    /// Per level, the winners of the matches of the level below. The last level is a single match.
+    upper: Vec<Vec<Match>>,
 }
 
 impl Agenda {
     /// Creates an agenda for `sources` sources, none of them due.
     pub fn new(sources: usize) -> Self {
-        let mut levels = Vec::new();
-        let mut entries = sources;
-        loop {
-            levels.push(alloc::vec![Instant::FAR_FUTURE; entries]);
-            if entries <= WIDTH {
-                return Self { levels };
-            }
-            entries = entries.div_ceil(WIDTH);
+        let matches = |entries: usize| alloc::vec![Match::EMPTY; entries.div_ceil(WIDTH).max(1)];
+        let lowest = matches(sources);
+        let mut upper = Vec::new();
+        let mut below = lowest.len();
+        while below > 1 {
+            let level = matches(below);
+            below = level.len();
+            upper.push(level);
         }
+        Self { lowest, upper }
     }
 
     /// Due time of `source`.
     #[inline]
     pub fn due(&self, source: usize) -> Instant {
-        let lowest = self.levels.first();
-        let due = lowest.and_then(|due| due.get(source)).promised("a source of events");
-        due.copied().unwrap_or(Instant::FAR_FUTURE)
+        let entries = self.lowest.get(source / WIDTH).promised("a source of events");
+        entries.map_or(Instant::FAR_FUTURE, |entries| entries.due(source % WIDTH))
     }
 
     /// Sets the due time of `source`; [`Instant::FAR_FUTURE`] for never.
     #[inline]
     pub fn set(&mut self, source: usize, at: Instant) {
-        let Some((due, above)) = self.levels.split_first_mut().promised("a level") else { return };
-        let Some(slot) = due.get_mut(source).promised("a source of events") else { return };
-        *slot = at;
-        let (mut below, mut place) = (due, source / WIDTH);
-        for level in above {
-            let earliest = first_of(below, place).1;
-            let Some(slot) = level.get_mut(place).promised("a match of the agenda") else { return };
-            if *slot == earliest {
+        let time = (at.as_nanos().max(0) as u64).min(NEVER);
+        let mut place = source / WIDTH;
+        let Some(entries) = self.lowest.get_mut(place).promised("a source of events") else {
+            return;
+        };
+        entries.set(source % WIDTH, time);
+        if self.upper.is_empty() {
+            return;
+        }
+        let mut winner = entries.winner() >> PLACE_BITS;
+        for level in &mut self.upper {
+            let entries = level.get_mut(place / WIDTH).promised("a match of the agenda");
+            let Some(entries) = entries else { return };
+            if entries.0[place % WIDTH] >> PLACE_BITS == winner {
                 return;
             }
-            *slot = earliest;
-            (below, place) = (level, place / WIDTH);
+            entries.set(place % WIDTH, winner);
+            winner = entries.winner() >> PLACE_BITS;
+            place /= WIDTH;
         }
     }
 
     /// Returns the source that is due first, with its due time.
     #[inline]
     pub fn next(&self) -> (usize, Instant) {
-        let (mut place, mut at) = (0, Instant::FAR_FUTURE);
-        for level in self.levels.iter().rev() {
-            (place, at) = first_of(level, place);
+        let mut place = 0;
+        for level in self.upper.iter().rev() {
+            place = place_of_winner(level, place).0;
         }
-        (place, at)
+        let (source, key) = place_of_winner(&self.lowest, place);
+        (source, time_of(key))
     }
 }
 
-/// Returns the winner of a match: its position in the level and its due time.
+/// Returns the winner of match number `number`: its position in the level, and its key.
 #[inline]
-fn first_of(level: &[Instant], game: usize) -> (usize, Instant) {
-    let start = game * WIDTH;
-    let entries = level.get(start..level.len().min(start + WIDTH));
-    let entries = entries.promised("a match of the agenda").unwrap_or_default();
-    let (mut winner, mut earliest) = (start, Instant::FAR_FUTURE);
-    for (place, at) in entries.iter().enumerate() {
-        // Selected without branches: the order of the sources is unpredictable.
-        let earlier = *at < earliest;
-        winner = select_unpredictable(earlier, start + place, winner);
-        earliest = select_unpredictable(earlier, *at, earliest);
-    }
-    (winner, earliest)
+fn place_of_winner(level: &[Match], number: usize) -> (usize, u64) {
+    let entries = level.get(number).promised("a match of the agenda");
+    let key = entries.map_or(u64::MAX, Match::winner);
+    (number * WIDTH + key as usize % WIDTH, key)
 }
 
 #[cfg(test)]

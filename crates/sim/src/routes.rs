@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use skybraid_host::{Forwarding, Route, RouteId, Setup};
+use skybraid_host::{DirectedLink, Forwarding, Route, RouteId, Setup};
 use skybraid_units::{Promised, Stream};
 
 /// Rest of a packet's route after its current link: the next hop of a fixed route, or a forwarding table.
@@ -22,7 +22,7 @@ pub struct Routes {
     /// First hops, by [`RouteId`].
     starts: Vec<Start>,
     /// Links of the fixed routes, each with the rest of its route.
-    hops: Vec<(u32, Ahead)>,
+    hops: Vec<(DirectedLink, Ahead)>,
     tables: Vec<Table>,
     /// Node at the end of each directed link.
     far_ends: Vec<usize>,
@@ -56,7 +56,7 @@ impl Routes {
                             let last = place + 1 == links.len();
                             let ahead =
                                 if last { Ahead::NOTHING } else { Ahead(hops.len() as u32 + 1) };
-                            hops.push((*link as u32, ahead));
+                            hops.push((DirectedLink::from_index(*link), ahead));
                         }
                         Start::Hop(first)
                     }
@@ -81,7 +81,7 @@ impl Routes {
 
     /// Returns the first link of a route, with the rest of the route.
     #[inline]
-    pub fn first(&mut self, route: RouteId) -> Option<(usize, Ahead)> {
+    pub fn first(&mut self, route: RouteId) -> Option<(DirectedLink, Ahead)> {
         match *self.starts.get(route.index()).promised("a route of this number")? {
             Start::Hop(place) => self.hop(place),
             Start::Table { from, table } => self.choose(from, table),
@@ -89,25 +89,24 @@ impl Routes {
     }
 
     /// Returns the next link of a packet at the end of `link`, with the rest of its route; `None` at the destination.
-    pub fn next(&mut self, link: usize, ahead: Ahead) -> Option<(usize, Ahead)> {
+    pub fn next(&mut self, link: DirectedLink, ahead: Ahead) -> Option<(DirectedLink, Ahead)> {
         if ahead == Ahead::NOTHING {
             None
         } else if ahead.0 & Ahead::TABLE == 0 {
             self.hop(ahead.0)
         } else {
-            let node = *self.far_ends.get(link).promised("a link of this number")?;
+            let node = *self.far_ends.get(link.index()).promised("a link of this number")?;
             self.choose(node, ahead.0 & !Ahead::TABLE)
         }
     }
 
     #[inline]
-    fn hop(&self, place: u32) -> Option<(usize, Ahead)> {
-        let hop = self.hops.get(place as usize).promised("a hop of a fixed route");
-        hop.map(|(link, ahead)| (*link as usize, *ahead))
+    fn hop(&self, place: u32) -> Option<(DirectedLink, Ahead)> {
+        self.hops.get(place as usize).promised("a hop of a fixed route").copied()
     }
 
     /// Returns the link on which `node` forwards the next packet by table `number`; `None` at the destination.
-    fn choose(&mut self, node: usize, number: u32) -> Option<(usize, Ahead)> {
+    fn choose(&mut self, node: usize, number: u32) -> Option<(DirectedLink, Ahead)> {
         let table = self.tables.get_mut(number as usize).promised("a forwarding table")?;
         let links = table.forwarding.next.get(node).promised("the node's links")?;
         let choice = match links.len() {
@@ -121,6 +120,6 @@ impl Routes {
             many => self.draws.below(many as u64) as usize,
         };
         let link = *links.get(choice).promised("the chosen link")?;
-        Some((link, Ahead(number | Ahead::TABLE)))
+        Some((DirectedLink::from_index(link), Ahead(number | Ahead::TABLE)))
     }
 }

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
 use skybraid_host::record::{LinkRow, LinkWaits, Outcome, PacketKind, PacketRow, Record};
-use skybraid_host::{Carrier, DirectedLink, Hosts, InFlight, Outgoing, Setup};
+use skybraid_host::{
+    Carrier, DirectedLink, FlowId, Hosts, InFlight, Numbered, Outgoing, Setup, SideId,
+};
 use skybraid_link::{Cause, Fate, Link};
 use skybraid_transport::Segment;
 use skybraid_units::{Instant, Promised};
@@ -73,7 +75,7 @@ pub fn run(setup: &Setup, observer: &mut dyn Observer) -> Result<Outcome, Stoppe
 
 struct Simulation<'a> {
     setup: &'a Setup,
-    hosts: Hosts<'a>,
+    hosts: Hosts,
     network: Network<'a>,
     end: Instant,
 }
@@ -103,7 +105,7 @@ impl<'a> Simulation<'a> {
             }
         }
         let hosts = Hosts::new(setup, |_| true);
-        let sources = Sources::new(wires.len(), hosts.sides(), hosts.apps());
+        let sources = Sources::new(wires.len(), hosts.sides().len(), hosts.flows().len());
         let agenda = Agenda::new(sources.count());
         let watch_packets = observer.wants_packets() || setup.record.packets;
         let network = Network {
@@ -123,10 +125,10 @@ impl<'a> Simulation<'a> {
 
     fn run(mut self) -> Result<Outcome, Stopped> {
         let sources = self.network.sources;
-        for app in 0..self.hosts.apps() {
-            self.network.set(Source::App(app), self.hosts.next_write(app));
+        for flow in self.hosts.flows() {
+            self.network.set(Source::App(flow), self.hosts.next_write(flow));
         }
-        for side in 0..self.hosts.sides() {
+        for side in self.hosts.sides() {
             self.hosts.flush(Instant::ZERO, side, &mut self.network);
         }
         self.network.set(Source::Sampler, Instant::ZERO);
@@ -165,51 +167,48 @@ impl<'a> Simulation<'a> {
         Ok(self.finish())
     }
 
-    /// Handles the arrival of the next packet on wire number `index`.
-    fn on_arrival(&mut self, now: Instant, index: usize) {
+    /// Handles the arrival of the next packet on `link`.
+    #[inline]
+    fn on_arrival(&mut self, now: Instant, link: DirectedLink) {
         let network = &mut self.network;
-        let Some(wire) = network.wires.get_mut(index).promised("a wire of this number") else {
-            return;
-        };
+        let Some(wire) = Wire::find_mut(&mut network.wires, link) else { return };
         let packet = wire.front().promised("a packet that is due");
         let Some(Packet { address, segment, waits, .. }) = packet else { return };
         if address.ahead != Ahead::NOTHING {
-            return self.forward(now, index);
+            return self.forward(now, link);
         }
-        let side = address.to();
+        let side = address.to;
         self.hosts.receive(now, side, address.path, segment, Some(*waits));
-        wire.pop();
-        network.agenda.set(index, wire.next_arrival());
+        wire.remove_front();
+        network.agenda.set(link.index(), wire.next_arrival());
         self.hosts.flush(now, side, network);
     }
 
-    /// Forwards the next packet on wire number `index` from the node at its end.
-    fn forward(&mut self, now: Instant, index: usize) {
+    /// Forwards the next packet on `link` from the node at its end.
+    fn forward(&mut self, now: Instant, link: DirectedLink) {
         let network = &mut self.network;
-        let Some(wire) = network.wires.get_mut(index).promised("a wire of this number") else {
-            return;
-        };
-        let packet = wire.pop().promised("a packet that is due");
+        let Some(wire) = Wire::find_mut(&mut network.wires, link) else { return };
+        let packet = wire.front().copied().promised("a packet that is due");
         let Some(Packet { mut address, segment, waits, .. }) = packet else { return };
-        network.agenda.set(index, wire.next_arrival());
-        let side = address.to();
-        let Some((link, ahead)) = network.routes.next(index, address.ahead) else {
+        wire.remove_front();
+        network.agenda.set(link.index(), wire.next_arrival());
+        let Some((next, ahead)) = network.routes.next(link, address.ahead) else {
             // The forwarding table has no link here: this node is the destination.
-            self.hosts.receive(now, side, address.path, &segment, Some(waits));
-            return self.hosts.flush(now, side, network);
+            self.hosts.receive(now, address.to, address.path, &segment, Some(waits));
+            return self.hosts.flush(now, address.to, network);
         };
-        let flow = if network.watch_packets { self.hosts.flow_of(side).unwrap_or(0) } else { 0 };
+        let flow = network.watch_packets.then(|| self.hosts.flow_of(address.to)).flatten();
         address.ahead = ahead;
-        let lost = network.enter(now, link, &segment, address, waits, flow);
+        let lost = network.enter(now, next, &segment, address, waits, flow);
         if let Some(cause) = lost
-            && let Some(record) = address.record()
+            && let Some(record) = address.record
         {
             self.hosts.on_lost(record, address.path, &segment, cause);
         }
     }
 
     /// Fires the timer of a side.
-    fn on_timer(&mut self, now: Instant, side: usize) {
+    fn on_timer(&mut self, now: Instant, side: SideId) {
         let due = self.hosts.next_wakeup(side);
         if due > now {
             // A timer that was pushed back keeps its old entry in the agenda until that expires.
@@ -224,7 +223,7 @@ impl<'a> Simulation<'a> {
         let mut wires = self.network.wires;
         let in_flight = wires.iter().flat_map(Wire::in_flight).filter_map(|packet| {
             let (segment, arrival) = (&packet.segment, Some(packet.arrival()));
-            packet.address.record().map(|record| InFlight { record, segment, arrival })
+            packet.address.record.map(|record| InFlight { record, segment, arrival })
         });
         let mut outcome = self.hosts.finish(in_flight);
         for wire in &mut wires {
@@ -240,14 +239,16 @@ impl<'a> Simulation<'a> {
 
 impl Carrier for Network<'_> {
     /// Sends a segment into the first wire of its route.
+    #[inline]
     fn carry(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
         let (link, ahead) = self.routes.first(outgoing.route).promised("a first hop")?;
-        let Outgoing { record, transmit, flow, .. } = *outgoing;
-        let address = Address::new(outgoing.peer(), record, transmit.path, ahead);
-        self.enter(now, link, &transmit.segment, address, LinkWaits::default(), flow)
+        let Outgoing { side, record, transmit, flow, .. } = *outgoing;
+        let address = Address { to: side.other(), record, path: transmit.path, ahead };
+        self.enter(now, link, &transmit.segment, address, LinkWaits::default(), Some(flow))
     }
 
-    fn wake_at(&mut self, side: usize, due: Instant) {
+    #[inline]
+    fn wake_at(&mut self, side: SideId, due: Instant) {
         let index = self.sources.index(Source::Side(side));
         if due < self.agenda.due(index) {
             self.agenda.set(index, due);
@@ -262,30 +263,25 @@ impl Network<'_> {
         self.agenda.set(self.sources.index(source), at);
     }
 
-    /// Sends a segment of `flow` into wire number `link`. Returns the cause of its loss, if it is lost.
+    /// Sends a segment of `flow` into `link`. Returns the cause of its loss, if it is lost.
     #[inline]
     fn enter(
         &mut self,
         now: Instant,
-        link: usize,
+        link: DirectedLink,
         segment: &Segment,
         address: Address,
         before: LinkWaits,
-        flow: usize,
+        flow: Option<FlowId>,
     ) -> Option<Cause> {
-        let wire = self.wires.get_mut(link).promised("a wire of this number")?;
+        let wire = Wire::find_mut(&mut self.wires, link)?;
         let (fate, next) = wire.admit(now, segment, address, before);
         if next {
-            self.agenda.set(link, wire.next_arrival());
+            self.agenda.set(link.index(), wire.next_arrival());
         }
         self.packet_hops += 1;
         if wire.has_radio() {
-            let radio = wire.link.radio();
-            let reverse = DirectedLink::from_index(link).reverse().index();
-            let other = self.wires.get_mut(reverse).promised("the reverse wire");
-            if let (Some(radio), Some(other)) = (radio, other) {
-                other.link.set_radio(radio);
-            }
+            self.share_radio(link);
         }
         if self.watch_packets {
             self.record_packet(now, link, segment, flow, fate);
@@ -293,6 +289,15 @@ impl Network<'_> {
         match fate {
             Fate::Delivered { .. } => None,
             Fate::Lost { cause, .. } => Some(cause),
+        }
+    }
+
+    /// Copies the radio of `link`, which a packet has just entered, to the other direction.
+    fn share_radio(&mut self, link: DirectedLink) {
+        let radio = Wire::find(&self.wires, link).and_then(|wire| wire.link.radio());
+        let other = Wire::find_mut(&mut self.wires, link.reverse());
+        if let (Some(radio), Some(other)) = (radio, other) {
+            other.link.set_radio(radio);
         }
     }
 
@@ -322,11 +327,12 @@ impl Network<'_> {
     fn record_packet(
         &mut self,
         now: Instant,
-        link: usize,
+        link: DirectedLink,
         segment: &Segment,
-        flow: usize,
+        flow: Option<FlowId>,
         fate: Fate,
     ) {
+        let flow = flow.map_or(0, FlowId::index);
         if self.record.packets {
             let (left, cause) = match fate {
                 Fate::Delivered { at } => (at, None),
@@ -335,7 +341,7 @@ impl Network<'_> {
             self.packets.push(PacketRow {
                 entered: now,
                 left,
-                link: link as u16,
+                link: link.index() as u16,
                 flow: flow as u16,
                 bytes: segment.size,
                 kind: PacketKind::of(segment),
@@ -343,12 +349,11 @@ impl Network<'_> {
             });
         }
         if self.observer.wants_packets() {
-            let directed = DirectedLink::from_index(link);
             self.observer.packet(&PacketEvent {
                 entered: now,
                 fate,
-                link: directed.link(),
-                uplink: directed.is_uplink(),
+                link: link.link(),
+                uplink: link.is_uplink(),
                 flow,
                 segment,
             });

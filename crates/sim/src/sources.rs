@@ -1,14 +1,16 @@
 //! Sources of events, and their numbers in the agenda.
 
+use skybraid_host::{DirectedLink, FlowId, SideId};
+
 /// A source of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Next arrival on a wire.
-    Wire(usize),
+    Wire(DirectedLink),
     /// Timer of a side of a connection.
-    Side(usize),
+    Side(SideId),
     /// Next write of an application.
-    App(usize),
+    App(FlowId),
     /// Periodic samples.
     Sampler,
     /// Next change of an address.
@@ -39,9 +41,9 @@ impl Sources {
     #[inline]
     pub const fn index(self, source: Source) -> usize {
         match source {
-            Source::Wire(wire) => wire,
-            Source::Side(side) => self.first_side + side,
-            Source::App(app) => self.first_app + app,
+            Source::Wire(wire) => wire.index(),
+            Source::Side(side) => self.first_side + side.index(),
+            Source::App(app) => self.first_app + app.index(),
             Source::Sampler => self.sampler,
             Source::AddressChange => self.sampler + 1,
         }
@@ -51,11 +53,11 @@ impl Sources {
     #[inline]
     pub const fn source(self, index: usize) -> Source {
         if index < self.first_side {
-            Source::Wire(index)
+            Source::Wire(DirectedLink::from_index(index))
         } else if index < self.first_app {
-            Source::Side(index - self.first_side)
+            Source::Side(SideId::from_index(index - self.first_side))
         } else if index < self.sampler {
-            Source::App(index - self.first_app)
+            Source::App(FlowId::from_index(index - self.first_app))
         } else if index == self.sampler {
             Source::Sampler
         } else {
@@ -75,8 +77,9 @@ mod tests {
         for index in 0..sources.count() {
             assert_eq!(sources.index(sources.source(index)), index);
         }
-        assert_eq!(sources.source(3), Source::Wire(3));
-        assert_eq!((sources.source(5), sources.source(6)), (Source::Side(1), Source::App(0)));
+        assert_eq!(sources.source(3), Source::Wire(DirectedLink::from_index(3)));
+        assert_eq!(sources.source(5), Source::Side(SideId::from_index(1)));
+        assert_eq!(sources.source(6), Source::App(FlowId::from_index(0)));
         assert_eq!(
             (sources.source(7), sources.source(8)),
             (Source::Sampler, Source::AddressChange)

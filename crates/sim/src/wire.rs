@@ -7,6 +7,7 @@ use skybraid_transport::{PathId, Segment};
 use skybraid_units::{Bytes, Duration, Instant, Promised};
 
 use skybraid_host::record::{Arrival, LinkTotal, LinkWaits};
+use skybraid_host::{DirectedLink, Numbered, RecordId, SideId};
 
 use crate::routes::Ahead;
 
@@ -39,33 +40,13 @@ impl Packet {
 #[derive(Clone, Copy, Debug)]
 pub struct Address {
     /// Side that receives it.
-    to: u32,
-    /// Record of its messages; [`NO_RECORD`](Self::NO_RECORD) without one.
-    record: u16,
+    pub to: SideId,
+    /// Record of its messages; `None` if a proxy sent it.
+    pub record: Option<RecordId>,
     /// Path, in the connection's own numbering.
     pub path: PathId,
     /// Rest of the route after this wire.
     pub ahead: Ahead,
-}
-
-impl Address {
-    const NO_RECORD: u16 = u16::MAX;
-
-    /// Returns the address of a packet to side `to`, whose messages belong to `record`.
-    pub fn new(to: usize, record: Option<usize>, path: PathId, ahead: Ahead) -> Self {
-        let record = record.map_or(Self::NO_RECORD, |record| record as u16);
-        Self { to: to as u32, record, path, ahead }
-    }
-
-    /// Side that receives the packet.
-    pub const fn to(&self) -> usize {
-        self.to as usize
-    }
-
-    /// Record of the packet's messages, if it has one.
-    pub fn record(&self) -> Option<usize> {
-        (self.record != Self::NO_RECORD).then(|| usize::from(self.record))
-    }
 }
 
 /// Counts of a link since the last sample.
@@ -90,6 +71,11 @@ pub struct Wire {
     /// Packets in order of arrival.
     in_flight: VecDeque<Packet>,
     has_radio: bool,
+}
+
+impl Numbered for Wire {
+    type Id = DirectedLink;
+    const EXPECTED: &'static str = "a wire of this number";
 }
 
 impl Wire {
@@ -190,11 +176,11 @@ impl Wire {
 
     /// Removes the packet of [`front`](Self::front) and counts it as delivered.
     #[inline]
-    pub fn pop(&mut self) -> Option<Packet> {
-        let packet = self.in_flight.pop_front()?;
+    pub fn remove_front(&mut self) {
+        let size = self.in_flight.front().map_or(0, |packet| packet.segment.size);
+        self.in_flight.pop_front();
         self.counters.delivered += 1;
-        self.counters.delivered_bytes += u64::from(packet.segment.size);
-        Some(packet)
+        self.counters.delivered_bytes += u64::from(size);
     }
 
     /// Packets that have not arrived.

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use skybraid_host::record::Outcome;
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
-use skybraid_host::{Carrier, FlowSetup, Hosts, InFlight, Setup};
+use skybraid_host::{Carrier, FlowSetup, Hosts, InFlight, RecordId, Setup, SideId};
 use skybraid_transport::{Segment, Stack};
 use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
@@ -119,7 +119,7 @@ pub struct Carried {
 pub struct Load<'a> {
     setup: &'a Setup,
     clock: Clock,
-    hosts: Hosts<'a>,
+    hosts: Hosts,
     sockets: Sockets,
     /// Kernel flows with their indices in the scenario.
     kernel: Vec<(usize, KernelFlow)>,
@@ -188,8 +188,8 @@ impl<'a> Load<'a> {
         let _prompt = Prompt::new();
         let end = Instant::ZERO + self.setup.duration;
         let mut stopped = None;
-        let mut writes: Vec<Instant> =
-            (0..self.hosts.apps()).map(|app| self.hosts.next_write(app)).collect();
+        let flows = self.hosts.flows();
+        let mut writes: Vec<_> = flows.map(|flow| (flow, self.hosts.next_write(flow))).collect();
         let mut changes = self.setup.address_changes.iter().peekable();
         let mut next_sample = Instant::ZERO;
         let mut begun = false;
@@ -201,16 +201,16 @@ impl<'a> Load<'a> {
             if now >= Instant::ZERO {
                 if !begun {
                     begun = true;
-                    for side in 0..self.hosts.sides() {
+                    for side in self.hosts.sides() {
                         self.hosts.flush(now, side, &mut self.sockets);
                     }
                 }
                 while let Some(change) = changes.next_if(|change| change.at <= now) {
                     self.hosts.change_address(now, change, &mut self.sockets);
                 }
-                for (app, due) in writes.iter_mut().enumerate() {
+                for (flow, due) in &mut writes {
                     if *due <= now {
-                        *due = self.hosts.write(now, app, &mut self.sockets);
+                        *due = self.hosts.write(now, *flow, &mut self.sockets);
                     }
                 }
                 self.wake(now);
@@ -230,7 +230,8 @@ impl<'a> Load<'a> {
                 changes.peek().map_or(end, |change| change.at),
             ];
             let flows = self.kernel.iter().map(|(_, flow)| flow.next_due());
-            let due = writes.iter().copied().chain(timers).chain(flows).min().unwrap_or(end);
+            let writes = writes.iter().map(|(_, due)| *due);
+            let due = writes.chain(timers).chain(flows).min().unwrap_or(end);
             let due = if begun { due } else { Instant::ZERO };
             self.await_and_read(due)?;
         }
@@ -294,7 +295,7 @@ impl<'a> Load<'a> {
 
     /// Waits until `due` or until a socket is ready. Returns the owners of ready sockets: sides, and kernel
     /// flows.
-    fn ready(&self, due: Instant) -> io::Result<(Vec<usize>, Vec<usize>)> {
+    fn ready(&self, due: Instant) -> io::Result<(Vec<SideId>, Vec<usize>)> {
         let mut owners = Vec::new();
         let mut polled = Vec::new();
         for (side, socket) in self.sockets.sockets() {
@@ -326,27 +327,30 @@ impl<'a> Load<'a> {
     }
 
     /// Receives segments still in flight after the end, and returns them with their record.
-    fn drain(&mut self, pending: &dyn Fn() -> usize) -> Result<Vec<(usize, Segment)>, HostError> {
+    fn drain(
+        &mut self,
+        pending: &dyn Fn() -> usize,
+    ) -> Result<Vec<(RecordId, Segment)>, HostError> {
         let mut arrived = Vec::new();
         let last = self.clock.now() + GRACE;
         loop {
             let now = self.clock.now();
             let empty = pending() == 0;
-            for side in 0..self.hosts.sides() {
+            for side in self.hosts.sides() {
                 let hosts = &self.hosts;
                 self.sockets.receive(now, side, |_, segment| {
                     let record = hosts.record_of(side, segment.stream);
                     arrived.extend(record.map(|record| (record, *segment)));
                 })?;
             }
-            if empty || now >= last || self.hosts.sides() == 0 {
+            if empty || now >= last || self.hosts.sides().len() == 0 {
                 return Ok(arrived);
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
 
-    fn finish(mut self, on_the_way: Vec<(usize, Segment)>, stopped: Option<Instant>) -> Flown {
+    fn finish(mut self, on_the_way: Vec<(RecordId, Segment)>, stopped: Option<Instant>) -> Flown {
         let mut carried: Vec<Carried> = self
             .setup
             .flows
@@ -380,7 +384,7 @@ impl<'a> Load<'a> {
 
 /// Owner of a socket.
 enum Owner {
-    Side(usize),
+    Side(SideId),
     Flow(usize),
 }
 

@@ -4,11 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use skybraid_host::{Carrier, Hosts, Outgoing, Setup};
+use skybraid_host::{Carrier, FlowId, Hosts, Numbered, Outgoing, Setup, SideId};
 use skybraid_link::Cause;
 use skybraid_transport::{PathId, Segment};
 use skybraid_units::Instant;
-use skybraid_units::invariant::Promised;
 
 use super::datagrams::{PathSocket, PathSockets, Sent};
 use super::{Place, ports};
@@ -25,16 +24,21 @@ struct Side {
     due: Instant,
 }
 
+impl Numbered for Side {
+    type Id = SideId;
+    const EXPECTED: &'static str = "a side of this run";
+}
+
 impl Sockets {
     /// Opens a socket for every path of every connection, at both ends.
     ///
     /// # Errors
     /// A socket cannot be created or bound.
-    pub fn open(setup: &Setup, hosts: &Hosts<'_>, place: &Place<'_>) -> io::Result<Self> {
-        let side = |index: usize| {
-            let flow = hosts.flow_of(index).unwrap_or(0);
+    pub fn open(setup: &Setup, hosts: &Hosts, place: &Place<'_>) -> io::Result<Self> {
+        let side = |side: SideId| {
+            let flow = hosts.flow_of(side).map_or(0, FlowId::index);
             let paths = setup.flows.get(flow).map_or(&[][..], |flow| flow.paths.as_slice());
-            let vehicle = index.is_multiple_of(2);
+            let vehicle = side.is_initiator();
             let node = if vehicle { place.vehicle } else { place.ground };
             let open = |(own, path): (usize, &usize)| {
                 let (here, there) = place.addresses(*path)?;
@@ -49,27 +53,31 @@ impl Sockets {
             let (sockets, connection) = (PathSockets::new(sockets), flow as u16);
             Ok(Side { sockets, connection, due: Instant::FAR_FUTURE })
         };
-        Ok(Self { sides: (0..hosts.sides()).map(side).collect::<io::Result<_>>()? })
+        Ok(Self { sides: hosts.sides().map(side).collect::<io::Result<_>>()? })
     }
 
     /// Returns every socket with the number of its side.
-    pub fn sockets(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
-        let numbered = self.sides.iter().enumerate();
+    pub fn sockets(&self) -> impl Iterator<Item = (SideId, BorrowedFd<'_>)> {
+        let numbered = self.numbered();
         numbered.flat_map(|(number, side)| {
             side.sockets.sockets().iter().map(move |socket| (number, socket.as_fd()))
         })
     }
 
-    /// Returns the expiry and the side of the earliest timer.
-    pub fn next_due(&self) -> (Instant, usize) {
+    fn numbered(&self) -> impl Iterator<Item = (SideId, &Side)> {
         let numbered = self.sides.iter().enumerate();
-        let due = numbered.map(|(number, side)| (side.due, number));
-        due.min().unwrap_or((Instant::FAR_FUTURE, 0))
+        numbered.map(|(number, side)| (SideId::from_index(number), side))
+    }
+
+    /// Returns the expiry and the side of the earliest timer.
+    pub fn next_due(&self) -> (Instant, SideId) {
+        let due = self.numbered().map(|(number, side)| (side.due, number));
+        due.min().unwrap_or((Instant::FAR_FUTURE, SideId::from_index(0)))
     }
 
     /// Clears the timer of side number `side` until the next [`wake_at`](Carrier::wake_at).
-    pub fn clear(&mut self, side: usize) {
-        if let Some(side) = self.sides.get_mut(side).promised("a side of this run") {
+    pub fn clear(&mut self, side: SideId) {
+        if let Some(side) = Side::find_mut(&mut self.sides, side) {
             side.due = Instant::FAR_FUTURE;
         }
     }
@@ -81,12 +89,10 @@ impl Sockets {
     pub fn receive(
         &mut self,
         now: Instant,
-        side: usize,
+        side: SideId,
         mut each: impl FnMut(PathId, &Segment),
     ) -> io::Result<()> {
-        let Some(Side { sockets, connection, .. }) =
-            self.sides.get_mut(side).promised("a side of this run")
-        else {
+        let Some(Side { sockets, connection, .. }) = Side::find_mut(&mut self.sides, side) else {
             return Ok(());
         };
         let own = *connection;
@@ -103,7 +109,7 @@ impl Carrier for Sockets {
     /// A segment is lost if its socket's buffer is full, as in a full queue of the host, or if the peer is
     /// unreachable.
     fn carry(&mut self, _now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
-        let side = self.sides.get_mut(outgoing.side).promised("a side of this run")?;
+        let side = Side::find_mut(&mut self.sides, outgoing.side)?;
         let transmit = outgoing.transmit;
         let sent = side.sockets.send(transmit.path, side.connection, &transmit.segment);
         match sent {
@@ -113,8 +119,8 @@ impl Carrier for Sockets {
         }
     }
 
-    fn wake_at(&mut self, side: usize, due: Instant) {
-        if let Some(side) = self.sides.get_mut(side).promised("a side of this run") {
+    fn wake_at(&mut self, side: SideId, due: Instant) {
+        if let Some(side) = Side::find_mut(&mut self.sides, side) {
             side.due = side.due.min(due);
         }
     }

@@ -9,11 +9,16 @@ use skybraid_traffic::{VideoConfig, Write};
 use skybraid_transport::{Delivered, PathId};
 use skybraid_units::{Duration, Instant, Promised};
 
+use crate::ids::{Numbered, RecordId};
+
 use super::misses::{Arrival, Misses};
 use super::timeline::Timeline;
 use super::{Deadline, Summary, VideoStats};
 
 mod causes;
+mod stragglers;
+
+use stragglers::Stragglers;
 
 /// `delivered_ns` of a message that has not been delivered.
 const NOT_DELIVERED: i64 = i64::MIN;
@@ -32,6 +37,8 @@ const SMALL_BLOCK_BITS: u32 = 6;
 /// Age at which a message over an unreliable transport counts as lost and its row is dropped, if the table is
 /// not kept.
 const FORGET_AFTER: Duration = Duration::from_secs(120);
+/// Age at which undelivered rows leave their block. Most messages arrive sooner.
+const SEPARATE_AFTER: Duration = Duration::from_secs(1);
 
 /// Row of a message.
 #[derive(Clone, Copy, Debug)]
@@ -84,8 +91,9 @@ pub struct FlowRecord {
     /// Statistics.
     pub summary: Summary,
     blocks: VecDeque<Block>,
-    /// Memory of dropped blocks, for the next ones. After a loss blocks pile up until it is forgotten, and are
-    /// dropped together.
+    /// Undelivered messages of dropped blocks.
+    stragglers: Stragglers,
+    /// Memory of dropped blocks, for the next ones.
     spare: Vec<Vec<MessageRow>>,
     /// Number of the first message in the first block.
     first: u32,
@@ -119,6 +127,11 @@ struct Block {
     refused: usize,
 }
 
+impl Numbered for FlowRecord {
+    type Id = RecordId;
+    const EXPECTED: &'static str = "a record";
+}
+
 impl FlowRecord {
     /// Creates the record of a flow over `paths` paths, at both of its ends, in a run that ends at `end`. `keep` keeps every row. Over a
     /// `reliable` transport a message is late but never lost.
@@ -141,6 +154,7 @@ impl FlowRecord {
                 ..Summary::default()
             },
             blocks: VecDeque::new(),
+            stragglers: Stragglers::default(),
             spare: Vec::new(),
             first: 0,
             next: 0,
@@ -236,28 +250,37 @@ impl FlowRecord {
         }
     }
 
-    /// Drops blocks whose messages and deadlines are all decided, whenever the run ends.
+    /// Drops blocks whose deadlines are all decided, whenever the run ends. Over an unreliable transport the rows of
+    /// undelivered messages are kept apart until they count as lost.
     fn drop_decided(&mut self, now: Instant) {
+        self.drop_stragglers(now - FORGET_AFTER);
         let longest = self.summary.deadlines.iter().map(|deadline| deadline.limit).max();
         while let Some(block) = self.blocks.front() {
-            let missing = block.rows.len() - block.decided;
             let newest = block.rows.last().map_or(now, MessageRow::sent);
-            let given_up = !self.reliable && now.since(newest) > FORGET_AFTER;
-            let judged = newest + longest.unwrap_or_default() <= now;
-            if !judged || (missing > 0 && !given_up) {
+            let missing = block.rows.len() - block.decided;
+            let waits = missing > 0 && (self.reliable || now.since(newest) < SEPARATE_AFTER);
+            if waits || newest + longest.unwrap_or_default() > now {
                 break;
             }
-            self.summary.lost += missing as u64;
             let first = self.first;
             self.first += block.rows.len() as u32;
             let Some(Block { mut rows, refused, .. }) = self.blocks.pop_front() else { break };
             if missing > 0 || refused > 0 {
-                for (id, row) in (first..).zip(&rows) {
-                    self.count_undelivered(id, row, true);
+                let numbered = (first..).zip(&rows);
+                for (id, row) in numbered.filter(|(_, row)| row.delivered_ns <= EXPIRED) {
+                    self.stragglers.push(id, newest, *row);
                 }
             }
             rows.clear();
             self.spare.push(rows);
+        }
+    }
+
+    /// Counts and drops the stragglers whose block was written before `time`.
+    fn drop_stragglers(&mut self, time: Instant) {
+        while let Some((id, row)) = self.stragglers.take_before(time) {
+            self.summary.lost += u64::from(row.delivered_ns == NOT_DELIVERED);
+            self.count_undelivered(id, &row, true);
         }
     }
 
@@ -281,16 +304,22 @@ impl FlowRecord {
 
     #[inline]
     fn row(&mut self, id: u32) -> Option<&mut MessageRow> {
-        let offset = id.checked_sub(self.first)? as usize;
-        let (block, place) = self.place(offset);
+        let Some(offset) = id.checked_sub(self.first) else { return self.stragglers.get_mut(id) };
+        let (block, place) = self.place(offset as usize);
         self.blocks.get_mut(block)?.rows.get_mut(place)
+    }
+
+    /// Returns the block of a message, if it is kept.
+    fn block_of(&mut self, id: u32) -> Option<&mut Block> {
+        let (block, _) = self.place(id.checked_sub(self.first)? as usize);
+        self.blocks.get_mut(block)
     }
 
     /// Returns the row of a message that this run has written; `None` if the row has been dropped.
     #[inline]
     fn written_row(&mut self, id: u32) -> Option<&mut MessageRow> {
         if id < self.first {
-            return None;
+            return self.stragglers.get_mut(id);
         }
         self.row(id).promised("the row of a written message")
     }
@@ -343,15 +372,14 @@ impl FlowRecord {
     }
 
     fn on_copy_dropped(&mut self, id: u32, mark: i64) {
-        let Some(offset) = id.checked_sub(self.first) else { return };
-        let (block, place) = self.place(offset as usize);
-        let Some(block) = self.blocks.get_mut(block) else { return };
-        let Some(row) = block.rows.get_mut(place) else { return };
+        let Some(row) = self.row(id) else { return };
         row.copies_left = row.copies_left.saturating_sub(1);
         if row.delivered_ns == NOT_DELIVERED && row.copies_left == 0 {
             row.delivered_ns = mark;
-            block.decided += 1;
-            block.refused += 1;
+            if let Some(block) = self.block_of(id) {
+                block.decided += 1;
+                block.refused += 1;
+            }
             self.summary.lost += 1;
             self.summary.refused += 1;
         }
@@ -362,14 +390,19 @@ impl FlowRecord {
     #[inline]
     pub fn on_delivered(&mut self, now: Instant, message: Delivered) -> Option<Instant> {
         let Delivered { id, path, held, .. } = message;
-        let offset = id.checked_sub(self.first)? as usize;
-        let (block, place) = self.place(offset);
-        let block = self.blocks.get_mut(block)?;
-        let row = block.rows.get_mut(place)?;
+        let row = match id.checked_sub(self.first) {
+            None => self.stragglers.get_mut(id)?,
+            Some(offset) => {
+                let (block, place) = self.place(offset as usize);
+                let block = self.blocks.get_mut(block)?;
+                let row = block.rows.get_mut(place)?;
+                block.decided += usize::from(row.delivered_ns == NOT_DELIVERED);
+                row
+            }
+        };
         if row.delivered_ns != NOT_DELIVERED {
             return None;
         }
-        block.decided += 1;
         row.delivered_ns = now.as_nanos();
         row.path = path.0;
         row.held_us = u32::try_from(held.as_nanos() / 1000).unwrap_or(u32::MAX);
@@ -427,27 +460,26 @@ impl FlowRecord {
         }
         self.explain_frames();
         self.summary.video = self.video.as_ref().map(|video| video.summary(end));
-        let mut number = self.first;
-        let blocks = core::mem::take(&mut self.blocks);
-        for block in &blocks {
-            for row in &block.rows {
-                if row.delivered_ns <= EXPIRED {
-                    let undecided = row.delivered_ns == NOT_DELIVERED;
-                    let coming = undecided
-                        && (self.reliable
-                            || row.copies_arrived > 0
-                            || row.copies_sent == 0
-                            || in_flight.binary_search(&number).is_ok());
-                    if coming {
-                        self.summary.in_flight += 1;
-                        self.summary.arrivals.at(row.sent()).trials -= 1;
-                    } else if undecided {
-                        self.summary.lost += 1;
-                    }
-                    self.count_undelivered(number, row, !coming);
-                }
-                number += 1;
+        let (stragglers, blocks) =
+            (core::mem::take(&mut self.stragglers), core::mem::take(&mut self.blocks));
+        let kept = (self.first..).zip(blocks.iter().flat_map(|block| &block.rows));
+        for (id, row) in stragglers.iter().chain(kept) {
+            if row.delivered_ns > EXPIRED {
+                continue;
             }
+            let undecided = row.delivered_ns == NOT_DELIVERED;
+            let coming = undecided
+                && (self.reliable
+                    || row.copies_arrived > 0
+                    || row.copies_sent == 0
+                    || in_flight.binary_search(&id).is_ok());
+            if coming {
+                self.summary.in_flight += 1;
+                self.summary.arrivals.at(row.sent()).trials -= 1;
+            } else if undecided {
+                self.summary.lost += 1;
+            }
+            self.count_undelivered(id, row, !coming);
         }
         self.blocks = blocks;
     }

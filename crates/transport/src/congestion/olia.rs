@@ -4,6 +4,7 @@
 //! draft-khalili-mptcp-congestion-control. Windows are in segments, times in seconds.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
@@ -44,46 +45,84 @@ impl Config {
     /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         match self.compat {
-            Compat::Paper => coupled(path, Olia),
+            Compat::Paper => coupled(path, Olia::default()),
             Compat::Linux => coupled(path, Linux::default()),
         }
     }
 }
 
-/// α of the own path: the growth moved to it (positive) or from it, as a numerator of 1, 0 or −1
-/// over a number of paths.
-fn alpha(own: &Path, paths: &Paths<'_>) -> (i32, usize) {
-    let quality = |path: &Path| path.loss_interval as f64 / (path.rtt * path.rtt);
-    let best = paths.max(|path| quality(&path));
-    let widest = paths.max(|path| whole_bytes(&path));
-    let is_widest = |path: &Path| whole_bytes(path) >= widest;
-    let is_collected = |path: &Path| quality(path) >= best * (1.0 - 1e-12) && !is_widest(path);
-    let collected = paths.all().filter(is_collected).count();
-    if collected == 0 {
-        (0, 1)
-    } else if is_collected(own) {
-        (1, paths.count() * collected)
-    } else if is_widest(own) {
-        (-1, paths.count() * paths.all().filter(is_widest).count())
-    } else {
-        (0, 1)
+/// What the rule compares of all paths, computed once per acknowledgement.
+#[derive(Debug, Default)]
+struct Survey {
+    /// Quality and window in whole bytes, by path.
+    ranked: Vec<(f64, f64)>,
+    total_rate: f64,
+    best: f64,
+    widest: f64,
+}
+
+impl Survey {
+    fn take(&mut self, paths: &Paths<'_>) {
+        let Self { ranked, total_rate, best, widest } = self;
+        ranked.clear();
+        (*total_rate, *best, *widest) = (0.0, 0.0, 0.0);
+        for path in paths.all() {
+            let (quality, bytes) = (quality(&path), whole_bytes(&path));
+            *total_rate += path.rate();
+            *best = best.max(quality);
+            *widest = widest.max(bytes);
+            ranked.push((quality, bytes));
+        }
+    }
+
+    /// α of the own path: the growth moved to it (positive) or from it, as a numerator of 1, 0 or −1 over a number of
+    /// paths.
+    fn alpha(&self, own: &Path) -> (i32, usize) {
+        let least_best = self.best * (1.0 - 1e-12);
+        let is_widest = |bytes: f64| bytes >= self.widest;
+        let is_collected = |quality: f64, bytes: f64| quality >= least_best && !is_widest(bytes);
+        let (mut collected, mut widest) = (0, 0);
+        for (quality, bytes) in &self.ranked {
+            collected += usize::from(is_collected(*quality, *bytes));
+            widest += usize::from(is_widest(*bytes));
+        }
+        let count = self.ranked.len();
+        let (own_quality, own_bytes) = (quality(own), whole_bytes(own));
+        if collected == 0 {
+            (0, 1)
+        } else if is_collected(own_quality, own_bytes) {
+            (1, count * collected)
+        } else if is_widest(own_bytes) {
+            (-1, count * widest)
+        } else {
+            (0, 1)
+        }
     }
 }
 
-/// Window in whole bytes, as siblings store it: only then can windows be equal.
-fn whole_bytes(path: &Path) -> f64 {
-    libm::floor(path.window * path.segment as f64 + 1e-6)
+/// Bytes between losses over the squared round-trip time.
+fn quality(path: &Path) -> f64 {
+    path.loss_interval as f64 / (path.rtt * path.rtt)
 }
 
-#[derive(Debug)]
-struct Olia;
+/// Window in whole bytes, as siblings store it: only then can windows be equal. Below 2^63 bytes, where a cast rounds
+/// down.
+fn whole_bytes(path: &Path) -> f64 {
+    (path.window * path.segment as f64 + 1e-6) as i64 as f64
+}
+
+#[derive(Debug, Default)]
+struct Olia {
+    survey: Survey,
+}
 
 impl Coupling for Olia {
     const MIN_THRESHOLD: f64 = 1.0;
 
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
-        let total = paths.total_rate();
-        let (numerator, denominator) = alpha(own, paths);
+        self.survey.take(paths);
+        let total = self.survey.total_rate;
+        let (numerator, denominator) = self.survey.alpha(own);
         let moved = f64::from(numerator) / denominator as f64;
         acked * (own.rate() / own.rtt / (total * total) + moved / own.window)
     }
@@ -93,13 +132,15 @@ impl Coupling for Olia {
 struct Linux {
     /// Growth not yet applied, in 1/1024 segment.
     pending: i128,
+    survey: Survey,
 }
 
 impl Coupling for Linux {
     const MIN_THRESHOLD: f64 = 1.0;
 
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, _acked: f64) -> f64 {
-        self.pending += linux_growth(own, paths);
+        self.survey.take(paths);
+        self.pending += linux_growth(own, paths, self.survey.alpha(own));
         if self.pending.abs() < 1023 {
             return 0.0;
         }
@@ -112,11 +153,10 @@ impl Coupling for Linux {
 }
 
 /// Growth per acknowledgement in 1/1024 segment, rounded towards zero.
-fn linux_growth(own: &Path, paths: &Paths<'_>) -> i128 {
+fn linux_growth(own: &Path, paths: &Paths<'_>, (numerator, denominator): (i32, usize)) -> i128 {
     let share = |path: Path| ((path.packets() << 10) * own.srtt_us() / path.srtt_us()) as i128;
     let total = (1 + paths.all().map(share).sum::<i128>()).min(1 << 45);
     let squared = total * total;
-    let (numerator, denominator) = alpha(own, paths);
     let (numerator, denominator) = (i128::from(numerator), denominator as i128);
     let window = own.packets() as i128;
     let scaled = window << 10;
@@ -130,6 +170,12 @@ mod tests {
     use super::*;
 
     const OLIA: CongestionConfig = CongestionConfig::Olia(Config { compat: Compat::Paper });
+
+    fn alpha(paths: &Paths<'_>) -> (i32, usize) {
+        let mut survey = Survey::default();
+        survey.take(paths);
+        survey.alpha(&paths.own().unwrap())
+    }
 
     // Source: Khalili et al. 2012; the vectors of the algorithm reference, §3.2.
     #[test]
@@ -150,7 +196,7 @@ mod tests {
             [(10, 100, 300), (20, 20, 1), (10, 100, 300), (20, 90, 2), (7, 30, 1)].map(sibling);
         let moved = |own: usize| {
             let paths = Paths::new(Siblings { all: &all, own }, all[own].window.get() as f64 / 1e9);
-            let (numerator, denominator) = alpha(&paths.own().unwrap(), &paths);
+            let (numerator, denominator) = alpha(&paths);
             f64::from(numerator) / denominator as f64
         };
         assert_close(&[0, 1, 2, 3, 4].map(moved), &[0.1, -0.1, 0.1, -0.1, 0.0]);
@@ -177,7 +223,7 @@ mod tests {
         let all = [(10, 100, 500), (20, 50, 100)].map(sibling);
         let growth = |own: usize, window| {
             let paths = Paths::new(Siblings { all: &all, own }, window);
-            linux_growth(&paths.own().unwrap(), &paths)
+            linux_growth(&paths.own().unwrap(), &paths, alpha(&paths))
         };
         assert_eq!([growth(0, 10.0), growth(1, 20.0)], [55, 7]);
     }

@@ -18,6 +18,7 @@ pub struct Duplicates {
 
 impl Duplicates {
     /// Returns true on the first call with `sequence`.
+    #[inline]
     pub fn is_new(&mut self, sequence: u64) -> bool {
         if self.bits.is_empty() {
             self.bits.resize(WORDS as usize, 0);
@@ -50,6 +51,7 @@ impl Duplicates {
                 || word().is_some_and(|bits| bits >> (sequence % 64) & 1 == 1))
     }
 
+    #[inline]
     fn word(&mut self, number: u64) -> Option<&mut u64> {
         self.bits.get_mut((number % WORDS) as usize).promised("a word of the ring")
     }

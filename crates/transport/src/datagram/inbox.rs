@@ -48,6 +48,7 @@ impl Inbox {
     }
 
     /// Returns the next complete message.
+    #[inline]
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         self.messages.delivered.pop_front()
     }
@@ -95,6 +96,7 @@ impl Inbox {
     }
 
     /// Instant at which the next wait for a missing datagram ends.
+    #[inline]
     pub fn next_wakeup(&self) -> Instant {
         self.reorderer.as_ref().map_or(Instant::FAR_FUTURE, Reorderer::next_wakeup)
     }
@@ -111,6 +113,7 @@ impl Inbox {
 }
 
 impl Messages {
+    #[inline]
     fn add(&mut self, path: PathId, datagram: &Datagram, held: Duration) {
         if datagram.fragments == 1 || self.is_completed_by(datagram) {
             let id = datagram.message;

@@ -158,6 +158,7 @@ impl Datagrams {
     }
 
     /// Queues a message for [`poll_send`](Self::poll_send).
+    #[inline]
     pub fn write(&mut self, _now: Instant, message: Message) {
         self.outbox.write(message);
     }
@@ -183,11 +184,13 @@ impl Datagrams {
     }
 
     /// Returns the next complete message.
+    #[inline]
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         self.inbox.poll_delivered()
     }
 
     /// Processes a datagram that arrived on `path`.
+    #[inline]
     pub fn receive(&mut self, now: Instant, path: PathId, sent_at: Instant, datagram: &Datagram) {
         let Some(state) = self.paths.get_mut(path.index()) else {
             return;
@@ -243,7 +246,13 @@ impl Datagrams {
     }
 
     /// Returns the next datagram to send.
+    #[inline]
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
+        let idle = self.duplicating.is_none() && self.outbox.is_empty() && !self.reports;
+        if idle { None } else { self.next_transmit(now) }
+    }
+
+    fn next_transmit(&mut self, now: Instant) -> Option<Transmit> {
         if let Some((datagram, paths)) = self.duplicating {
             return self.send_copy(now, datagram, paths);
         }
@@ -442,6 +451,7 @@ impl Datagrams {
     }
 
     /// Instant at which [`wake`](Self::wake) must be called.
+    #[inline]
     pub fn next_wakeup(&self) -> Instant {
         let next = self.wait_until.min(self.inbox.next_wakeup());
         if self.ack_delay.is_none() {

@@ -31,6 +31,7 @@ impl Outbox {
         }
     }
 
+    #[inline]
     fn fragments(&self, message: &Message) -> u16 {
         let size = message.bytes.max(1);
         if size <= self.payload {
@@ -41,6 +42,7 @@ impl Outbox {
     }
 
     /// Appends a message.
+    #[inline]
     pub fn write(&mut self, message: Message) {
         self.unsent += u64::from(message.bytes.max(1));
         self.packets += u64::from(self.fragments(&message));
@@ -63,11 +65,13 @@ impl Outbox {
     }
 
     /// True if the queue is empty.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
     /// Returns the next datagram and its message.
+    #[inline]
     pub fn peek(&self) -> Option<(Message, Datagram)> {
         let message = *self.queue.front()?;
         let size = message.bytes.max(1);
@@ -82,6 +86,7 @@ impl Outbox {
     }
 
     /// Removes the datagram of [`peek`](Self::peek).
+    #[inline]
     pub fn advance(&mut self) {
         let Some(message) = self.queue.front().promised("the message of `peek`") else { return };
         self.sequence += 1;

@@ -62,6 +62,10 @@ struct Part {
     /// Thousandths of the window, 300 to 1000.
     thousandths: f64,
     since: Instant,
+    /// Smoothed and lowest round-trip time from which `change` was computed.
+    measured: (Duration, Duration),
+    /// See [`intended_change`].
+    change: f64,
 }
 
 const WHOLE: f64 = 1000.0;
@@ -78,19 +82,28 @@ impl Part {
         let elapsed = now.since(self.since);
         let next = match compat {
             Compat::Paper => {
-                intended(self.thousandths, micros(rtt), micros(min), elapsed.as_millis_f64())
+                if self.measured != (rtt, min) {
+                    self.measured = (rtt, min);
+                    self.change = intended_change(micros(rtt), micros(min));
+                }
+                self.since = now;
+                let (part, change) = (self.thousandths, self.change);
+                if (part >= WHOLE && change >= 0.0) || (part <= MIN && change <= 0.0) {
+                    return;
+                }
+                intended(part, change, micros(min), elapsed.as_millis_f64())
             }
             Compat::Linux => {
                 let millis = elapsed.as_nanos().unsigned_abs() / 1_000_000;
                 if millis == 0 {
                     return;
                 }
+                self.since = now;
                 let target = TARGET_PERCENT.max(u64::from(target_as_coded(micros(min))));
                 coded(self.thousandths as u64, target, micros(rtt), micros(min), millis) as f64
             }
         };
         self.thousandths = next.clamp(MIN, WHOLE);
-        self.since = now;
     }
 
     fn has_room(&self, path: &PathView) -> bool {
@@ -102,17 +115,17 @@ impl Part {
     }
 }
 
-/// Returns the part after `millis` by the intended law. Round-trip times are in microseconds.
-fn intended(part: f64, rtt: u64, min: u64, millis: f64) -> f64 {
+/// Returns the intended change in percent, positive for growth. Round-trip times are in microseconds.
+fn intended_change(rtt: u64, min: u64) -> f64 {
     let (rtt, min) = (rtt as f64, min as f64);
     let excess = (100.0 * rtt / min - 100.0).max(0.0);
     let target = (TARGET_PERCENT as f64).max(100.0 * TARGET_MICROS as f64 / min);
-    let change = if excess < target {
-        target - excess
-    } else {
-        -(excess - target) * 100.0 / (100.0 + excess)
-    };
-    part + change * part * 10.0 / min * millis
+    if excess < target { target - excess } else { -(excess - target) * 100.0 / (100.0 + excess) }
+}
+
+/// Returns the part after `millis` of a `change` by the intended law. `min` is the lowest round-trip time in microseconds.
+fn intended(part: f64, change: f64, min: u64, millis: f64) -> f64 {
+    part + change * part * 10.0 / min as f64 * millis
 }
 
 /// Returns the part after `millis` as coded in the kernel, in integers.
@@ -136,7 +149,8 @@ fn target_as_coded(min: u64) -> u32 {
 
 impl Scheduler for AdaptiveCheapestPath {
     fn choose(&mut self, now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
-        let initial = Part { thousandths: WHOLE, since: now };
+        let measured = (Duration::ZERO, Duration::ZERO);
+        let initial = Part { thousandths: WHOLE, since: now, measured, change: 0.0 };
         for path in paths {
             if self.parts.len() <= path.id.index() {
                 self.parts.resize(path.id.index() + 1, initial);
@@ -169,7 +183,7 @@ mod tests {
     #[test]
     fn a_standing_queue_takes_8_thousandths_in_a_millisecond() {
         assert_eq!(coded(1000, 25, 30_000, 20_000, 1), 992);
-        let part = intended(1000.0, 30_000, 20_000, 1.0);
+        let part = intended(1000.0, intended_change(30_000, 20_000), 20_000, 1.0);
         assert!((part - (1000.0 - 25.0 / 3.0)).abs() < 1e-9, "{part}");
     }
 
@@ -177,9 +191,10 @@ mod tests {
     #[test]
     fn the_part_grows_below_the_target_and_shrinks_above() {
         for (min, at_target) in [(20_000, 25_000), (100_000, 110_000)] {
-            assert!((intended(500.0, at_target, min, 1.0) - 500.0).abs() < 1e-9);
-            assert!(intended(500.0, at_target - 100, min, 1.0) > 500.0);
-            assert!(intended(500.0, at_target + 100, min, 1.0) < 500.0);
+            let after = |rtt| intended(500.0, intended_change(rtt, min), min, 1.0);
+            assert!((after(at_target) - 500.0).abs() < 1e-9);
+            assert!(after(at_target - 100) > 500.0);
+            assert!(after(at_target + 100) < 500.0);
         }
     }
 

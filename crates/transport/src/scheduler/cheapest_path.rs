@@ -1,11 +1,10 @@
 //! Cheapest path first: the cheapest path that has room.
 
 use alloc::boxed::Box;
-use core::cmp::Reverse;
 
 use skybraid_units::{Duration, Instant};
 
-use super::{Choice, Reason, Scheduler, Unit, send_on, untried, wait_for_room};
+use super::{Choice, Reason, Scheduler, Unit, lowest_class, send_on, wait_for_room};
 use crate::PathView;
 use crate::registry::{About, Check, Compat, Parameter};
 
@@ -63,48 +62,55 @@ impl Scheduler for CheapestPath {
     }
 }
 
-/// Returns the usable paths that priorities admit: none of priority 0, standby paths only if there
-/// is no other, and backup paths last.
-pub(super) fn by_priority(
-    compat: Compat,
-    paths: &[PathView],
-) -> impl Iterator<Item = &PathView> + Clone {
-    let rank = move |path: &PathView| match (path.backup, compat) {
+/// Returns the rank of a path among those that priorities admit: regular paths before standby paths before backup
+/// paths. `None` for a path that is not usable or has priority 0.
+pub(super) fn rank(compat: Compat, path: &PathView) -> Option<u8> {
+    let rank = match (path.backup, compat) {
         (true, _) => 2,
         (false, Compat::Paper) => u8::from(path.priority == STANDBY),
         (false, Compat::Linux) => 0,
     };
-    let open = paths.iter().filter(|path| path.usable && path.priority != NEVER);
-    let best = open.clone().map(rank).min();
-    open.filter(move |path| Some(rank(path)) == best)
+    (path.usable && path.priority != NEVER).then_some(rank)
 }
 
 /// Priorities of RFC 9897 §3.2.9.
 const NEVER: u8 = 0;
 const STANDBY: u8 = 1;
 
-/// Returns the choice of the best path among those with `room`.
+/// Returns the choice of the best path among those with `room`, which is asked only of a path that would be better than
+/// all before.
 pub(super) fn cheapest(
     compat: Compat,
     unit: &Unit,
     paths: &[PathView],
     room: impl Fn(&PathView) -> bool,
 ) -> Choice {
-    let open = untried(unit, by_priority(compat, paths));
-    let order = |path: &&PathView| {
+    let order = |path: &PathView| {
         let cost = match compat {
             Compat::Paper => path.cost,
             Compat::Linux => 0,
         };
-        (Reverse(path.priority), cost, path.srtt.unwrap_or(Duration::MAX))
+        let first = u64::from(u8::MAX - path.priority) << 32 | u64::from(cost);
+        (first, path.srtt.unwrap_or(Duration::MAX))
     };
-    match open.clone().filter(|path| room(path)).min_by_key(order) {
-        Some(best) => {
-            let ranked = open.into_iter().any(|path| path.priority != best.priority);
+    let mut best = None;
+    let (mut lowest, mut highest) = (u8::MAX, 0);
+    for path in lowest_class(unit, paths, |path| rank(compat, path)) {
+        lowest = lowest.min(path.priority);
+        highest = highest.max(path.priority);
+        let key = order(path);
+        if best.is_none_or(|(least, _)| key < least) && room(path) {
+            best = Some((key, path));
+        }
+    }
+    match best {
+        Some((_, best)) => {
+            let ranked = lowest < highest;
             let reason = if ranked { Reason::Priority } else { Reason::Cheapest };
             send_on(Some(best), reason, paths)
         }
-        None if open.into_iter().next().is_none() => Choice::wait(Reason::NoPath),
+        // Open paths have a priority above 0.
+        None if highest == 0 => Choice::wait(Reason::NoPath),
         None => wait_for_room(paths),
     }
 }

@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 
 use skybraid_units::Instant;
 
-use super::cheapest_path::{by_priority, cheapest};
+use super::cheapest_path::{cheapest, rank};
 use super::{Choice, Reason, Scheduler, Unit, send_on};
 use crate::PathView;
 use crate::registry::{About, Check, Compat, Parameter};
@@ -64,7 +64,9 @@ impl Scheduler for Handover {
                 cheapest(self.compat, unit, paths, |path| path.has_room)
             };
         }
-        match by_priority(self.compat, paths).min_by_key(|path| Reverse(path.priority)) {
+        let ranked = paths.iter().filter_map(|path| Some((rank(self.compat, path)?, path)));
+        let active = ranked.min_by_key(|(rank, path)| (*rank, Reverse(path.priority)));
+        match active.map(|(_, path)| path) {
             Some(active) if active.has_room => send_on(Some(active), Reason::Priority, paths),
             Some(active) => Choice::wait_for(active.id, Reason::WindowFull),
             None => Choice::wait(Reason::NoPath),

@@ -296,6 +296,22 @@ where
     open.filter(move |path| !some_left || !carried_by.contains(path.id))
 }
 
+/// Returns the paths of the lowest class that has one. Of the paths to which `rank` gives a rank, those of the lowest rank
+/// are open; of these, the paths that have not carried `unit` yet, or all once each has carried it.
+pub(crate) fn lowest_class<'a>(
+    unit: &Unit,
+    paths: &'a [PathView],
+    rank: impl Fn(&PathView) -> Option<u8> + Clone,
+) -> impl Iterator<Item = &'a PathView> {
+    let carried_by = unit.carried_by;
+    let class = move |path: &PathView| {
+        let tried = u8::from(carried_by.contains(path.id));
+        rank(path).map_or(u8::MAX, |rank| 2 * rank + tried)
+    };
+    let lowest = paths.iter().map(&class).min().unwrap_or(u8::MAX);
+    paths.iter().filter(move |path| lowest < u8::MAX && class(path) == lowest)
+}
+
 /// Returns the path with the lowest smoothed round-trip time; the first of equals. Paths without a
 /// sample come last.
 pub fn fastest<'a>(paths: impl Iterator<Item = &'a PathView>) -> Option<&'a PathView> {

@@ -5,7 +5,7 @@ use alloc::string::ToString;
 
 use skybraid_units::{Duration, Instant};
 
-use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
+use super::{Choice, Reason, Scheduler, Unit, lowest_class, send_on};
 use crate::PathView;
 use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
@@ -84,15 +84,26 @@ impl Otias {
     }
 
     fn has_queue_space(&self, path: &PathView) -> bool {
-        let waiting = path.queued.get().div_ceil(path.segment.get().max(1));
-        self.queue.is_none_or(|max| waiting < max)
+        self.queue.is_none_or(|max| path.queued.get().div_ceil(path.segment.get().max(1)) < max)
     }
 }
 
 impl Scheduler for Otias {
     fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
-        let open = untried(unit, candidates(paths)).filter(|path| self.has_queue_space(path));
-        send_on(open.min_by_key(|path| self.arrival(path)), Reason::EarliestArrival, paths)
+        let rank = |path: &PathView| path.usable.then_some(u8::from(path.backup));
+        let mut best: Option<(Duration, &PathView)> = None;
+        for path in lowest_class(unit, paths, rank) {
+            // Half a round trip is the least: most paths need no estimate.
+            let least = path.srtt.map_or(Duration::MAX, |srtt| srtt / 2);
+            if best.is_some_and(|(arrival, _)| least >= arrival) || !self.has_queue_space(path) {
+                continue;
+            }
+            let arrival = self.arrival(path);
+            if best.is_none_or(|(earliest, _)| arrival < earliest) {
+                best = Some((arrival, path));
+            }
+        }
+        send_on(best.map(|(_, path)| path), Reason::EarliestArrival, paths)
     }
 
     fn needs_rtt(&self) -> bool {

@@ -100,3 +100,29 @@ fn memory_is_bounded_without_the_table() {
     let summary = &flow.summary;
     assert_eq!(summary.sent, summary.delivered + summary.lost + summary.in_flight);
 }
+
+#[test]
+fn a_lost_message_keeps_no_rows_but_its_own() {
+    let mut flow = FlowRecord::new(false, false, at(1_000_000), 1, &[Duration::from_millis(300)]);
+    for number in 0..100_000 {
+        let now = at(i64::from(number));
+        flow.on_written(now, 100);
+        flow.on_copy_sent(now, number, PathId(0));
+        if number == 70 || number == 71 {
+            flow.on_copy_lost(number, PathId(0), Some(Cause::Random));
+        } else {
+            flow.on_delivered(now + Duration::from_millis(20), message(number));
+        }
+    }
+    let rows: usize = flow.blocks().map(<[_]>::len).sum();
+    assert!(rows < 1_200, "{rows} rows are kept");
+    // A copy arrives after 100 s: late, but not lost.
+    assert_eq!(flow.on_delivered(at(100_000), message(71)), Some(at(71)));
+    assert_eq!(flow.on_delivered(at(100_000), message(71)), None);
+    flow.finish(&[]);
+    let summary = &flow.summary;
+    assert_eq!((summary.delivered, summary.lost, summary.in_flight), (99_999, 1, 0));
+    // The run ends long after the last deadline.
+    let deadline = &summary.deadlines[0];
+    assert_eq!((deadline.trials, deadline.met), (100_000, 99_998));
+}

@@ -1,0 +1,163 @@
+//! What a side writes without an application's clock: answers, receiver reports, video that follows a report, and bulk
+//! data while there is room. Most sides have no such duty.
+
+use alloc::vec::Vec;
+
+use skybraid_transport::{Delivered, Endpoint};
+use skybraid_units::{Instant, Promised};
+
+use crate::app::App;
+use crate::ids::{FlowId, Numbered, RecordId};
+use crate::record::FlowRecord;
+use crate::reports::Reports;
+
+/// What a side does with the messages that it receives in a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum StreamRole {
+    /// Records them.
+    Plain,
+    /// Answers each one.
+    Answers,
+    /// Reports on them to the sender.
+    SendsReports,
+    /// Passes them, which are reports, to the application.
+    ReadsReports,
+}
+
+/// The duty of a side in one stream.
+#[derive(Clone, Copy)]
+pub struct Duty {
+    /// What it does with received messages.
+    pub role: StreamRole,
+    /// Flow of the stream.
+    pub flow: FlowId,
+    /// Record of the messages that this side writes.
+    pub writes: RecordId,
+}
+
+/// The duties of a side.
+#[derive(Default)]
+pub struct Duties {
+    /// Duty in each stream, by its number.
+    streams: Vec<Duty>,
+    /// Bulk applications that keep this side's send buffer full.
+    fillers: Vec<FlowId>,
+}
+
+impl Duties {
+    /// Adds the next stream of the connection.
+    pub fn add_stream(&mut self, duty: Duty) {
+        self.streams.push(duty);
+    }
+
+    /// Adds a bulk application.
+    pub fn add_filler(&mut self, flow: FlowId) {
+        self.fillers.push(flow);
+    }
+
+    /// Whether the side does no more than record what it receives.
+    pub fn is_none(&self) -> bool {
+        self.fillers.is_empty() && self.streams.iter().all(|duty| duty.role == StreamRole::Plain)
+    }
+
+    /// Whether the side answers a stream.
+    pub fn answers(&self) -> bool {
+        self.streams.iter().any(|duty| duty.role == StreamRole::Answers)
+    }
+
+    /// Whether the side writes in a stream because of what it receives.
+    pub fn writes_back(&self) -> bool {
+        self.answers() || self.reporting().next().is_some()
+    }
+
+    fn reporting(&self) -> impl Iterator<Item = &Duty> {
+        self.streams.iter().filter(|duty| duty.role == StreamRole::SendsReports)
+    }
+
+    /// Time of the next receiver report that must be sent.
+    pub fn next_report(&self, apps: &[App]) -> Instant {
+        let reports = self.reporting().filter_map(|duty| {
+            let reports = App::find(apps, duty.flow).and_then(|app| app.reports.as_ref());
+            reports.promised("the reports of a reported flow")
+        });
+        reports.map(Reports::due).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Reacts to a message that was sent at `sent`. Returns whether it wrote something.
+    pub fn on_delivered(
+        &self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        (message, sent): (Delivered, Instant),
+        apps: &mut [App],
+        records: &mut [FlowRecord],
+    ) -> bool {
+        let duty = self.streams.get(usize::from(message.stream));
+        let Some(duty) = duty.promised("the duty in a stream") else { return false };
+        if duty.role == StreamRole::Plain {
+            return false;
+        }
+        let Some(app) = App::find_mut(apps, duty.flow) else { return false };
+        if duty.role == StreamRole::Answers {
+            let record = FlowRecord::find_mut(records, duty.writes);
+            return record.map(|record| app.answer(now, endpoint, record, sent)).is_some();
+        }
+        let reports = app.reports.as_mut().promised("the reports of a reported flow");
+        let Some(reports) = reports else { return false };
+        if duty.role == StreamRole::SendsReports {
+            reports.on_packet(now, message.id);
+            return false;
+        }
+        let source = &mut app.source;
+        reports.on_report(message.id, |report| source.on_feedback(now, report));
+        app.write_due(now, endpoint, records)
+    }
+
+    /// Writes the receiver reports that are due, and what bulk applications have room for. Returns whether it wrote
+    /// something.
+    pub fn write(
+        &self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        apps: &mut [App],
+        records: &mut [FlowRecord],
+    ) -> bool {
+        let mut wrote = false;
+        for duty in self.reporting() {
+            let app = App::find_mut(apps, duty.flow);
+            let record = FlowRecord::find_mut(records, duty.writes);
+            if let (Some(app), Some(record)) = (app, record) {
+                wrote |= app.report(now, endpoint, record);
+            }
+        }
+        for filler in &self.fillers {
+            if let Some(app) = App::find_mut(apps, *filler) {
+                wrote |= app.fill(now, endpoint, records);
+            }
+        }
+        wrote
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_streams_leave_a_side_without_duties() {
+        let (flow, writes) = (FlowId::from_index(0), RecordId::from_index(1));
+        let duties = |role, fills: bool| {
+            let mut duties = Duties::default();
+            duties.add_stream(Duty { role, flow, writes });
+            if fills {
+                duties.add_filler(flow);
+            }
+            (duties.is_none(), duties.writes_back())
+        };
+        assert_eq!(duties(StreamRole::Plain, false), (true, false));
+        assert_eq!(duties(StreamRole::Plain, true), (false, false));
+        assert_eq!(duties(StreamRole::Answers, false), (false, true));
+        assert_eq!(duties(StreamRole::SendsReports, false), (false, true));
+        assert_eq!(duties(StreamRole::ReadsReports, false), (false, false));
+    }
+}

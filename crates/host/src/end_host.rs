@@ -1,0 +1,256 @@
+//! A side with applications: an endpoint, the records of its messages, and its duties.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use skybraid_transport::{ConnectionTotals, Delivered, Endpoint, PathId, Segment};
+use skybraid_units::{Duration, Instant, Promised};
+
+use crate::app::App;
+use crate::duties::{Duties, Duty};
+use crate::hosts::Carrier;
+use crate::ids::{FlowId, Numbered, RecordId};
+use crate::machine::Machine;
+use crate::record::{Arrival, FlowRecord, LinkWaits};
+use crate::sender::Sender;
+
+/// One end of a connection with its applications.
+pub struct EndHost {
+    endpoint: Endpoint,
+    sender: Sender,
+    /// Records of the messages that it receives, by stream.
+    received: Vec<RecordId>,
+    /// `None` if received messages are only recorded.
+    duties: Option<Box<Duties>>,
+    /// Number of applications that may still write.
+    writers: u32,
+}
+
+impl EndHost {
+    /// Creates an end without streams.
+    pub fn new(endpoint: Endpoint, sender: Sender) -> Self {
+        Self { endpoint, sender, received: Vec::new(), duties: Some(Box::default()), writers: 0 }
+    }
+
+    /// Adds a stream, whose received messages belong to record `gets`. Returns its number.
+    pub fn add_stream(&mut self, duty: Duty, gets: RecordId) -> u8 {
+        let number = self.received.len() as u8;
+        self.sender.add_stream(duty.writes);
+        self.received.push(gets);
+        if let Some(duties) = &mut self.duties {
+            duties.add_stream(duty);
+        }
+        number
+    }
+
+    /// Adds the application that writes in the newest stream; one that `fills` keeps the send buffer full.
+    pub fn add_writer(&mut self, flow: FlowId, fills: bool) {
+        self.writers += 1;
+        if fills && let Some(duties) = &mut self.duties {
+            duties.add_filler(flow);
+        }
+    }
+
+    /// Completes the set-up: an end without duties forgets them.
+    pub fn settle(&mut self) {
+        if self.duties.as_ref().is_some_and(|duties| duties.is_none()) {
+            self.duties = None;
+        }
+    }
+
+    /// Sender of its segments.
+    pub const fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// Protocol machine of the connection.
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Protocol machine of the connection.
+    pub const fn endpoint_mut(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
+    /// Whether it sends data.
+    pub fn sends(&self) -> bool {
+        self.writers > 0 || self.duties.as_ref().is_some_and(|duties| duties.answers())
+    }
+
+    /// Record of the messages that it receives in `stream`.
+    #[inline]
+    pub fn record_of(&self, stream: u8) -> Option<RecordId> {
+        self.received.get(usize::from(stream)).copied()
+    }
+
+    /// Time at which [`Endpoint::wake`] and [`flush`](Self::flush) must be called.
+    #[inline]
+    pub fn next_wakeup(&self, apps: &[App]) -> Instant {
+        let due = self.endpoint.next_wakeup();
+        match &self.duties {
+            None => due,
+            Some(duties) => due.min(duties.next_report(apps)),
+        }
+    }
+
+    /// Receives a segment on `path`; call [`flush`](Self::flush) next.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        segment: &Segment,
+        waits: Option<LinkWaits>,
+        records: &mut [FlowRecord],
+    ) {
+        if segment.messages > 0
+            && let Some(record) = self.record_of(segment.stream)
+            && let Some(record) = FlowRecord::find_mut(records, record)
+        {
+            let arrival = Arrival { at: now, sent_at: segment.sent_at, path: path.0, waits };
+            for offset in 0..u32::from(segment.messages) {
+                record.on_copy_arrived(segment.first_message.wrapping_add(offset), &arrival);
+            }
+        }
+        self.endpoint.receive(now, path, segment);
+    }
+
+    /// Writes the due messages of `app`. Returns the time of its next write; a bulk application, which writes whenever
+    /// there is room, is never due again.
+    #[inline]
+    pub fn write(&mut self, now: Instant, app: &mut App, records: &mut [FlowRecord]) -> Instant {
+        if app.fills() {
+            return Instant::FAR_FUTURE;
+        }
+        app.write_due(now, &mut self.endpoint, records);
+        let next = app.source.next_write();
+        if next == Instant::FAR_FUTURE {
+            self.on_finished();
+        }
+        next
+    }
+
+    /// Closes the connection once its last application has finished.
+    #[cold]
+    fn on_finished(&mut self) {
+        self.writers = self.writers.saturating_sub(1);
+        let writes_back = self.duties.as_ref().is_some_and(|duties| duties.writes_back());
+        if self.writers == 0 && !writes_back {
+            self.endpoint.close();
+        }
+    }
+
+    /// Sends all segments that it can send, and delivers all messages that it has received.
+    #[inline]
+    pub fn flush(
+        &mut self,
+        now: Instant,
+        apps: &mut [App],
+        records: &mut [FlowRecord],
+        carrier: &mut impl Carrier,
+    ) {
+        let Self { endpoint, sender, received, duties, .. } = self;
+        let due = match (duties, endpoint) {
+            (None, Endpoint::Datagrams(machine)) => {
+                exchange(now, machine, sender, received, records, carrier)
+            }
+            (None, Endpoint::Stream(machine)) => {
+                exchange(now, machine, sender, received, records, carrier)
+            }
+            (None, Endpoint::Parallel(machine)) => {
+                exchange(now, machine, sender, received, records, carrier)
+            }
+            (None, Endpoint::Dccp(machine)) => {
+                exchange(now, machine, sender, received, records, carrier)
+            }
+            (Some(duties), endpoint) => loop {
+                send(now, endpoint, sender, records, carrier);
+                let mut wrote = false;
+                while let Some((message, sent)) = deliver(now, endpoint, received, records) {
+                    if let Some(sent) = sent {
+                        let delivered = (message, sent);
+                        wrote |= duties.on_delivered(now, endpoint, delivered, apps, records);
+                    }
+                }
+                wrote |= duties.write(now, endpoint, apps, records);
+                if !wrote {
+                    break endpoint.next_wakeup().min(duties.next_report(apps));
+                }
+            },
+        };
+        carrier.wake_at(sender.side(), due);
+    }
+
+    /// Completes the records at the end of the run: totals of the connection, and in `coming`, by record, the messages
+    /// that wait to be sent.
+    pub fn finish(&self, end: Instant, records: &mut [FlowRecord], coming: &mut [Vec<u32>]) {
+        let written = self.sender.records();
+        if let Some(first) = written.first().promised("the first stream of a host")
+            && let Some(messages) = coming.get_mut(first.index()).promised("a record")
+        {
+            self.endpoint.waiting(&mut |message| messages.push(message));
+        }
+        let totals = self.endpoint.totals(end);
+        let sent = ConnectionTotals { holding: Duration::ZERO, ..totals };
+        let received = ConnectionTotals { holding: totals.holding, ..ConnectionTotals::default() };
+        for (ids, totals) in [(written, sent), (&self.received, received)] {
+            for id in ids {
+                if let Some(record) = FlowRecord::find_mut(records, *id) {
+                    record.summary.connection += totals;
+                }
+            }
+        }
+    }
+}
+
+/// Sends and delivers all that `machine` can, for a host without duties. Returns the time of the next wake-up.
+#[inline]
+fn exchange(
+    now: Instant,
+    machine: &mut impl Machine,
+    sender: &Sender,
+    received: &[RecordId],
+    records: &mut [FlowRecord],
+    carrier: &mut impl Carrier,
+) -> Instant {
+    send(now, machine, sender, records, carrier);
+    while deliver(now, machine, received, records).is_some() {}
+    machine.next_wakeup()
+}
+
+/// Sends all segments that `machine` can send, and records the messages that it has dropped.
+#[inline]
+fn send(
+    now: Instant,
+    machine: &mut impl Machine,
+    sender: &Sender,
+    records: &mut [FlowRecord],
+    carrier: &mut impl Carrier,
+) {
+    // Borrowed rather than moved: a segment is large enough for copies to cost.
+    while let Some(transmit) = &machine.poll_send(now) {
+        sender.send(now, transmit, records, carrier);
+    }
+    if machine.has_refused()
+        && let Some(first) = sender.records().first().promised("the first stream of a host")
+        && let Some(record) = FlowRecord::find_mut(records, *first)
+    {
+        machine.take_refused(&mut |message| record.on_dropped(now, message));
+    }
+}
+
+/// Records the next message that `machine` has received, if there is one. Returns it with the time of its writing; that
+/// is `None` for a message that was delivered before, or of an unknown stream.
+#[inline]
+fn deliver(
+    now: Instant,
+    machine: &mut impl Machine,
+    received: &[RecordId],
+    records: &mut [FlowRecord],
+) -> Option<(Delivered, Option<Instant>)> {
+    let message = machine.poll_delivered()?;
+    let record = received.get(usize::from(message.stream));
+    let record = record.and_then(|record| FlowRecord::find_mut(records, *record));
+    Some((message, record.and_then(|record| record.on_delivered(now, message))))
+}

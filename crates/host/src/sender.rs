@@ -1,0 +1,151 @@
+//! Sending part of a side: segments enter the network, and their messages are recorded.
+
+use alloc::vec::Vec;
+
+use skybraid_link::Cause;
+use skybraid_transport::{PathId, Segment, Transmit};
+use skybraid_units::{Instant, Promised};
+
+use crate::hosts::{Carrier, Outgoing};
+use crate::ids::{FlowId, Numbered, RecordId, RouteId, SideId};
+use crate::record::FlowRecord;
+
+/// Sends the segments of one side.
+pub struct Sender {
+    side: SideId,
+    flow: FlowId,
+    /// Outgoing route, by the connection's own path numbers.
+    routes: Vec<RouteId>,
+    /// Records of the messages that the side writes, by stream; empty at a proxy.
+    records: Vec<RecordId>,
+}
+
+impl Sender {
+    /// Creates the sender of `side`, whose connection belongs to `flow`.
+    pub const fn new(side: SideId, flow: FlowId, routes: Vec<RouteId>) -> Self {
+        Self { side, flow, routes, records: Vec::new() }
+    }
+
+    /// Adds a stream whose written messages belong to `record`.
+    pub fn add_stream(&mut self, record: RecordId) {
+        self.records.push(record);
+    }
+
+    /// Side that sends.
+    pub const fn side(&self) -> SideId {
+        self.side
+    }
+
+    /// Records of the messages that the side writes, by stream.
+    pub fn records(&self) -> &[RecordId] {
+        &self.records
+    }
+
+    /// Returns the path of the setup that is `path` in the connection's own numbering.
+    pub fn path(&self, path: PathId) -> usize {
+        let route = self.routes.get(path.index()).promised("the route of a path");
+        route.map_or(0, |route| route.path())
+    }
+
+    /// Sends a segment through the carrier and records it.
+    #[inline]
+    pub fn send(
+        &self,
+        now: Instant,
+        transmit: &Transmit,
+        records: &mut [FlowRecord],
+        carrier: &mut impl Carrier,
+    ) {
+        let route = self.routes.get(transmit.path.index()).promised("the route of a path");
+        let Some(route) = route.copied() else { return };
+        let segment = &transmit.segment;
+        let record = self.records.get(usize::from(segment.stream)).copied();
+        let outgoing = Outgoing { side: self.side, flow: self.flow, record, route, transmit };
+        let lost = carrier.carry(now, &outgoing);
+        if segment.body.payload_bytes() > 0
+            && let Some(record) = record
+            && let Some(record) = FlowRecord::find_mut(records, record)
+        {
+            record_sent(now, transmit, record);
+            if let Some(cause) = lost {
+                record_loss(record, transmit.path, segment, cause);
+            }
+        }
+    }
+}
+
+/// Records the transmission of a segment with payload.
+#[inline]
+fn record_sent(now: Instant, transmit: &Transmit, record: &mut FlowRecord) {
+    let Transmit { path, segment } = transmit;
+    for offset in 0..u32::from(segment.messages) {
+        record.on_copy_sent(now, segment.first_message.wrapping_add(offset), *path);
+    }
+    if let Some(count) = record.summary.packets_by_path.get_mut(path.index()) {
+        *count += 1;
+    }
+}
+
+/// Records the loss of a segment with payload on `path`, and of each message of which it carried a part.
+#[cold]
+#[inline(never)]
+pub fn record_loss(record: &mut FlowRecord, path: PathId, segment: &Segment, cause: Cause) {
+    let count = record.summary.lost_packets.get_mut(cause as usize);
+    if let Some(count) = count.promised("a count per cause") {
+        *count += 1;
+    }
+    let ends = u32::from(segment.messages);
+    let parts = if ends == 0 || segment.tail { ends + 1 } else { ends };
+    for offset in 0..parts {
+        record.on_copy_lost(segment.first_message.wrapping_add(offset), path, Some(cause));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::Host;
+    use skybraid_transport::Body;
+    use skybraid_transport::segment::Datagram;
+    use skybraid_units::Duration;
+
+    /// A network that loses every packet in a queue.
+    struct Full(Vec<usize>);
+
+    impl Carrier for Full {
+        fn carry(&mut self, _: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
+            self.0.push(outgoing.route.path());
+            Some(Cause::Queue)
+        }
+
+        fn wake_at(&mut self, _: SideId, _: Instant) {}
+    }
+
+    #[test]
+    fn a_segment_lost_on_its_first_link_was_sent_and_lost() {
+        let routes = [4, 7].map(|path| RouteId::new(path, Host::Vehicle)).to_vec();
+        let mut sender = Sender::new(SideId::from_index(0), FlowId::from_index(0), routes);
+        sender.add_stream(RecordId::from_index(0));
+        let end = Instant::from_millis(1000);
+        let mut records = [FlowRecord::new(false, false, end, 2, &[Duration::from_millis(300)])];
+        records[0].on_written(Instant::ZERO, 100);
+        let data = Datagram { sequence: 0, message: 0, len: 100, fragment: 0, fragments: 1 };
+        let segment = Segment {
+            size: 128,
+            sent_at: Instant::ZERO,
+            first_message: 0,
+            messages: 1,
+            stream: 0,
+            tail: false,
+            body: Body::Datagram(data),
+        };
+        let mut network = Full(Vec::new());
+        let transmit = Transmit { path: PathId(1), segment };
+        sender.send(Instant::ZERO, &transmit, &mut records, &mut network);
+        records[0].finish(&[]);
+        assert_eq!((network.0.as_slice(), sender.path(PathId(1))), (&[7][..], 7));
+        let summary = &records[0].summary;
+        assert_eq!(summary.packets_by_path, [0, 1]);
+        assert_eq!((summary.lost, summary.lost_packets[Cause::Queue as usize]), (1, 1));
+    }
+}
