@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from conftest import FILMED, TWO_PATHS
 from skybraid import Campaign, MissingTableError, Results, Scenario, Verdict, run, sweep
 from skybraid.model.episodes import SPREAD
-from skybraid.show import plots
-from skybraid.show.plots import DARK_COLOURS, series
-from skybraid.show.plots.result import wanted
+from skybraid.show import plots, series
+from skybraid.show.plots import DARK_COLOURS
 from skybraid.show.report import html, judged, longest_gaps, path_stories
+from skybraid.show.series import wanted
 
 VOID = {"meta", "br", "img", "hr", "link", "input"}
 

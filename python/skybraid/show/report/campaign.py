@@ -14,8 +14,9 @@ from skybraid.show import plots
 from skybraid.show.plots.runs import Runs, metric, short
 from skybraid.show.report import comparison
 from skybraid.show.report.charts import Charts
-from skybraid.show.report.page import Cell, Table, inline_svg, page
+from skybraid.show.report.page import Cell, Table, page
 from skybraid.show.report.points import Judged, Wanted, judged
+from skybraid.show.report.svg import inline_svg
 
 if TYPE_CHECKING:
     from skybraid.execute.campaign import Campaign

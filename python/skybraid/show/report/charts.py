@@ -9,9 +9,12 @@ import numpy as np
 from bokeh.core.json_encoder import serialize_json
 from bokeh.document import Document
 from bokeh.models import (
+    AdaptiveTicker,
     BoxZoomTool,
     ColumnDataSource,
+    CompositeTicker,
     CrosshairTool,
+    CustomJSHover,
     CustomJSTickFormatter,
     DataRange1d,
     FixedTicker,
@@ -20,20 +23,22 @@ from bokeh.models import (
     Range1d,
     ResetTool,
     SaveTool,
-    VStrip,
     WheelZoomTool,
 )
 from bokeh.models.annotations import Legend, LegendItem, Span
+from bokeh.models.axes import CategoricalAxis
+from bokeh.models.glyphs import Line, Step, VArea, VStrip
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
-from skybraid.show.plots.style import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_INK
+from skybraid.show.palette import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_INK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import polars as pl
     from bokeh.model import Model
+    from bokeh.models.glyph import Glyph
     from bokeh.models.renderers import GlyphRenderer
 
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
@@ -49,6 +54,33 @@ DARK = dict(zip(COLOURS, DARK_COLOURS, strict=True)) | {INK: "#e6e9ee", SECOND_I
 
 _SWATCH, _NARROW = 5, 46
 """Letters that a legend's sample takes, and that a phone shows in a line."""
+
+_SECONDS_UP_TO = 120.0
+"""Length in s up to which a time axis counts seconds."""
+
+_CLOCK = """
+const whole = Math.floor(value + 1e-6), left = Math.round((value - whole) * 1000);
+const two = (number) => String(number).padStart(2, "0");
+const hours = Math.floor(whole / 3600), minutes = Math.floor(whole / 60) % 60;
+const shown = hours ? `${hours}:${two(minutes)}` : `${minutes}`;
+return `${shown}:${two(whole % 60)}` + (left > 0 ? `.${String(left).padStart(3, "0").replace(/0+$/, "")}` : "");
+"""
+"""JavaScript that shows `value` in s as 12:34, or 1:12:34."""
+
+_FONT = "system-ui, sans-serif"
+
+_AXIS: dict[str, Any] = {
+    "axis_line_color": INK,
+    "major_tick_line_color": INK,
+    "minor_tick_line_color": None,
+    "axis_label_text_color": INK,
+    "major_label_text_color": INK,
+    "axis_label_text_font_style": "normal",
+    "axis_label_text_font": _FONT,
+    "major_label_text_font": _FONT,
+    "axis_label_text_font_size": "12px",
+    "major_label_text_font_size": "11px",
+}
 
 BAND = 0.3
 """Opacity of the band between the least and the greatest value."""
@@ -113,8 +145,22 @@ class Clock:
     """
 
     def __init__(self, length_s: float) -> None:
-        self.range = Range1d(start=0, end=length_s or 1.0, bounds=(0, length_s or 1.0), min_interval=0.05)
+        self.range = Range1d(start=0, end=length_s or 1.0, bounds=(0, length_s or 1.0), min_interval=0.05, name="clock")
         self.pointer = Span(dimension="height", line_color=SECOND_INK, line_width=1, line_dash="dotted")
+        self._in_seconds = length_s <= _SECONDS_UP_TO
+        tenths = AdaptiveTicker(mantissas=[1, 2, 5], base=10, min_interval=0.001, max_interval=0.5, num_minor_ticks=0)
+        clock = AdaptiveTicker(mantissas=[1, 2, 5, 10, 15, 30], base=60, min_interval=1, num_minor_ticks=0)
+        self._ticker = CompositeTicker(tickers=[tenths, clock])
+        self._formatter = CustomJSTickFormatter(code=f"const value = tick; {_CLOCK}")
+
+    def mark(self, drawn: figure) -> None:
+        """Gives a chart ticks in seconds, or in minutes and seconds for longer runs."""
+        if self._in_seconds:
+            drawn.xaxis.axis_label = "time, s"
+            return
+        drawn.xaxis.axis_label = "time, min:s"
+        axis = drawn.xaxis[0]
+        axis.ticker, axis.formatter = self._ticker, self._formatter
 
 
 def chart(
@@ -141,9 +187,12 @@ def chart(
     if clock is not None:
         tools.append(CrosshairTool(overlay=clock.pointer, dimensions="height", visible=False))
         options |= {"x_range": clock.range}
+    elif "x_axis_type" not in options and "x_range" not in options:
+        options |= {"x_range": DataRange1d(range_padding=0.06)}
     settings: dict[str, Any] = {
         "height": height,
         "sizing_mode": "stretch_width",
+        "title": None,
         "tools": tools,
         "active_drag": zoom,
         "active_scroll": wheel,
@@ -159,15 +208,16 @@ def chart(
     drawn = figure(**settings | options)
     drawn.toolbar.logo = None
     drawn.toolbar.autohide = True
-    drawn.axis.axis_line_color = drawn.axis.major_tick_line_color = INK
-    drawn.axis.minor_tick_line_color = None
-    drawn.axis.axis_label_text_color = drawn.axis.major_label_text_color = INK
-    drawn.axis.axis_label_text_font_style = "normal"
-    drawn.axis.axis_label_text_font = drawn.axis.major_label_text_font = "system-ui, sans-serif"
-    drawn.axis.axis_label_text_font_size = "12px"
-    drawn.axis.major_label_text_font_size = "11px"
-    drawn.grid.grid_line_color = SECOND_INK
-    drawn.grid.grid_line_alpha = 0.25
+    for axis in drawn.axis:
+        axis.update(**_AXIS)
+        if clock is None and not isinstance(axis, CategoricalAxis):
+            axis.update(formatter=plain("tick"))
+    for grid in drawn.grid:
+        grid.update(grid_line_color=SECOND_INK, grid_line_alpha=0.25)
+    if clock is not None:
+        clock.mark(drawn)
+        if not isinstance(drawn.yaxis[0], CategoricalAxis):
+            drawn.yaxis[0].update(formatter=plain("tick"))
     return drawn
 
 
@@ -184,7 +234,10 @@ def hover(
     mode: Literal["mouse", "vline"] = "vline",
 ) -> None:
     """Shows values under the pointer; by default those at its time."""
-    tool = HoverTool(renderers=list(renderers), tooltips=list(tooltips), mode=mode, line_policy="nearest")
+    tips = [(head, text.replace("@time_s{0.0} s", "@time_s{custom}")) for head, text in tooltips]
+    tool = HoverTool(renderers=list(renderers), tooltips=tips, mode=mode, line_policy="nearest")
+    if tips != list(tooltips):
+        tool.formatters = {"@time_s": CustomJSHover(code=_CLOCK)}
     drawn.add_tools(tool)
 
 
@@ -215,11 +268,18 @@ def legend(drawn: figure, entries: Iterable[tuple[str, Sequence[Any]]], *, colum
     drawn.add_layout(Legend(**look), "above")
 
 
+def glyph(drawn: figure, data: ColumnDataSource, shape: Glyph, *, name: str | None = None) -> GlyphRenderer[Any]:
+    """Draws a glyph; unlike the figure's own methods it makes no copies for selections, which no chart has."""
+    renderer = drawn.add_glyph(data, shape)
+    renderer.name = name
+    return renderer
+
+
 def shade(drawn: figure, spans: Sequence[tuple[float, float]], colour: str) -> GlyphRenderer[Any]:
     """Shades spans of time; each is at least one pixel wide."""
     source = ColumnDataSource({"x0": [begin for begin, _ in spans], "x1": [end for _, end in spans]})
-    glyph = VStrip(x0="x0", x1="x1", fill_color=colour, fill_alpha=0.3, line_color=colour, line_alpha=0.3)
-    return drawn.add_glyph(source, glyph)
+    strip = VStrip(x0="x0", x1="x1", fill_color=colour, fill_alpha=0.3, line_color=colour, line_alpha=0.3)
+    return glyph(drawn, source, strip)
 
 
 def source(frame: pl.DataFrame, scales: Mapping[str, float] | None = None) -> ColumnDataSource:
@@ -244,23 +304,19 @@ def band(
     low, high, mean = (np.asarray(data.data[f"{name}_{part}"]) for part in ("low", "high", "mean"))
     parts: list[Any] = []
     if not np.array_equal(low, high, equal_nan=True):
-        area = drawn.varea(
-            x="time_s", y1=f"{name}_low", y2=f"{name}_high", source=data, fill_color=colour, fill_alpha=BAND
-        )
-        parts.append(area)
+        area = VArea(x="time_s", y1=f"{name}_low", y2=f"{name}_high", fill_color=colour, fill_alpha=BAND)
+        parts.append(glyph(drawn, data, area))
     elif np.array_equal(mean, low, equal_nan=True):
         # The line alone tells it all: its ends need not be sent.
         data.data = {key: value for key, value in data.data.items() if key not in (f"{name}_low", f"{name}_high")}
-    line = drawn.line(
-        x="time_s", y=f"{name}_mean", source=data, line_color=colour, line_width=width, line_dash=dash, name=name
-    )
-    return [line, *parts]
+    line = Line(x="time_s", y=f"{name}_mean", line_color=colour, line_width=width, line_dash=dash)
+    return [glyph(drawn, data, line, name=name), *parts]
 
 
 def steps(drawn: figure, data: ColumnDataSource, x: str, y: str, colour: str, name: str) -> tuple[Any, Any]:
     """Draws a series in steps, with an invisible line for the pointer, since steps have no hover."""
-    shown = drawn.step(x=x, y=y, mode="after", source=data, line_color=colour, line_width=1.4)
-    return shown, drawn.line(x=x, y=y, source=data, line_color=colour, line_alpha=0, line_width=6, name=name)
+    shown = glyph(drawn, data, Step(x=x, y=y, mode="after", line_color=colour, line_width=1.4))
+    return shown, glyph(drawn, data, Line(x=x, y=y, line_color=colour, line_alpha=0, line_width=6), name=name)
 
 
 def nines(drawn: figure, shares: Sequence[float]) -> None:
@@ -270,9 +326,11 @@ def nines(drawn: figure, shares: Sequence[float]) -> None:
 
 
 def plain(value: str, unit: str = "") -> CustomJSTickFormatter:
-    """Formats ticks as plain numbers."""
+    """Formats ticks as people read them: 0.002, 45, 15.7 k, 3 M."""
     return CustomJSTickFormatter(
-        code=f"const value = {value}; const shown = Number(value.toPrecision(6)); "
-        "return (Math.abs(shown) < 1e-6 && shown !== 0 ? shown.toExponential() : "
-        f"shown.toLocaleString('en', {{useGrouping: false, maximumFractionDigits: 8}})) + '{unit}';"
+        code=f"const value = {value}; const size = Math.abs(value); "
+        "const [factor, prefix] = size >= 1e6 ? [1e-6, ' M'] : size >= 1e4 ? [1e-3, ' k'] : [1, '']; "
+        "const shown = Number((value * factor).toPrecision(6)); "
+        "return shown.toLocaleString('en', {useGrouping: false, maximumFractionDigits: 8}) + prefix + "
+        f"'{unit}';"
     )

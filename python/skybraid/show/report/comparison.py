@@ -15,8 +15,8 @@ from bokeh.palettes import Cividis256
 
 from skybraid.model.requirements import percent
 from skybraid.model.statistics import Verdict
+from skybraid.show.palette import COLOURS, INK, SECOND_INK, Look, looks
 from skybraid.show.plots.runs import Choice, Metric, NothingToDrawError, Runs, heat_axes, heat_values, metric, short
-from skybraid.show.plots.style import COLOURS, INK, SECOND_INK, Look, looks
 from skybraid.show.report.charts import SHAPES, Charts, chart, hover, legend, plain
 from skybraid.show.report.flight import Drawing
 

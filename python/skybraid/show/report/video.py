@@ -12,9 +12,8 @@ from bokeh.models.annotations import Span
 from skybraid.model.errors import MissingTableError
 from skybraid.model.requirements import count, milliseconds, percent
 from skybraid.model.statistics import Verdict
-from skybraid.show.plots.series import duration_s
-from skybraid.show.plots.style import HALTED, SECOND_INK, flow_colour, marker
-from skybraid.show.plots.video import drawn_videos, frames_of, freezes, latencies, not_shown, rates, required, videos_of
+from skybraid.show.frames import drawn_videos, frames_of, freezes, latencies, not_shown, rates, required, videos_of
+from skybraid.show.palette import HALTED, SECOND_INK, flow_colour, marker
 from skybraid.show.report.charts import (
     SHAPES,
     Charts,
@@ -31,6 +30,7 @@ from skybraid.show.report.charts import (
     steps,
 )
 from skybraid.show.report.flight import MAX_FLOWS, Drawing, limit
+from skybraid.show.series import duration_s
 
 if TYPE_CHECKING:
     import polars as pl

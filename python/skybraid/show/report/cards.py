@@ -1,0 +1,225 @@
+"""Cards of a run's report: each requirement's verdict, its cause, and what would change it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from skybraid.model.misses import is_short_of_runs, main_cause
+from skybraid.model.provenance import MAX_RUNS
+from skybraid.model.requirements import (
+    about,
+    count,
+    frames_a_second,
+    freezes_a_minute,
+    milliseconds,
+    percent,
+    rate,
+)
+from skybraid.model.scenario import toml_value
+from skybraid.model.statistics import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from skybraid.model.requirements import Requirement
+    from skybraid.model.results import Results
+    from skybraid.show.explain import FlowExplained, UnmetRequirement
+
+_SHARES = ("share", "frames", "ssim")
+
+_SHOWN: dict[str, Callable[[float], str]] = {
+    "share": percent,
+    "frames": percent,
+    "ssim": percent,
+    "percentile": milliseconds,
+    "goodput": rate,
+    "frame_rate": frames_a_second,
+    "worst_frame_rate": frames_a_second,
+    "freezes": freezes_a_minute,
+}
+
+URGENT = (Verdict.NOT_MET, Verdict.INCONCLUSIVE, Verdict.MET)
+"""Verdicts in the order in which a reader wants them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Change that may turn a verdict: a sentence, and the command that makes it, if there is one."""
+
+    words: str
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Interval of a requirement on a line from 0 to 100 %.
+
+    Attributes:
+        low: left end of the interval.
+        high: its right end.
+        estimate: what was seen.
+        target: what is required.
+        ends: the interval's ends, in words.
+    """
+
+    low: float
+    high: float
+    estimate: float
+    target: float
+    ends: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Card of a requirement.
+
+    Attributes:
+        flow: the flow's name.
+        verdict: met, not met or inconclusive.
+        seen: the estimate with its unit; a dash without one.
+        what: what the estimate is, and what is required.
+        bar: the interval next to the requirement; None where there is none.
+        cause: the main cause in one sentence; empty where the requirement is met.
+        changes: what would change the verdict.
+        heading: of these changes: "To try", or "Tried".
+        full: the whole finding in one sentence, with numbers.
+        members: of a group of flows, how each fares.
+    """
+
+    flow: str
+    verdict: Verdict
+    seen: str
+    what: str
+    bar: Bar | None
+    cause: str
+    full: str
+    heading: str = ""
+    changes: list[Change] = field(default_factory=list)
+    members: str = ""
+
+
+def cards(results: Results, explained: Sequence[FlowExplained]) -> list[Card]:
+    """Cards of a result's requirements: what is not met first.
+
+    Args:
+        results: the result.
+        explained: what `skybraid.explain` says about it; may be empty.
+    """
+    reasons = {id(one.requirement): one for flow in explained for one in flow.requirements}
+    found = [_card(results, one, reasons.get(id(one))) for one in results.requirements]
+    return sorted(found, key=lambda card: URGENT.index(card.verdict))
+
+
+def _card(results: Results, one: Requirement, reason: UnmetRequirement | None) -> Card:
+    heading, changes = _changes(results, one, reason)
+    cause = main_cause(one, results.flows[one.flow]) or ""
+    return Card(
+        one.flow,
+        one.verdict,
+        "–" if one.estimate is None else _SHOWN[one.metric](one.estimate),
+        _what(one),
+        _bar(one),
+        _sentence(cause.removeprefix("Main cause: ")),
+        one.words,
+        heading,
+        changes,
+        "" if one.members is None else one.members.words(one.metric),
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _what(one: Requirement) -> str:
+    """What was measured, and what is required."""
+    within = "" if one.deadline_ms is None else f" within {milliseconds(one.deadline_ms)}"
+    match one.metric:
+        case "share":
+            return f"of {count(one.trials)} messages arrived{within}; {percent(one.target)} required"
+        case "frames":
+            return f"of {count(one.trials)} frames shown undamaged{within}; {percent(one.target)} required"
+        case "ssim":
+            return f"of {count(one.trials)} frames with an SSIM of at least {one.ssim}; {percent(one.target)} required"
+        case "percentile":
+            limit = milliseconds(one.deadline_ms or 0.0)
+            return f"is the longest delay of {percent(one.target)} of the messages that arrived; {limit} allowed"
+        case "goodput":
+            return f"goodput; {rate(one.target)} required"
+        case "frame_rate":
+            return f"shown; {frames_a_second(one.target)} required"
+        case "worst_frame_rate":
+            return f"in the worst second; {frames_a_second(one.target)} required"
+        case _:
+            return f"seen; at most {freezes_a_minute(one.target)} allowed"
+
+
+def _bar(one: Requirement) -> Bar | None:
+    """Places of the interval, the estimate and the requirement.
+
+    Shares are placed by the logarithm of what was missed, so that 99.9 % and 99.999 % are apart.
+    """
+    if one.estimate is None or one.low is None or one.high is None:
+        return None
+    limit = (one.deadline_ms or 0.0) if one.metric == "percentile" else one.target
+    values = [one.low, one.high, one.estimate, limit]
+    if one.metric in _SHARES:
+        floor = min([1 - value for value in values if value < 1], default=1e-6) / 3
+        places = [-math.log10(max(1 - value, floor)) for value in values]
+    else:
+        places = values
+    first, last = min(places), max(places)
+    width = (last - first) or 1.0
+    low, high, estimate, target = (8 + 84 * (place - first) / width for place in places)
+    shown = _SHOWN[one.metric]
+    return Bar(low, high, estimate, target, (shown(one.low), shown(one.high)))
+
+
+def _changes(results: Results, one: Requirement, reason: UnmetRequirement | None) -> tuple[str, list[Change]]:
+    """What would change a verdict, and the heading above it."""
+    if one.verdict is Verdict.MET:
+        return "", []
+    if is_short_of_runs(one):
+        return "To decide it", [Change("Run several seeds.", _with_seeds(results, 10))]
+    found: list[Change] = []
+    if one.verdict is Verdict.INCONCLUSIVE and one.needed_s is not None and one.span_s:
+        runs = math.ceil(one.runs * one.needed_s / one.span_s)
+        clean = " without a miss" if one.missed == 0 else ""
+        found.append(
+            Change(
+                f"About {about(one.needed_s)} of flight{clean} ({count(runs)} runs like this) would decide it.",
+                _with_seeds(results, runs) if 1 < runs <= MAX_RUNS else "",
+            )
+        )
+    if reason is None:
+        return ("To decide it" if found else ""), found
+    if reason.remedies:
+        tried = [
+            Change(f"{'Helps' if remedy.helped else 'Does not help'}: {remedy.words}.", _with(results, remedy.changes))
+            for remedy in reason.remedies
+        ]
+        return "Tried", [*found, *tried, *(Change(_sentence(f"{note}.")) for note in reason.notes)]
+    untried = [Change(_sentence(f"{one.words}."), _with(results, one.changes)) for one in reason.proposals]
+    heading = "To decide or to try (not run yet)" if found and untried else "To try (not run yet)" if untried else ""
+    return heading or ("To decide it" if found else ""), [*found, *untried]
+
+
+def _with(results: Results, changes: dict[str, object]) -> str:
+    """Command that repeats the run with some keys replaced."""
+    if not changes:
+        return ""
+    sets = [f"--set {shlex.quote(f'{key}={toml_value(value)}')}" for key, value in changes.items()]
+    return " ".join([str(results.provenance["replay"]), *sets])
+
+
+def _with_seeds(results: Results, runs: int) -> str:
+    """Command that makes so many runs with different seeds."""
+    words = shlex.split(str(results.provenance["replay"]))
+    for option in ("--seed", "--seeds"):
+        if option in words:
+            place = words.index(option)
+            words[place : place + 2] = ["--seeds", f"1..{runs}"]
+    return shlex.join(words)
