@@ -1,4 +1,4 @@
-"""Command `report`: renders a result, a campaign or gateway logs as a page."""
+"""Command `report`: renders a result, a campaign, a comparison or gateway logs as a page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,15 +11,15 @@ from skybraid.execute.opening import open_results
 from skybraid.model.errors import ResultError
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.model.results import Results
-from skybraid.show.report import gateway_html, is_log, write_report
+from skybraid.show.report import compared_html, gateway_html, is_compared, is_log, write_report
 
 
 def report(
     source: Annotated[
         list[str],
         typer.Argument(
-            help="Folder of a result, folder or URL of a campaign, or event logs of gateways.",
-            metavar="RESULT|CAMPAIGN|LOG…",
+            help="Folder of a result, folder or URL of a campaign, table of `compare --out`, or event logs of gateways.",
+            metavar="RESULT|CAMPAIGN|TABLE|LOG…",
         ),
     ],
     out: Annotated[
@@ -30,7 +30,7 @@ def report(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a result, a campaign or a flight's gateway logs as one HTML file."""
+    """Write the report of a result, a campaign, a comparison or a flight's gateway logs as one HTML file."""
     if out is not None:
         check_new_file(out)
     files = [Path(one) for one in source]
@@ -40,6 +40,13 @@ def report(
         write_whole(path, gateway_html(files).encode())
         if not quiet:
             typer.echo(path)
+        return
+    if files[0].is_file() and is_compared(files[0]):
+        place = files[0].with_suffix(".html") if out is None else out
+        check_new_file(place)
+        write_whole(place, compared_html(files[0]).encode())
+        if not quiet:
+            typer.echo(place)
         return
     opened = open_results(source[0])
     place = place_in(opened, "report.html") if out is None else out

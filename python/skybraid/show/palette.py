@@ -64,10 +64,9 @@ class Look:
 
 def look(index: int) -> Look:
     """Returns the style with that number: the first 18 differ in colour, neighbours in colour and marker."""
-    turn = index // len(MARKERS)
-    return Look(
-        COLOURS[index % len(COLOURS)], MARKERS[(index + turn) % len(MARKERS)], LINE_STYLES[turn % len(LINE_STYLES)]
-    )
+    place = index % len(COLOURS)
+    marker_ = MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
+    return Look(COLOURS[place], marker_, LINE_STYLES[index // len(MARKERS) % len(LINE_STYLES)])
 
 
 def looks(axis: str, values: Iterable[object]) -> dict[str, Look]:

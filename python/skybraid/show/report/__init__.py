@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from skybraid.execute.campaign import Campaign
     from skybraid.show.explain import Budget
+    from skybraid.show.report.compared import compared_html, is_compared
     from skybraid.show.report.gateway import gateway_html
     from skybraid.show.report.logs import GatewayLog, is_log
     from skybraid.show.report.points import Judged, Wanted, judged
@@ -26,8 +27,10 @@ __all__ = [
     "GatewayLog",
     "Judged",
     "Wanted",
+    "compared_html",
     "gateway_html",
     "html",
+    "is_compared",
     "is_log",
     "judged",
     "longest_gaps",
@@ -38,6 +41,7 @@ __all__ = [
 
 _NAMES = {
     "campaign": "campaign_html",
+    "compared": "compared_html is_compared",
     "gateway": "gateway_html",
     "logs": "GatewayLog is_log",
     "points": "Judged Wanted judged",

@@ -20,6 +20,7 @@ from skybraid.model.requirements import (
 )
 from skybraid.model.scenario import toml_value
 from skybraid.model.statistics import Verdict
+from skybraid.show.report.ranking import Bar, Column, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,25 +55,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """Interval of a requirement on a line from 0 to 100 %.
-
-    Attributes:
-        low: left end of the interval.
-        high: its right end.
-        estimate: what was seen.
-        target: what is required.
-        ends: the interval's ends, in words.
-    """
-
-    low: float
-    high: float
-    estimate: float
-    target: float
-    ends: tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Card:
     """Card of a requirement.
 
@@ -82,6 +64,7 @@ class Card:
         seen: the estimate with its unit; a dash without one.
         what: what the estimate is, and what is required.
         bar: the interval next to the requirement; None where there is none.
+        ends: the interval's ends, in words.
         cause: the main cause in one sentence; empty where the requirement is met.
         changes: what would change the verdict.
         heading: of these changes: "To try", or "Tried".
@@ -94,6 +77,7 @@ class Card:
     seen: str
     what: str
     bar: Bar | None
+    ends: tuple[str, str]
     cause: str
     full: str
     heading: str = ""
@@ -122,6 +106,7 @@ def _card(results: Results, one: Requirement, reason: UnmetRequirement | None) -
         "–" if one.estimate is None else _SHOWN[one.metric](one.estimate),
         _what(one),
         _bar(one),
+        _ends(one),
         _sentence(cause.removeprefix("Main cause: ")),
         one.words,
         heading,
@@ -158,24 +143,18 @@ def _what(one: Requirement) -> str:
 
 
 def _bar(one: Requirement) -> Bar | None:
-    """Places of the interval, the estimate and the requirement.
-
-    Shares are placed by the logarithm of what was missed, so that 99.9 % and 99.999 % are apart.
-    """
+    """Interval next to the requirement."""
     if one.estimate is None or one.low is None or one.high is None:
         return None
-    limit = (one.deadline_ms or 0.0) if one.metric == "percentile" else one.target
-    values = [one.low, one.high, one.estimate, limit]
-    if one.metric in _SHARES:
-        floor = min([1 - value for value in values if value < 1], default=1e-6) / 3
-        places = [-math.log10(max(1 - value, floor)) for value in values]
-    else:
-        places = values
-    first, last = min(places), max(places)
-    width = (last - first) or 1.0
-    low, high, estimate, target = (8 + 84 * (place - first) / width for place in places)
+    scale = "nines" if one.metric in _SHARES else "linear"
+    target = (one.deadline_ms or 0.0) if one.metric == "percentile" else one.target
+    return Column("", scale, target).bars([Seen("", one.estimate, one.low, one.high, 0.0)])[0]
+
+
+def _ends(one: Requirement) -> tuple[str, str]:
+    """Ends of the interval, in words."""
     shown = _SHOWN[one.metric]
-    return Bar(low, high, estimate, target, (shown(one.low), shown(one.high)))
+    return shown(one.low or 0.0), shown(one.high or 0.0)
 
 
 def _changes(results: Results, one: Requirement, reason: UnmetRequirement | None) -> tuple[str, list[Change]]:

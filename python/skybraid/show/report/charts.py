@@ -19,6 +19,7 @@ from bokeh.models import (
     DataRange1d,
     FixedTicker,
     HoverTool,
+    LogTicker,
     PanTool,
     Range1d,
     ResetTool,
@@ -26,7 +27,7 @@ from bokeh.models import (
     WheelZoomTool,
 )
 from bokeh.models.annotations import Legend, LegendItem, Span
-from bokeh.models.axes import CategoricalAxis
+from bokeh.models.axes import CategoricalAxis, LogAxis
 from bokeh.models.glyphs import Line, Step, VArea, VStrip
 from bokeh.plotting import figure
 from bokeh.resources import Resources
@@ -52,8 +53,8 @@ SHAPES = dict(
 DARK = dict(zip(COLOURS, DARK_COLOURS, strict=True)) | {INK: "#e6e9ee", SECOND_INK: "#a7b0bd"}
 """What stands for each colour on a dark page."""
 
-_SWATCH, _NARROW = 5, 46
-"""Letters that a legend's sample takes, and that a phone shows in a line."""
+_SWATCH, _NARROW, _ROW = 5, 46, 22
+"""Letters that a legend's sample takes, and that a phone shows in a line; height of a legend's line in pixels."""
 
 _SECONDS_UP_TO = 120.0
 """Length in s up to which a time axis counts seconds."""
@@ -126,7 +127,7 @@ def _renumbered(value: object, numbers: dict[str, str]) -> object:
                 else _renumbered(part, numbers)
                 for key, part in value.items()
             }
-        case list():
+        case list() | tuple():
             return [_renumbered(part, numbers) for part in value]
         case _:
             return value
@@ -212,6 +213,8 @@ def chart(
         axis.update(**_AXIS)
         if clock is None and not isinstance(axis, CategoricalAxis):
             axis.update(formatter=plain("tick"))
+        if isinstance(axis, LogAxis):
+            axis.update(ticker=LogTicker(mantissas=[1, 2, 5]))
     for grid in drawn.grid:
         grid.update(grid_line_color=SECOND_INK, grid_line_alpha=0.25)
     if clock is not None:
@@ -249,6 +252,9 @@ def legend(drawn: figure, entries: Iterable[tuple[str, Sequence[Any]]], *, colum
         return
     if sum(len(label) + _SWATCH for label, _ in named[:columns]) > _NARROW:
         columns = min(columns, 2)
+    rows = -(-len(items) // columns)
+    # A legend takes its place from the chart's frame.
+    drawn.height = (drawn.height or 0) + _ROW * (rows - 1)
     look: dict[str, Any] = {
         "items": items,
         "ncols": min(columns, len(items)),
