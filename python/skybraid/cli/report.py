@@ -18,7 +18,7 @@ def report(
     source: Annotated[
         list[str],
         typer.Argument(
-            help="Folder of a result, folder or URL of a campaign, table of `compare --out`, or event logs of gateways.",
+            help="Folder of a result, folder or URL of a campaign, table of `compare --out`, event logs of gateways.",
             metavar="RESULT|CAMPAIGN|TABLE|LOG…",
         ),
     ],

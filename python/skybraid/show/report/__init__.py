@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from skybraid.execute.campaign import Campaign
     from skybraid.show.explain import Budget
+    from skybraid.show.report.campaign import ranking_so_far
     from skybraid.show.report.compared import compared_html, is_compared
     from skybraid.show.report.gateway import gateway_html
     from skybraid.show.report.logs import GatewayLog, is_log
@@ -35,12 +36,13 @@ __all__ = [
     "judged",
     "longest_gaps",
     "path_stories",
+    "ranking_so_far",
     "waits",
     "write_report",
 ]
 
 _NAMES = {
-    "campaign": "campaign_html",
+    "campaign": "campaign_html ranking_so_far",
     "compared": "compared_html is_compared",
     "gateway": "gateway_html",
     "logs": "GatewayLog is_log",

@@ -13,7 +13,7 @@ from skybraid.model.statistics import Verdict
 from skybraid.show.plots.runs import Runs, metric, short
 from skybraid.show.report import comparison
 from skybraid.show.report.charts import Charts
-from skybraid.show.report.page import Cell, Table, page
+from skybraid.show.report.page import Cell, Table, fragment, page
 from skybraid.show.report.points import Judged, Wanted, judged
 from skybraid.show.report.ranking import Column, Entry, Ranking, ranked
 from skybraid.show.report.ranking import Seen as Shown
@@ -109,6 +109,15 @@ def campaign_html(campaign: Campaign) -> str:
         failures=failures(seen, failed),
         max_failed=MAX_FAILED,
     )
+
+
+def ranking_so_far(campaign: Campaign) -> str:
+    """Renders the ranking of a campaign's points by the runs that are there, as a part of a page; empty without any."""
+    seen = read(campaign)
+    if not seen.judged:
+        return ""
+    runs = sum(len(seeds) for seeds in seen.seeds.values())
+    return fragment("live_ranking.html.j2", ranking=ranking(seen), runs=runs)
 
 
 def read(campaign: Campaign) -> Seen:

@@ -15,11 +15,11 @@ from bokeh.models import (
     CompositeTicker,
     CrosshairTool,
     CustomJSHover,
+    CustomJSTicker,
     CustomJSTickFormatter,
     DataRange1d,
     FixedTicker,
     HoverTool,
-    LogTicker,
     PanTool,
     Range1d,
     ResetTool,
@@ -67,6 +67,25 @@ const shown = hours ? `${hours}:${two(minutes)}` : `${minutes}`;
 return `${shown}:${two(whole % 60)}` + (left > 0 ? `.${String(left).padStart(3, "0").replace(/0+$/, "")}` : "");
 """
 """JavaScript that shows `value` in s as 12:34, or 1:12:34."""
+
+_LOG_TICKS = """
+const { start, end } = cb_data.range;
+const low = Math.min(start, end), high = Math.max(start, end);
+const powers = [];
+for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high) + 1; power++) powers.push(10 ** power);
+const within = (mantissas) => powers.flatMap((power) => mantissas.map((one) => one * power))
+  .filter((tick) => tick >= low && tick <= high);
+for (const mantissas of [[1], [1, 3], [1, 2, 5]]) {
+  const ticks = within(mantissas);
+  if (ticks.length >= 4) return ticks;
+}
+const step = [1, 2, 5, 10].map((one) => one * 10 ** Math.floor(Math.log10((high - low) / 5)))
+  .find((one) => (high - low) / one <= 6);
+const ticks = [];
+for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) ticks.push(tick);
+return within([1, 2, 5]).length >= 3 ? within([1, 2, 5]) : ticks;
+"""
+"""JavaScript that chooses ticks of a logarithmic axis: powers of ten where they suffice, even steps within one."""
 
 _FONT = "system-ui, sans-serif"
 
@@ -214,7 +233,7 @@ def chart(
         if clock is None and not isinstance(axis, CategoricalAxis):
             axis.update(formatter=plain("tick"))
         if isinstance(axis, LogAxis):
-            axis.update(ticker=LogTicker(mantissas=[1, 2, 5]))
+            axis.update(ticker=CustomJSTicker(major_code=_LOG_TICKS))
     for grid in drawn.grid:
         grid.update(grid_line_color=SECOND_INK, grid_line_alpha=0.25)
     if clock is not None:
@@ -323,6 +342,17 @@ def steps(drawn: figure, data: ColumnDataSource, x: str, y: str, colour: str, na
     """Draws a series in steps, with an invisible line for the pointer, since steps have no hover."""
     shown = glyph(drawn, data, Step(x=x, y=y, mode="after", line_color=colour, line_width=1.4))
     return shown, glyph(drawn, data, Line(x=x, y=y, line_color=colour, line_alpha=0, line_width=6), name=name)
+
+
+def nested(across: Sequence[float], up: Sequence[float], size: int = 9) -> list[int]:
+    """Sizes of markers, so that those at one place are all seen: the first is the largest."""
+    places = [(float(f"{x:.6g}"), float(f"{y:.6g}")) for x, y in zip(across, up, strict=True)]
+    left = {place: places.count(place) for place in places}
+    sizes = []
+    for place in places:
+        left[place] -= 1
+        sizes.append(size + 5 * min(left[place], 4))
+    return sizes
 
 
 def nines(drawn: figure, shares: Sequence[float]) -> None:

@@ -11,7 +11,7 @@ from skybraid.model.errors import ResultError
 from skybraid.model.requirements import count, milliseconds, percent, rate
 from skybraid.model.statistics import mean_interval
 from skybraid.show.palette import looks
-from skybraid.show.report.charts import SHAPES, Charts, chart, hover, legend
+from skybraid.show.report.charts import SHAPES, Charts, chart, hover, legend, nested
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.page import page
 from skybraid.show.report.ranking import Column, Entry, Ranking, Seen, ranked
@@ -107,6 +107,8 @@ def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Dra
     means = rows.group_by(KEYS, maintain_order=True).agg(pl.col("delay_p99_ms", "goodput_bps").mean()).drop_nulls(
         ["delay_p99_ms", "goodput_bps"]
     )  # fmt: skip
+    sizes = nested(means["delay_p99_ms"].to_list(), means["goodput_bps"].to_list())
+    means = means.with_columns(pl.Series("size", sizes))
     axis = max(("scheduler", "congestion", "protocol"), key=lambda name: means[name].n_unique())
     drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=360, x_axis_type="log")
     marks: list[Any] = []
@@ -118,9 +120,9 @@ def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Dra
         mark = drawn.scatter(
             x="delay",
             y="goodput",
-            source=ColumnDataSource(data | {"what": names}),
+            source=ColumnDataSource(data | {"what": names, "size": part["size"].to_list()}),
             marker=SHAPES[look.marker],
-            size=9,
+            size="size",
             line_color=look.colour,
             fill_color=look.colour,
             fill_alpha=0.6,

@@ -16,7 +16,7 @@ from bokeh.palettes import Cividis256
 from skybraid.model.requirements import milliseconds, percent
 from skybraid.show.palette import INK, Look, looks
 from skybraid.show.plots.runs import Choice, Metric, NothingToDrawError, Runs, heat_axes, heat_values, metric, short
-from skybraid.show.report.charts import SHAPES, Charts, chart, hover, legend
+from skybraid.show.report.charts import SHAPES, Charts, chart, hover, legend, nested
 from skybraid.show.report.flight import Drawing
 from skybraid.show.words import readable
 
@@ -179,13 +179,17 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
             continue
         drawn = chart(x_label=across.label, y_label=up.label, height=360, x_axis_type="log")
         entries, marks = [], []
+        means = means.sort(*runs.axes)
+        scaled = means[up.column] * up.scale
+        sizes = nested(means[across.column].to_list(), scaled.to_list())
+        means = means.with_columns(pl.Series("size", sizes))
         for label, look, part in _told_apart(runs, means):
             mark = drawn.scatter(
                 x="delay",
                 y="up",
                 source=_points_source(part, runs, one),
                 marker=SHAPES[look.marker],
-                size=10,
+                size="size",
                 line_color=look.colour,
                 fill_color=look.colour,
                 fill_alpha=0.55,
@@ -228,5 +232,6 @@ def _points_source(part: pl.DataFrame, runs: Runs, one: Tradeoff) -> ColumnDataS
         "tail": part[one.column("p99")].to_numpy(),
         "within": ["–" if share is None else percent(share) for share in shares],
         "runs": part["runs"].to_list(),
+        "size": part["size"].to_list(),
     }
     return ColumnDataSource(columns | {f"axis_{n}": part[axis].to_list() for n, axis in enumerate(runs.axes)})

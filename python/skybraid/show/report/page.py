@@ -63,14 +63,12 @@ def templates(package: str = "skybraid.show") -> Environment:
     )
 
 
-def page(template: str, charts: Charts, **context: object) -> str:
-    """Renders a template as a self-contained page.
+def fragment(template: str, **context: object) -> str:
+    """Renders a part of a page, without charts."""
+    return _environment().get_template(template).render(**context, elements={})
 
-    Args:
-        template: its name in `skybraid/show/templates`.
-        charts: what the page draws.
-        context: what the template names.
-    """
+
+def _environment() -> Environment:
     environment = templates()
     environment.filters |= {
         "clock": clock,
@@ -85,6 +83,18 @@ def page(template: str, charts: Charts, **context: object) -> str:
         "ticked": _ticked,
         "unbroken": _unbroken,
     }
+    return environment
+
+
+def page(template: str, charts: Charts, **context: object) -> str:
+    """Renders a template as a self-contained page.
+
+    Args:
+        template: its name in `skybraid/show/templates`.
+        charts: what the page draws.
+        context: what the template names.
+    """
+    environment = _environment()
     script, elements = charts.embedded()
     loader = environment.loader
     assert loader is not None
