@@ -11,6 +11,7 @@ from skybraid.execute.opening import open_results
 from skybraid.model.errors import ResultError
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.model.results import Results
+from skybraid.show.explain import Budget
 from skybraid.show.report import compared_html, gateway_html, is_compared, is_log, write_report
 
 
@@ -28,6 +29,10 @@ def report(
             help="Output file; by default report.html in the folder, or next to the first log.", metavar="FILE"
         ),
     ] = None,
+    remedies: Annotated[
+        bool,
+        typer.Option("--remedies", help="Also run what may change the verdicts of a result, for up to two minutes."),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Write the report of a result, a campaign, a comparison or a flight's gateway logs as one HTML file."""
@@ -51,7 +56,7 @@ def report(
     opened = open_results(source[0])
     place = place_in(opened, "report.html") if out is None else out
     check_new_file(place)
-    path = write_report(opened, place)
+    path = write_report(opened, place, Budget() if remedies else None)
     if not quiet:
         typer.echo(path)
 

@@ -62,6 +62,12 @@ def required(results: Results, name: str) -> list[Requirement]:
     return [one for one in results.requirements if one.flow == name and one.metric == "frames"]
 
 
+def camera_rate(frames: pl.DataFrame) -> float:
+    """Frames that the camera takes a second; 0 of fewer than two frames."""
+    interval_ns = frames["captured_ns"].diff().median()
+    return round(1e9 / interval_ns, 2) if isinstance(interval_ns, int | float) and interval_ns > 0 else 0.0
+
+
 def rates(frames: pl.DataFrame, end_s: float, columns: int) -> pl.DataFrame:
     """Frames shown in each second after the first frame shown, as `worst_frame_rate` counts them.
 
