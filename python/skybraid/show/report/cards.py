@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from skybraid.model.requirements import Requirement
     from skybraid.model.results import Results
-    from skybraid.show.explain import FlowExplained, UnmetRequirement
+    from skybraid.show.explain import FlowExplained, Remedy, UnmetRequirement
 
 _SHARES = ("share", "frames", "ssim")
 
@@ -67,7 +67,7 @@ class Card:
         ends: the interval's ends, in words.
         cause: the main cause in one sentence; empty where the requirement is met.
         changes: what would change the verdict.
-        heading: of these changes: "To try", or "Tried".
+        heading: above these changes.
         full: the whole finding in one sentence, with numbers.
         members: of a group of flows, how each fares.
     """
@@ -162,7 +162,7 @@ def _changes(results: Results, one: Requirement, reason: UnmetRequirement | None
     if one.verdict is Verdict.MET:
         return "", []
     if is_short_of_runs(one):
-        return "To decide it", [Change("Run several seeds.", _with_seeds(results, 10))]
+        return "What would decide it", [Change("Run several seeds.", _with_seeds(results, 10))]
     found: list[Change] = []
     if one.verdict is Verdict.INCONCLUSIVE and one.needed_s is not None and one.span_s:
         runs = math.ceil(one.runs * one.needed_s / one.span_s)
@@ -173,17 +173,23 @@ def _changes(results: Results, one: Requirement, reason: UnmetRequirement | None
                 _with_seeds(results, runs) if 1 < runs <= MAX_RUNS else "",
             )
         )
-    if reason is None:
-        return ("To decide it" if found else ""), found
+    if reason is None or (one.missed == 0 and not reason.causes):
+        # Where nothing was missed, another transport has nothing to mend.
+        return ("What would decide it" if found else ""), found
     if reason.remedies:
-        tried = [
-            Change(f"{'Helps' if remedy.helped else 'Does not help'}: {remedy.words}.", _with(results, remedy.changes))
-            for remedy in reason.remedies
-        ]
-        return "Tried", [*found, *tried, *(Change(_sentence(f"{note}.")) for note in reason.notes)]
+        tried = [Change(_tried(remedy), _with(results, remedy.changes)) for remedy in reason.remedies]
+        notes = [Change(_sentence(f"{note}.")) for note in reason.notes]
+        return "What would change it, found by runs", [*found, *tried, *notes]
     untried = [Change(_sentence(f"{one.words}."), _with(results, one.changes)) for one in reason.proposals]
-    heading = "To decide or to try (not run yet)" if found and untried else "To try (not run yet)" if untried else ""
-    return heading or ("To decide it" if found else ""), [*found, *untried]
+    if untried:
+        return "What may change it (not run yet)", [*found, *untried]
+    return ("What would decide it" if found else ""), found
+
+
+def _tried(remedy: Remedy) -> str:
+    if not remedy.changes:
+        return _sentence(f"{remedy.words}.")
+    return f"{'Helps' if remedy.helped else 'Does not help'}: {remedy.words}."
 
 
 def _with(results: Results, changes: dict[str, object]) -> str:
