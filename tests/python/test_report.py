@@ -1,21 +1,36 @@
 """The report and the figures."""
 
+import base64
+import gzip
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 from conftest import FILMED, TWO_PATHS
-from skybraid import Campaign, MissingTableError, Results, Scenario, Verdict, run, sweep
+from skybraid import Campaign, MissingTableError, ResultError, Results, Scenario, Verdict, run, sweep
+from skybraid.execute.compare import compare
 from skybraid.model.episodes import SPREAD
-from skybraid.show import plots
-from skybraid.show.plots import DARK_COLOURS, series
-from skybraid.show.plots.result import wanted
-from skybraid.show.report import html, judged, longest_gaps, path_stories
+from skybraid.show import plots, series
+from skybraid.show.explain import Budget, explain
+from skybraid.show.plots import DARK_COLOURS
+from skybraid.show.report import compared_html, html, judged, longest_gaps, path_stories
+from skybraid.show.report.cards import cards
+from skybraid.show.report.charts import Charts, Clock
+from skybraid.show.report.overview import overview
+from skybraid.show.report.page import Cell
+from skybraid.show.report.ranking import Column, Entry, Seen, ranked
+from skybraid.show.report.svg import inline_svg
+from skybraid.show.series import wanted
+from skybraid.show.words import clock, readable
 
 VOID = {"meta", "br", "img", "hr", "link", "input"}
 
@@ -86,44 +101,196 @@ def test_the_report_is_one_page_that_loads_nothing(flown: Results, reported: tup
 def test_the_report_says_the_verdict_first_then_the_rest(flown: Results, reported: tuple[str, Page]) -> None:
     _, page = reported
     wanted = [
-        "required 95 %",
-        "Flows",
+        "95 % required",
+        "What happened",
         "p99.999",
         "Packets lost by cause",
         "Paths",
         "outages",
         "Every flow of every flight",
-        "skybraid run",
         "sha256",
         "[flow",
     ]
     places = [page.text.find(word) for word in wanted]
     assert -1 not in places
-    assert "control: 99.999 % within 100 ms" in page.text
     for requirement in flown.requirements:
         assert requirement.words in page.text
     assert places[0] < places[1]
 
 
-def test_the_drawings_take_their_ink_from_the_page(reported: tuple[str, Page]) -> None:
+def test_paper_figures_take_their_colours_from_the_page(flown: Results, reported: tuple[str, Page]) -> None:
+    drawing = inline_svg(plots.ccdf(flown), "ccdf")
+    assert "currentColor" in drawing
+    assert "var(--series-" in drawing
+    assert not any(colour.lower() in drawing.lower() for colour in (*plots.COLOURS, plots.INK, plots.SECOND_INK))
     text, _ = reported
-    (unscripted,) = re.findall(r"<noscript>\n.*?</noscript>", text, flags=re.DOTALL)
-    assert unscripted.count("<svg") == 2
-    assert "currentColor" in unscripted
-    assert plots.INK not in unscripted
-
-
-def test_the_drawings_take_their_colours_from_the_page_which_has_others_in_the_dark(
-    reported: tuple[str, Page],
-) -> None:
-    text, _ = reported
-    text = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    drawings = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL))
-    assert "var(--series-0)" in drawings
-    assert not any(colour.lower() in drawings.lower() for colour in (*plots.COLOURS, plots.SECOND_INK))
     for colour in (*plots.COLOURS, *DARK_COLOURS):
         assert colour in text
     assert len(DARK_COLOURS) == len(plots.COLOURS)
+
+
+OUT = """name = "An outage that is not survived"
+duration = "60s"
+seed = 1
+
+[path.a]
+rate = "10Mbit/s"
+delay = "20ms"
+
+[path.b]
+rate = "10Mbit/s"
+delay = "40ms"
+
+[flow.control]
+from = "ground"
+traffic = { kind = "cbr", rate = "80kbit/s", packet = "100B" }
+transport = { protocol = "udp", scheduler = "single" }
+require = { deadline = "100ms", share = "99.9%" }
+
+"""
+OUT += "".join(f'[[event]]\nat = "{at}s"\npath.a.down = "3s"\n' for at in (10, 20, 30, 40, 50))
+"""One path of two is used; it is down for 15 of 60 s, in which 1500 of 6000 messages are lost."""
+
+
+@pytest.fixture(scope="module")
+def failed() -> Results:
+    """A flight whose requirement an outage breaks."""
+    return run(Scenario(OUT, "out.toml"), tables=["messages", "links"])
+
+
+def test_the_card_of_a_failure_names_its_cause_and_a_change(failed: Results) -> None:
+    (card,) = cards(failed, explain(failed))
+    assert card.verdict is Verdict.NOT_MET
+    assert card.seen == "75 %"
+    assert card.what == "of 5 991 messages arrived within 100 ms; 99.9 % required"
+    assert card.cause == "1 500 of 1 500 misses were lost on a by an outage."
+    assert card.heading == "What may change it (not run yet)"
+    assert card.changes[0].words == 'With a copy on b (`scheduler = "redundant"`).'
+    assert "--set 'flow.control.transport.scheduler=\"redundant\"'" in card.changes[0].command
+    _, page = parsed(failed)
+    assert page.text.index(card.cause) < page.text.index("What happened")
+
+
+def test_a_change_that_was_run_says_what_it_reached(failed: Results) -> None:
+    (card,) = cards(failed, explain(failed, budget=Budget(changes=1)))
+    assert card.heading == "What would change it, found by runs"
+    assert card.changes[0].words == 'Helps: with a copy on b (`scheduler = "redundant"`): 100 %.'
+
+
+def test_the_worst_moment_is_the_outage_and_leads_there(failed: Results) -> None:
+    text, page = parsed(failed)
+    seen = overview(failed, Charts(), Clock(60.0))
+    assert len(seen.moments) == 4
+    moment = seen.moments[0]
+    assert (moment.begin_s, moment.end_s) == pytest.approx((10.0, 13.0), abs=0.05)
+    assert moment.what == "300 never arrived"
+    assert moment.paths == "a down"
+    assert moment.view[0] < 10 < 13 < moment.view[1]
+    assert 'data-from="' in text
+    assert "0:10 to 0:12" in page.text
+
+
+def test_a_report_without_misses_shows_the_slowest_moments() -> None:
+    _, page = parsed(run(Scenario(OUT.partition("[[event]]")[0]), tables=["messages", "links"]))
+    assert "Slowest moments" in page.text
+    assert "No message missed a deadline." in page.text
+
+
+def test_a_message_more_or_less_is_never_hidden_by_pixels(failed: Results) -> None:
+    charts = Charts()
+    overview(failed, charts, Clock(60.0))
+    document = json.loads(charts.embedded()[0])
+    bands = [one for one in columns_of(document) if {"low", "high"} <= set(one) and "median" not in one]
+    highest = failed.tables["messages"].select((pl.col("delivered_ns") - pl.col("sent_ns")).max() / 1e6).item()
+    assert max(max(one["high"]) for one in bands) == pytest.approx(highest, rel=1e-6)
+
+
+def columns_of(value: object) -> Iterator[dict[str, NDArray[np.float32]]]:
+    """Columns of numbers of every data source of a document."""
+    if isinstance(value, dict):
+        if value.get("type") == "map" and isinstance(value.get("entries"), list):
+            found = {
+                name: np.frombuffer(gzip.decompress(base64.b64decode(column["array"]["data"])), dtype=np.float32)
+                for name, column in value["entries"]
+                if isinstance(column, dict) and column.get("type") == "ndarray" and column["dtype"] == "float32"
+            }
+            if found:
+                yield found
+        for part in value.values():
+            yield from columns_of(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from columns_of(part)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (15_700, "15.7 k"),
+        (0.002, "0.002"),
+        (1_234_567, "1.23 M"),
+        (-20_000, "-20 k"),
+        (9870.4, "9870"),
+        (1e-7, "0.0000001"),
+    ],
+)
+def test_numbers_are_written_as_people_read_them(number: float, text: str) -> None:
+    assert readable(number) == text
+    assert Cell.number(number).text == text
+
+
+@pytest.mark.parametrize(("time_s", "text"), [(0, "0:00"), (754.9, "12:34"), (4354, "1:12:34")])
+def test_times_of_long_flights_are_minutes_and_seconds(time_s: float, text: str) -> None:
+    assert clock(time_s) == text
+
+
+def test_points_that_did_the_same_share_a_row_of_the_ranking() -> None:
+    def entry(scheduler: str, delay: str, share: float, verdict: Verdict) -> Entry:
+        return Entry({"scheduler": scheduler, "delay": delay}, [Seen(f"{share}", share, 0.9, 1.0, share, verdict)])
+
+    entries = [
+        entry("ecf", "20ms", 0.99, Verdict.MET),
+        entry("blest", "20ms", 0.999, Verdict.INCONCLUSIVE),
+        entry("ecf", "40ms", 0.99, Verdict.MET),
+        entry("single", "20ms", 0.5, Verdict.NOT_MET),
+    ]
+    found = ranked("point", [Column("share", "nines", 0.95)], entries)
+    assert [row.words for row in found.rows] == [
+        "scheduler ecf; delay 20ms, 40ms",
+        "scheduler blest; delay 20ms",
+        "scheduler single; delay 20ms",
+    ]
+    first, second, third = (row.cells[0][1] for row in found.rows)
+    assert third.estimate is not None
+    assert first.estimate is not None
+    assert second.estimate is not None
+    assert third.estimate < first.estimate < second.estimate
+    assert first.target == second.target
+
+
+def test_a_ranking_folds_what_is_beyond_ten() -> None:
+    entries = [Entry({"x": str(n)}, [Seen(str(n), float(n), None, None, float(n))]) for n in range(25)]
+    found = ranked("point", [Column("x", "linear")], entries)
+    assert [len(found.top), len(found.rest)] == [10, 15]
+    assert found.top[0].words == "x 24"
+
+
+def test_the_table_of_a_comparison_becomes_a_ranked_page(tmp_path: Path) -> None:
+    scenario = Scenario(TWO_PATHS).with_("duration", "5s")
+    frame = compare(
+        scenario, protocols=["mptcp"], schedulers=["single", "low_rtt", "redundant"], congestion=["reno"], seeds=[1, 2]
+    )
+    file = tmp_path / "compared.parquet"
+    frame.write_parquet(file)
+    page = Page()
+    page.feed(compared_html(file))
+    assert page.open == []
+    assert "3 combinations compared" in page.text
+    assert "scheduler single" in page.text
+    assert "messages within 100 ms" in page.text
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(ResultError, match=r"found no column congestion, expected a table of `skybraid compare --out`"):
+        compared_html(tmp_path / "other.csv")
 
 
 def test_a_name_cannot_break_the_page() -> None:
@@ -137,7 +304,7 @@ def test_a_name_cannot_break_the_page() -> None:
 def test_without_tables_the_report_says_what_is_missing() -> None:
     _, page = parsed(run(Scenario(TWO_PATHS), tables=[]))
     assert "not drawn" in page.text
-    assert "required 95 %" in page.text
+    assert "95 % required" in page.text
 
 
 def test_several_seeds_have_a_report_too() -> None:
@@ -247,7 +414,7 @@ def test_the_report_of_an_emulation_says_what_its_proxies_did_and_what_its_user_
 def test_a_video_has_a_section_of_its_own_with_its_charts(filmed: Results) -> None:
     text, page = parsed(filmed)
     assert len(text) < 3_000_000
-    section = page.text.split("\nVideo\n", 1)[1].split("\nDelay\n", 1)[0]
+    section = page.text.split("Video\n", 1)[1].split("Delay\n", 1)[0]
     for head in ("frames taken", "shown undamaged", "in the worst second", "freezes, 1/min", "latency p50"):
         assert head in section
     video = filmed.flows["video"].video
@@ -262,14 +429,14 @@ def test_a_video_has_a_section_of_its_own_with_its_charts(filmed: Results) -> No
 
 def test_without_video_the_report_does_not_speak_of_it(reported: tuple[str, Page]) -> None:
     text, page = reported
-    assert "\nVideo\n" not in page.text
+    assert "Video\n" not in page.text
     assert "frames taken" not in page.text
     assert "frame-rate-0" not in text
 
 
 def test_without_the_table_of_frames_a_video_still_has_its_numbers() -> None:
     _, page = parsed(run(Scenario(FILMED), tables=["messages"]))
-    section = page.text.split("\nVideo\n", 1)[1].split("\nDelay\n", 1)[0]
+    section = page.text.split("Video\n", 1)[1].split("Delay\n", 1)[0]
     assert "frames taken" in section
     assert "not drawn. table frames: this result does not contain it" in section
 
@@ -339,7 +506,9 @@ def test_the_report_of_a_campaign_says_how_many_points_hold_and_which_runs_faile
     assert "12 points, 60 runs, 15 failed" in page.text
     assert "not in the mood" in page.text
     assert "video: 95 % within 100 ms" in page.text
-    assert page.text.count("skybraid run two-paths.toml --seed") == 12 + 15
+    ranked_rows = text.count('<td class="left named">')
+    assert 0 < ranked_rows <= 12
+    assert page.text.count("skybraid run two-paths.toml --seed") == 12 + 15 + ranked_rows
     assert not re.search(r"https?://|@import", told(text))
     assert len(text) < 3_000_000
 

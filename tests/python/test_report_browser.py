@@ -6,10 +6,13 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from chromium import Chromium, browser
+from skybraid.show.live import LivePage
 from skybraid.show.report import write_report
 
 if TYPE_CHECKING:
@@ -63,6 +66,11 @@ ON_PAPER = """window.addEventListener("beforeprint", () => {
   window.seen = [count(".chart > img"), count(".chart"), count("details:not([open])")];
 })"""
 
+OUTSIDE = """[...document.querySelectorAll("body *")].filter((one) => one.checkVisibility()
+  && one.getBoundingClientRect().right > innerWidth + 1 && !one.closest(".wide, .tall, pre, code"))
+  .map((one) => one.tagName)"""
+"""What ends beyond the screen and is not in a box that scrolls by itself."""
+
 CLIPBOARD = """Object.defineProperty(navigator, "clipboard", {
   value: { writeText: async (text) => { window.copied = text; } },
 }) && true"""
@@ -89,18 +97,31 @@ def campaign(swept: Campaign, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def page(window: Chromium, single: Path) -> Chromium:
-    """The flight's report on a desk, in daylight."""
+def folded(window: Chromium, single: Path) -> Chromium:
+    """The flight's report on a desk, in daylight, as it opens."""
     window.look()
     window.open(single)
     return window
 
 
 @pytest.fixture
+def page(folded: Chromium) -> Chromium:
+    """The flight's report with all its parts unfolded."""
+    return unfolded(folded)
+
+
+@pytest.fixture
 def many(window: Chromium, campaign: Path) -> Chromium:
-    """The campaign's report on a desk, in daylight."""
+    """The campaign's report on a desk, in daylight, with all its parts unfolded."""
     window.look()
     window.open(campaign)
+    return unfolded(window)
+
+
+def unfolded(window: Chromium) -> Chromium:
+    """Opens all parts of the page."""
+    window.run("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    window.rest()
     return window
 
 
@@ -146,12 +167,39 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(page: Chromium, sing
     assert page.run("document.querySelectorAll('.chart canvas, .chart div').length") > 0
 
 
-def test_the_verdict_is_what_is_seen_first(page: Chromium, flown: Results) -> None:
-    text = page.run("document.querySelector('.headline').innerText")
+def test_the_verdict_is_what_is_seen_first(folded: Chromium, flown: Results) -> None:
+    text = folded.run("document.querySelector('.headline').innerText")
     assert "3 of 3 are inconclusive" in text
-    assert page.run("document.querySelector('.headline').getBoundingClientRect().bottom") < 300
-    verdicts = page.run("document.querySelector('.verdicts').innerText")
-    assert all(f"{one.flow}: {one.verdict}." in verdicts for one in flown.requirements)
+    assert folded.run("document.querySelector('.headline').getBoundingClientRect().bottom") < 300
+    found = folded.run("[...document.querySelectorAll('.card h2')].map((one) => one.innerText)")
+    assert sorted(" ".join(text.split()) for text in found) == sorted(
+        f"{one.flow} {one.verdict}" for one in flown.requirements
+    )
+    tops = folded.run("[...document.querySelectorAll('.card, .chart')].map((one) => one.className)")
+    assert tops[: len(found)] == ["card inconclusive"] * len(found)
+
+
+def test_only_what_matters_is_open_at_first(folded: Chromium) -> None:
+    assert folded.run("document.querySelectorAll('details[open]').length") == 0
+    seen = folded.run("[...document.querySelectorAll('.chart')].filter((one) => one.checkVisibility()).length")
+    assert 3 <= seen <= 6
+    title = "[...document.querySelectorAll('.part')].find((one) => one.innerText.startsWith('Links'))"
+    folded.run(f"{title}.open = true")
+    folded.rest()
+    _, _, width, height = place(folded, "queue")
+    assert width > 500
+    assert height > 80
+
+
+def test_a_moment_leads_all_charts_to_its_time(folded: Chromium) -> None:
+    begin, end = folded.run(
+        "(({dataset}) => [Number(dataset.from), Number(dataset.to)])(document.querySelector('a[data-from]'))"
+    )
+    click(folded, "a[data-from]")
+    assert x_range(folded, "delay-0") == pytest.approx((begin, end))
+    assert x_range(folded, "queue") == pytest.approx((begin, end))
+    click(folded, "[data-whole]")
+    assert x_range(folded, "delay-0") == (0, 10)
 
 
 def test_every_chart_has_ink(page: Chromium) -> None:
@@ -189,7 +237,7 @@ def test_a_box_drawn_on_one_chart_zooms_all_charts_over_time(page: Chromium) -> 
     zoomed = x_range(page, "goodput")
     assert list(whole) == [0, 10]
     assert list(zoomed) == pytest.approx([2.5, 5], abs=0.1)
-    for other in ("share-0", "delay-over-time", "rate-0-uplink", "queue"):
+    for other in ("share-0", "delay-0", "rate-0-uplink", "queue"):
         assert x_range(page, other) == zoomed
 
 
@@ -237,22 +285,25 @@ def test_the_dark_reaches_the_page_and_its_charts_and_goes_again(page: Chromium)
 def test_on_a_phone_nothing_sticks_out(window: Chromium, which: str, request: pytest.FixtureRequest) -> None:
     window.look(width=PHONE, height=844)
     window.open(request.getfixturevalue(which))
+    unfolded(window)
+    assert window.problems == []
     assert window.run("document.documentElement.scrollWidth") <= PHONE
     assert window.run("document.body.scrollWidth") <= PHONE
+    assert window.run(OUTSIDE) == []
     charts = window.run("[...document.querySelectorAll('.chart')].map((one) => one.getBoundingClientRect().right)")
     assert max(charts) <= PHONE
     window.shoot(ARTEFACTS / f"{which}-phone.png")
 
 
-def test_on_paper_charts_are_pictures_in_the_colours_of_day_and_all_is_opened(page: Chromium) -> None:
-    page.look(dark=True)
-    page.send("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-    page.run(ON_PAPER)
-    printed = page.paper(ARTEFACTS / "flight.pdf")
-    pictures, charts, closed = page.run("window.seen")
+def test_on_paper_charts_are_pictures_in_the_colours_of_day_and_all_is_opened(folded: Chromium) -> None:
+    folded.look(dark=True)
+    folded.send("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    folded.run(ON_PAPER)
+    printed = folded.paper(ARTEFACTS / "flight.pdf")
+    pictures, charts, closed = folded.run("window.seen")
     assert pictures == charts > 5
     assert closed == 0
-    assert page.run("document.querySelectorAll('details[open]').length") == 0
+    assert folded.run("document.querySelectorAll('details[open]').length") == 0
     # The PDF holds them as pictures at least as wide as a chart on the screen.
     widths = [int(width) for width in re.findall(rb"/Subtype /Image\s*/Width (\d+)", printed)]
     assert sum(width > 500 for width in widths) >= charts
@@ -312,3 +363,33 @@ def test_pointing_at_a_point_tells_its_axes(many: Chromium) -> None:
     assert "60ms" in told
     many.look(dark=True)
     many.shoot(ARTEFACTS / "campaign-dark.png")
+
+
+def test_a_live_page_fills_and_becomes_the_report(window: Chromium) -> None:
+    window.look()
+    with LivePage("a <run>") as live:
+        live.tell(0.25, "3 of 12 runs done")
+        live.fill(lambda: "<p id='ranking'>so far</p>")
+        window.requests.clear()
+        window.problems.clear()
+        window.send("Page.navigate", url=live.address)
+        window.until("document.getElementById('ranking')?.innerText === 'so far'")
+        assert window.run("document.querySelector('h1').innerText") == "a <run>"
+        assert window.run("document.getElementById('bar').value") == 0.25
+        links = {"lte uplink": {"up": True, "rate": 5.0, "load": 2.0, "delay": 20.0, "queue": 0.0, "lost": 3}}
+        for second in range(3):
+            live.tell(None, f"{second} s", at_s=second, links=links)
+            window.until(f"document.getElementById('words').innerText === '{second} s'")
+        window.until("document.querySelectorAll('#charts polyline').length === 3")
+        assert "lte uplink, 3 lost" in window.run("document.getElementById('charts').innerText")
+        live.finish("<!doctype html><html><head><title>done</title></head><body>the report</body></html>")
+        window.until("location.pathname === '/report' && document.body.innerText === 'the report'")
+        assert window.problems == []
+        assert all(address.startswith((live.address, "data:")) for address in window.requests)
+
+
+def test_a_live_page_refuses_other_names_for_its_address() -> None:
+    with LivePage("run") as live:
+        request = Request(live.address, headers={"Host": "elsewhere.example:80"})
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(request, timeout=5)

@@ -13,8 +13,8 @@ from conftest import FILMED, Command
 from skybraid import Results, Scenario, ScenarioError, Verdict, run, sweep
 from skybraid.model.summary import VIDEO_COUNTS, VIDEO_MEASURES, video_words
 from skybraid.show.explain import explain
-from skybraid.show.plots.series import duration_s
-from skybraid.show.plots.video import frames_of, freezes, rates
+from skybraid.show.frames import frames_of, freezes, rates
+from skybraid.show.series import duration_s
 
 ONE_LINK = """
 name = "One fat link"

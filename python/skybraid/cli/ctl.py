@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from skybraid.cli.live import Direction, View
+from skybraid.cli.live import Direction, View, page
 from skybraid.cli.options import AsJson
 from skybraid.execute import control
 from skybraid.model.errors import EmulationError
+from skybraid.show.live import tell_emulation
 
 app = typer.Typer(
     add_completion=False,
@@ -74,6 +75,21 @@ def watch(name: Name = None, as_json: AsJson = False) -> None:
         finally:
             if view is not None:
                 view.close()
+
+
+@app.command(name="page")
+def page_(name: Name = None) -> None:
+    """Serve a page that draws the links until the emulation ends or Ctrl-C; its address is printed."""
+    found = _found(name)
+    with control.Client(found.socket) as client, page(found.label, shown=True) as served:
+        try:
+            answer = client.ask(do="watch")
+            while served is not None:
+                tell_emulation(served, answer)
+                answer = client.answer()
+        except (control.EndedError, KeyboardInterrupt):
+            if served is not None:
+                served.finish(None)
 
 
 @app.command()

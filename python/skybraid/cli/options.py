@@ -36,6 +36,9 @@ Kept = Annotated[
 ]
 Pcap = Annotated[bool, typer.Option("--pcap", help="Also write packet captures for Wireshark.")]
 Report = Annotated[bool, typer.Option("--report", help="Also write the report into the result.")]
+Live = Annotated[
+    bool, typer.Option("--live", help="Serve a page on this machine that fills as it runs; its address is printed.")
+]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option("--plugin", help="A Python file with algorithms of your own; may be repeated.", metavar="FILE"),

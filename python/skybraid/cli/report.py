@@ -1,4 +1,4 @@
-"""Command `report`: renders a result, a campaign or gateway logs as a page."""
+"""Command `report`: renders a result, a campaign, a comparison or gateway logs as a page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,15 +11,16 @@ from skybraid.execute.opening import open_results
 from skybraid.model.errors import ResultError
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.model.results import Results
-from skybraid.show.report import gateway_html, is_log, write_report
+from skybraid.show.explain import Budget
+from skybraid.show.report import compared_html, gateway_html, is_compared, is_log, write_report
 
 
 def report(
     source: Annotated[
         list[str],
         typer.Argument(
-            help="Folder of a result, folder or URL of a campaign, or event logs of gateways.",
-            metavar="RESULT|CAMPAIGN|LOG…",
+            help="Folder of a result, folder or URL of a campaign, table of `compare --out`, event logs of gateways.",
+            metavar="RESULT|CAMPAIGN|TABLE|LOG…",
         ),
     ],
     out: Annotated[
@@ -28,10 +29,14 @@ def report(
             help="Output file; by default report.html in the folder, or next to the first log.", metavar="FILE"
         ),
     ] = None,
+    remedies: Annotated[
+        bool,
+        typer.Option("--remedies", help="Also run what may change the verdicts of a result, for up to two minutes."),
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a result, a campaign or a flight's gateway logs as one HTML file."""
+    """Write the report of a result, a campaign, a comparison or a flight's gateway logs as one HTML file."""
     if out is not None:
         check_new_file(out)
     files = [Path(one) for one in source]
@@ -39,11 +44,15 @@ def report(
         path = files[0].with_suffix(".html") if out is None else out
         check_new_file(path)
         write_whole(path, gateway_html(files).encode())
+    elif files[0].is_file() and is_compared(files[0]):
+        path = files[0].with_suffix(".html") if out is None else out
+        check_new_file(path)
+        write_whole(path, compared_html(files[0]).encode())
     else:
         opened = open_results(source[0])
-        place = place_in(opened, "report.html") if out is None else out
-        check_new_file(place)
-        path = write_report(opened, place)
+        path = place_in(opened, "report.html") if out is None else out
+        check_new_file(path)
+        path = write_report(opened, path, Budget() if remedies else None)
     if as_json:
         print_json({"report": str(path)})
     elif not quiet:

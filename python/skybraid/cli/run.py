@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
+from skybraid.cli.live import both, page
 from skybraid.cli.options import (
     MET,
     NOT_MET,
     AsJson,
     Kept,
+    Live,
     Out,
     Overrides,
     Pcap,
@@ -32,6 +34,7 @@ from skybraid.model.folder import default_folder
 from skybraid.model.provenance import MAX_RUNS, seeds_from, seeds_text
 from skybraid.model.scenario import Scenario
 from skybraid.model.statistics import Verdict
+from skybraid.show.report import html
 
 
 def run(
@@ -51,6 +54,7 @@ def run(
     ] = False,
     pcap: Pcap = False,
     report: Report = False,
+    live: Live = False,
     plugin: Plugins = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -69,7 +73,7 @@ def run(
     if not quiet:
         for warning in chosen.warnings():
             typer.echo(f"note: {warning}", err=True)
-    with progress(shown=not quiet) as told, blaming(plugin):
+    with page(chosen.name, shown=live) as served, progress(shown=not quiet) as told, blaming(plugin):
         results = runs.run(
             chosen,
             seed=seed,
@@ -77,8 +81,10 @@ def run(
             tables=kept,
             out=default_folder(chosen.name, label) if out is None else out,
             pcap=pcap,
-            progress=told,
+            progress=both(told, served, "simulating"),
         )
+        if served is not None:
+            served.finish(html(results))
     for notice in results.notices if not quiet else ():
         typer.echo(f"note: {notice}", err=True)
     if report and results.folder is not None:

@@ -14,11 +14,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from skybraid.cli.live import page
 from skybraid.cli.options import (
     INTERRUPTED,
     MET,
     NOT_MET,
     AsJson,
+    Live,
     Overrides,
     Plugins,
     Quiet,
@@ -30,11 +32,13 @@ from skybraid.cli.options import (
 from skybraid.execute import overview as summary
 from skybraid.execute import sweep as sweeping
 from skybraid.execute.axes import values_of
+from skybraid.execute.opening import opened_campaign
 from skybraid.execute.plan import plan
 from skybraid.execute.sweep import Status
 from skybraid.model.errors import ScenarioError
 from skybraid.model.provenance import seeds_from, seeds_text
 from skybraid.model.requirements import count, span
+from skybraid.show.report import html, ranking_so_far
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,6 +86,7 @@ def sweep(
     budget: Annotated[
         str | None, typer.Option(help="At most so many runs, or so long: 1000, 30min.", metavar="N|TIME")
     ] = None,
+    live: Live = False,
     retry: Annotated[bool, typer.Option("--retry", help="Make runs that failed before again.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -103,12 +108,15 @@ def sweep(
         _tell_plan(planned, as_json=as_json)
         return
     last = Status()
-    with _progress(shown=not quiet) as told:
+    with page(scenario.stem, shown=live) as served, _progress(shown=not quiet) as told:
 
         def keep(status: Status) -> None:
             nonlocal last
             last = status
             told(status)
+            if served is not None:
+                served.tell(status.share, _line(status))
+                served.fill(lambda: ranking_so_far(opened_campaign(status.url)))
 
         try:
             campaign: Campaign | None = sweeping.sweep(
@@ -128,6 +136,8 @@ def sweep(
             )
         except KeyboardInterrupt:
             campaign = None
+        if served is not None:
+            served.finish(None if campaign is None else html(campaign))
     if campaign is None:
         made = count(last.done + last.failed)
         typer.echo(f"interrupted: the {made} runs made so far are kept; the same command goes on from there", err=True)

@@ -30,3 +30,12 @@ def open_results(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     if not store.local or not os.path.exists(store.place("summary.json")):  # noqa: PTH110 the path is fsspec's
         raise ResultError(f"{store.url}: found neither {MANIFEST} nor summary.json, expected a campaign or a result")
     return Results.open(store.place(""))
+
+
+def opened_campaign(url: str | os.PathLike[str]) -> Campaign:
+    """Opens a campaign, finished or not.
+
+    Raises:
+        ResultError: there is none, or it is damaged.
+    """
+    return Campaign.at(Store.at(url))

@@ -43,6 +43,7 @@ class Status:
         done: runs that have been made now, without the failed ones.
         failed: runs that failed now.
         left_s: how long the rest will take, in s; None before the first run.
+        url: where the campaign is.
     """
 
     total: int = 0
@@ -50,6 +51,7 @@ class Status:
     done: int = 0
     failed: int = 0
     left_s: float | None = None
+    url: str = ""
 
     @property
     def share(self) -> float:
@@ -70,7 +72,7 @@ class Running:
     def __init__(
         self, store: Store, planned: Plan, executor: Executor, progress: Callable[[Status], None] | None, lock: Lock
     ) -> None:
-        self.store, self.plan, self.status = store, planned, Status()
+        self.store, self.plan, self.status = store, planned, Status(url=store.url)
         manifest = planned.manifest
         self.campaign = Campaign(store.url, manifest, store)
         self._executor, self._progress, self._lock = executor, progress, lock

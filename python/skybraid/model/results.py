@@ -102,9 +102,13 @@ class Tables(Mapping[str, "pl.DataFrame"]):
         self._files[table] = path
 
     def __getitem__(self, table: str) -> pl.DataFrame:
-        if table not in list(self):
+        if table not in self:
             raise KeyError(table)
         return self.scan(table).collect()
+
+    def __contains__(self, table: object) -> bool:
+        # A mapping's own would read the whole table.
+        return table in self._files or table in self._runs or table in self._frames
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self._files, *self._runs, *self._frames]))

@@ -10,7 +10,8 @@ from markupsafe import Markup
 from skybraid.model.requirements import about, percent, percent_range, rate
 from skybraid.show.plots.style import COLOURS, SECOND_INK, STYLE
 from skybraid.show.report.charts import Charts
-from skybraid.show.report.page import inline_svg, page
+from skybraid.show.report.page import page
+from skybraid.show.report.svg import inline_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,8 @@ from markupsafe import Markup
 from skybraid.fit.process import autocorrelation, normal_scores
 from skybraid.show.plots.style import COLOURS, STYLE
 from skybraid.show.report.charts import Charts
-from skybraid.show.report.page import inline_svg, page
+from skybraid.show.report.page import page
+from skybraid.show.report.svg import inline_svg
 from skybraid.traces.flights import DIRECTIONS
 
 if TYPE_CHECKING:

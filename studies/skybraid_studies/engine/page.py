@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import skybraid
 from skybraid.model.folder import write_whole
 from skybraid.model.provenance import utc_now
+from skybraid.show.report.svg import inlined
 from skybraid_studies.engine.claims import Holds, Role
 from skybraid_studies.engine.experiment import NEEDS
 from skybraid_studies.engine.scorecard import number
@@ -107,4 +108,4 @@ def _drawing(row: Row) -> str:
     except OSError:
         return ""
     # Identifiers are the figure's own; the page needs no paper behind it.
-    return skybraid.report.page.inlined(text).replace("fill: #ffffff", "fill: none").replace("</script", "<\\/script")
+    return inlined(text).replace("fill: #ffffff", "fill: none").replace("</script", "<\\/script")

@@ -6,7 +6,7 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from skybraid.model.errors import ResultError, unknown
-from skybraid.show.explain.path_use import FlowExplained, PathUse, Wait, text, use_of_paths
+from skybraid.show.explain.path_use import FlowExplained, PathUse, Wait, median_delays, text, use_of_paths
 from skybraid.show.explain.remedies import Budget, Remedy
 from skybraid.show.explain.requirement import UnmetRequirement, unmet
 
@@ -36,11 +36,12 @@ def explain(results: Results, flow: str | None = None, budget: Budget | None = N
     flows = scenario["flow"]
     if flow is not None and flow not in flows:
         raise ResultError(unknown("--flow", flow, flows))
+    delays_ms = median_delays(results)
     explained = []
     for name in flows:
         # Programs of one's own are carried in place of the flows.
         if name in results.flows and flow in (None, name):
-            one = use_of_paths(results, scenario, name)
+            one = use_of_paths(results, scenario, name, delays_ms)
             one.requirements = unmet(results, scenario, name, budget)
             explained.append(one)
     return explained

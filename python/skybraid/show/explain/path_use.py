@@ -136,14 +136,34 @@ class FlowExplained:
         return values
 
 
-def use_of_paths(results: Results, scenario: dict[str, Any], name: str) -> FlowExplained:
-    """Explains how a flow used its paths."""
+def median_delays(results: Results) -> dict[tuple[str, str], float]:
+    """Median delay in ms of the messages by flow and by the path that delivered them first; empty without messages."""
+    if "messages" not in results.tables:
+        return {}
+    delay = (pl.col("delivered_ns") - pl.col("sent_ns")).alias("delay_ns")
+    rows = results.tables.scan("messages").select("flow", "path", delay).filter(pl.col("delay_ns").is_not_null())
+    medians = rows.group_by("flow", "path").agg(pl.col("delay_ns").median()).collect(engine="streaming")
+    return {(str(flow), str(path)): delay_ns / 1e6 for flow, path, delay_ns in medians.iter_rows()}
+
+
+def use_of_paths(
+    results: Results, scenario: dict[str, Any], name: str, delays_ms: dict[tuple[str, str], float]
+) -> FlowExplained:
+    """Explains how a flow used its paths.
+
+    Args:
+        results: what is explained.
+        scenario: its scenario as a table.
+        name: the flow.
+        delays_ms: what `median_delays` returns.
+    """
     flow = _Flow(results, scenario, name)
     summary = results.flows[name]
     refused = refusals(summary)
     paths = [PathUse(path, summary.share.get(path) or 0.0) for path in flow.paths]
     for path in paths:
         flow.describe(path)
+        path.delay_ms = delays_ms.get((name, path.path))
     waits = flow.waits()
     known = [path for path in paths if path.link_bps is not None]
     best = max(known, key=lambda path: path.link_bps or 0.0, default=None)
@@ -244,8 +264,6 @@ class _Flow:
             self._describe_link(path)
         if "subflows" in self.results.tables and self.protocol != "udp":
             self._describe_subflow(path)
-        if "messages" in self.results.tables:
-            self._describe_messages(path)
         self._describe_choices(path)
 
     def _describe_link(self, path: PathUse) -> None:
@@ -284,12 +302,6 @@ class _Flow:
         with_threshold = measured["ssthresh_bytes"].drop_nulls()
         path.threshold_bytes = None if with_threshold.is_empty() else _number(with_threshold.median())
         path.window_bps = path.window_bytes * 8 / (path.rtt_ms / 1e3)
-
-    def _describe_messages(self, path: PathUse) -> None:
-        messages = self.results.tables.scan("messages").filter(pl.col("flow") == self.name)
-        brought = messages.filter(pl.col("path") == path.path, pl.col("delivered_ns").is_not_null())
-        delay = brought.select((pl.col("delivered_ns") - pl.col("sent_ns")).median()).collect().item()
-        path.delay_ms = None if delay is None else _number(delay) / 1e6
 
     def _describe_choices(self, path: PathUse) -> None:
         decisions = self.decisions()

@@ -6,6 +6,7 @@ import shlex
 import time
 import tomllib
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
@@ -93,7 +94,14 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class Candidate:
+    """Change of a scenario that may help, not run yet.
+
+    Attributes:
+        words: the change, in words.
+        changes: the keys of the scenario that it replaces.
+    """
+
     words: str
     changes: dict[str, Any]
 
@@ -122,6 +130,12 @@ class Remedies:
         whole_s = max(flight.simulated_s for flight in results.flights)
         self._duration_s = min(whole_s, budget.duration_s)
         self._is_cut = self._duration_s < whole_s
+
+    def proposed(self) -> list[Candidate]:
+        """Changes that follow from the causes, most promising first; nothing is run."""
+        if _SHOWN.get(self._requirement.metric) is None:
+            return []
+        return list(islice(self._candidates(), self._budget.changes))
 
     def found(self) -> tuple[list[Remedy], list[str]]:
         """Changes tried, best first, and what was left out."""
@@ -199,7 +213,7 @@ class Remedies:
                 return other.estimate
         return None
 
-    def _candidates(self) -> Iterator[_Candidate]:
+    def _candidates(self) -> Iterator[Candidate]:
         """Candidate changes for the causes, most frequent cause first, without duplicates."""
         seen: list[dict[str, Any]] = []
         for cause in self._causes:
@@ -215,7 +229,7 @@ class Remedies:
                     seen.append(candidate.changes)
                     yield candidate
 
-    def _against(self, cause: Cause) -> Iterator[_Candidate]:
+    def _against(self, cause: Cause) -> Iterator[Candidate]:
         match cause.cause:
             case "refused" | "expired":
                 yield from self._longer_queue()
@@ -235,28 +249,28 @@ class Remedies:
     def _key(self, key: str) -> str:
         return f"flow.{self._carrier}.transport.{key}"
 
-    def _longer_queue(self) -> Iterator[_Candidate]:
+    def _longer_queue(self) -> Iterator[Candidate]:
         if self._protocol in ("dccp", "mp_dccp"):
             given = int(self._transport.get("tx_queue", 5))
             longer = max(10 * given, 500)
-            yield _Candidate(f"with `tx_queue = {longer}`", {self._key("tx_queue"): longer})
+            yield Candidate(f"with `tx_queue = {longer}`", {self._key("tx_queue"): longer})
         elif self._transport.get("refuse_when_full"):
             larger = 4 * quantity(self._transport.get("send_buffer", "4MB"))
-            yield _Candidate(
+            yield Candidate(
                 f'with `send_buffer = "{larger / 1e6:g}MB"`', {self._key("send_buffer"): f"{larger / 1e6:g}MB"}
             )
 
-    def _less_order(self) -> Iterator[_Candidate]:
+    def _less_order(self) -> Iterator[Candidate]:
         if self._transport.get("reordering", "none") != "none":
-            yield _Candidate('with `reordering = "none"`', {self._key("reordering"): "none"})
+            yield Candidate('with `reordering = "none"`', {self._key("reordering"): "none"})
         if self._protocol == "mptcp" and scheduler_of(self._transport) != "blest":
-            yield _Candidate('with `scheduler = "blest"`', {self._key("scheduler"): "blest"})
+            yield Candidate('with `scheduler = "blest"`', {self._key("scheduler"): "blest"})
 
     def _paths(self) -> list[str]:
         """Paths of the scenario; empty for a network, whose paths have no names."""
         return [str(path) for path in self._table.get("path", {})]
 
-    def _copies(self, path: str | None) -> Iterator[_Candidate]:
+    def _copies(self, path: str | None) -> Iterator[Candidate]:
         """Redundant transmission over all paths."""
         paths = self._paths()
         own = [str(name) for name in self._transport.get("paths", paths)]
@@ -274,16 +288,16 @@ class Remedies:
         if self._protocol in _SINGLE_PATH:
             changes[self._key("protocol")] = _SINGLE_PATH[self._protocol]
             words = f'protocol = "{_SINGLE_PATH[self._protocol]}", {words}'
-        yield _Candidate(f"with a copy on {' and '.join(others)} (`{words}`)", changes)
+        yield Candidate(f"with a copy on {' and '.join(others)} (`{words}`)", changes)
 
-    def _schedulers(self) -> Iterator[_Candidate]:
+    def _schedulers(self) -> Iterator[Candidate]:
         own = [str(name) for name in self._transport.get("paths", self._paths())]
         now = scheduler_of(self._transport)
         if len(own) < 2 or self._protocol in (*_SINGLE_PATH, "parallel_tcp"):
             return
         for name in ("low_rtt", "round_robin"):
             if name != now:
-                yield _Candidate(f'with `scheduler = "{name}"`', {self._key("scheduler"): name})
+                yield Candidate(f'with `scheduler = "{name}"`', {self._key("scheduler"): name})
                 return
 
     def _bound(self, remedies: list[Remedy], before: float | None) -> Remedy | None:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from skybraid.model.misses import Cause, causes_of, is_short_of_runs, main_cause, refusals, without_misses
 from skybraid.model.requirements import count, milliseconds, percent
 from skybraid.model.statistics import Verdict
-from skybraid.show.explain.remedies import Remedies, Remedy
+from skybraid.show.explain.remedies import Budget, Candidate, Remedies, Remedy
 
 if TYPE_CHECKING:
     from skybraid.model.requirements import Requirement
     from skybraid.model.results import Results
     from skybraid.model.summary import FlowSummary
-    from skybraid.show.explain.remedies import Budget
 
 MAX_CAUSES = 8
 """Causes that the words list; the others are summed up in a line. JSON holds all."""
@@ -42,6 +41,7 @@ class UnmetRequirement:
         facts: what else holds it back, in words.
         remedies: what would have helped, each from a run.
         notes: what the runs leave out, in words.
+        proposals: changes that follow from the causes; filled where nothing was run.
     """
 
     requirement: Requirement
@@ -51,6 +51,7 @@ class UnmetRequirement:
     facts: list[str] = field(default_factory=list)
     remedies: list[Remedy] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    proposals: list[Candidate] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""
@@ -111,9 +112,12 @@ def unmet(
             causes,
             _facts(requirement, summary),
         )
-        if budget is not None and not is_short_of_runs(requirement):
-            remedies = Remedies(results, scenario, requirement, causes, budget)
-            one.remedies, one.notes = remedies.found()
+        if not is_short_of_runs(requirement):
+            remedies = Remedies(results, scenario, requirement, causes, budget or Budget())
+            if budget is None:
+                one.proposals = remedies.proposed()
+            else:
+                one.remedies, one.notes = remedies.found()
         found.append(one)
     return found
 

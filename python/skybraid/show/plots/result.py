@@ -15,21 +15,9 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from skybraid.model.errors import MissingTableError, ResultError, unknown
+from skybraid.model.errors import MissingTableError
 from skybraid.model.requirements import percent
 from skybraid.model.statistics import Verdict
-from skybraid.show.plots.series import (
-    DIRECTIONS,
-    bin_ns,
-    binned,
-    bins,
-    duration_s,
-    envelope,
-    first_seed,
-    halts,
-    outages,
-    sample_step_s,
-)
 from skybraid.show.plots.style import (
     DOWN,
     HALTED,
@@ -42,6 +30,21 @@ from skybraid.show.plots.style import (
     legend,
     marker,
     path_colour,
+)
+from skybraid.show.series import (
+    DIRECTIONS,
+    bin_ns,
+    binned,
+    bins,
+    duration_s,
+    envelope,
+    first_seed,
+    flows_of,
+    halts,
+    not_arrived,
+    outages,
+    sample_step_s,
+    wanted,
 )
 
 if TYPE_CHECKING:
@@ -57,25 +60,6 @@ _EDGE = 0.8
 
 _BOX = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles that a box shows: its whiskers, edges and median."""
-
-
-def flows_of(results: Results, flow: str | None) -> list[str]:
-    """Flows to draw: all, or the one with that name.
-
-    Raises:
-        ResultError: there is no such flow.
-    """
-    if flow is not None and flow not in results.flows:
-        raise ResultError(unknown("--flow", flow, results.flows))
-    return [name for name in results.flows if flow in (None, name)]
-
-
-def not_arrived(results: Results, name: str) -> tuple[list[float], list[float]]:
-    """Delays in ms, and the share of messages that have not arrived after each (lost messages count)."""
-    flow = results.flows[name]
-    decided = max(flow.delivered + flow.lost, 1)
-    missing = [(share * flow.delivered + flow.lost) / decided for _, share in flow.delay_tail]
-    return [delay_ms for delay_ms, _ in flow.delay_tail], missing
 
 
 def ecdf(results: Results, flow: str | None = None) -> Figure:
@@ -136,18 +120,6 @@ def ccdf(results: Results, flow: str | None = None) -> Figure:
         if axes.get_legend_handles_labels()[0]:
             legend(axes, "above left", 2)
         return figure
-
-
-def wanted(results: Results, name: str) -> Iterator[tuple[float, float, str, Verdict]]:
-    """Delay requirements: deadline in ms, share that may miss it, description, verdict."""
-    flow = results.flows[name]
-    for requirement in results.requirements:
-        if requirement.flow == name and requirement.metric != "frames" and requirement.deadline_ms is not None:
-            allowed = 1 - requirement.target
-            if requirement.metric == "percentile":
-                allowed = (allowed * flow.delivered + flow.lost) / max(flow.delivered + flow.lost, 1)
-            words = f"{percent(requirement.target)} within {requirement.deadline_ms:g} ms"
-            yield requirement.deadline_ms, allowed, words, requirement.verdict
 
 
 def box(results: Results, flow: str | None = None) -> Figure:

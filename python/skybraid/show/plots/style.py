@@ -1,49 +1,37 @@
-"""Style of figures and reports: colours, markers, fonts, sizes.
-
-Colours are those of Okabe and Ito, which people with colour-blindness tell apart, in an order in which neighbours stay
-apart for them. Every scheduler and every congestion control has one look everywhere, by its place in the registry.
-"""
+"""Style of figures on paper: fonts, sizes, files. Colours and markers are those of `skybraid.show.palette`."""
 
 from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
-from skybraid._core import registry
 from skybraid.model.errors import ResultError
 from skybraid.model.folder import write_whole
+from skybraid.show.palette import ALGORITHMS as ALGORITHMS
+from skybraid.show.palette import COLOURS as COLOURS
+from skybraid.show.palette import DARK_COLOURS as DARK_COLOURS
+from skybraid.show.palette import DOWN as DOWN
+from skybraid.show.palette import HALTED as HALTED
+from skybraid.show.palette import INK as INK
+from skybraid.show.palette import LINE_STYLES as LINE_STYLES
+from skybraid.show.palette import MARKERS as MARKERS
+from skybraid.show.palette import SECOND_INK as SECOND_INK
+from skybraid.show.palette import Look as Look
+from skybraid.show.palette import flow_colour as flow_colour
+from skybraid.show.palette import look as look
+from skybraid.show.palette import looks as looks
+from skybraid.show.palette import marker as marker
+from skybraid.show.palette import path_colour as path_colour
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999", "#56B4E9", "#CC79A7")
-"""Okabe and Ito's palette; black is left to the text and yellow out, since it fades on white."""
-
-DARK_COLOURS = ("#4BA3E3", "#F0B840", "#2FC596", "#FF8A4C", "#B5B5B5", "#8FD6FF", "#E08DBC")
-"""`COLOURS` on a dark page, each a little lighter, so that thin lines and pale bands can be seen."""
-
-MARKERS = ("o", "s", "^", "D", "v", "P", "*")
-
-LINE_STYLES = ("-", "--", ":", "-.")
-"""Several subflows on one path share its colour and differ in these."""
-
-INK = "#010203"
-"""Colour of text and axes: black to the eye, and the one that a page may replace by its own."""
-
-SECOND_INK = "#6b7280"
-"""Colour of the background of the main line; readable on white and on black."""
-
-DOWN, HALTED = COLOURS[3], COLOURS[6]
-"""Colours of the times when a link was down, and when it was up but served nothing."""
 
 WIDTH_IN = 6.0
 """Width of a figure in inches: its text stays readable on a phone and does not shout on a desk."""
@@ -83,10 +71,6 @@ STYLE: dict[Any, Any] = {
     "ytick.labelsize": 8,
 }
 
-ALGORITHMS = {"scheduler": "schedulers", "congestion": "congestion"}
-"""Kinds of algorithm that have looks of their own, by the last part of their key in a scenario, and their registry."""
-
-_FLOW_ORDER = (3, 5, 6, 2, 1, 0, 4)
 _MM_PER_IN = 25.4
 _NARROW_MM = 120.0
 _LONG = 20
@@ -96,54 +80,6 @@ _PLACES: dict[str, dict[str, Any]] = {
     "beside": {"loc": "upper left", "bbox_to_anchor": (1, 1)},
 }
 _MIN_MM, _MAX_MM = 20.0, 1000.0
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Colour, marker and line style of an item."""
-
-    colour: str
-    marker: str
-    line: str
-
-
-def look(index: int) -> Look:
-    """Returns the style with that number: the first 49 differ in colour or marker, neighbours in both."""
-    turn, place = divmod(index, len(COLOURS))
-    return Look(COLOURS[place], MARKERS[(place + turn) % len(MARKERS)], LINE_STYLES[turn % len(LINE_STYLES)])
-
-
-def looks(axis: str, values: Iterable[object]) -> dict[str, Look]:
-    """Returns a style for each value of an axis, by its text.
-
-    An algorithm's is that of its place in the registry; those of one's own take the looks that remain. Values of any
-    other axis take theirs in their order.
-
-    Args:
-        axis: what the values are of; `flow.video.transport.scheduler` and `scheduler` are the same.
-        values: all of the axis.
-    """
-    names = list(dict.fromkeys(str(value) for value in values))
-    kind = ALGORITHMS.get(axis.rpartition(".")[2])
-    known = [] if kind is None else [str(entry["name"]) for entry in registry(kind)]
-    own = [name for name in names if name not in known]
-    places = {name: place for place, name in enumerate([*known, *own])}
-    return {name: look(places[name]) for name in names}
-
-
-def path_colour(index: int) -> str:
-    """Colour of a path, by its index in the scenario."""
-    return COLOURS[index % len(COLOURS)]
-
-
-def flow_colour(index: int) -> str:
-    """Colour of a flow, by its index in the scenario."""
-    return COLOURS[_FLOW_ORDER[index % len(_FLOW_ORDER)]]
-
-
-def marker(index: int) -> str:
-    """Marker of a flow, by its index in the scenario."""
-    return MARKERS[index % len(MARKERS)]
 
 
 def millimetres(option: str, text: str | float) -> float:

@@ -1,47 +1,89 @@
-"""Report: one self-contained HTML file for screen, phone and paper."""
+"""Report: one self-contained HTML file for screen, phone and paper.
+
+The parts are imported when they are first used: a run's report needs nothing of a campaign's or a gateway's.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, cast
 
 from skybraid.model.folder import write_whole
 from skybraid.model.results import Results
-from skybraid.show.report.campaign import campaign_html
-from skybraid.show.report.gateway import gateway_html
-from skybraid.show.report.logs import GatewayLog, is_log
-from skybraid.show.report.points import Judged, Wanted, judged
-from skybraid.show.report.single import longest_gaps, path_stories, single_html, waits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from skybraid.execute.campaign import Campaign
+    from skybraid.show.explain import Budget
+    from skybraid.show.report.campaign import ranking_so_far
+    from skybraid.show.report.compared import compared_html, is_compared
+    from skybraid.show.report.gateway import gateway_html
+    from skybraid.show.report.logs import GatewayLog, is_log
+    from skybraid.show.report.points import Judged, Wanted, judged
+    from skybraid.show.report.single import longest_gaps, path_stories, waits
 
 __all__ = [
     "GatewayLog",
     "Judged",
     "Wanted",
+    "compared_html",
     "gateway_html",
     "html",
+    "is_compared",
     "is_log",
     "judged",
     "longest_gaps",
     "path_stories",
+    "ranking_so_far",
     "waits",
     "write_report",
 ]
 
+_NAMES = {
+    "campaign": "campaign_html ranking_so_far",
+    "compared": "compared_html is_compared",
+    "gateway": "gateway_html",
+    "logs": "GatewayLog is_log",
+    "points": "Judged Wanted judged",
+    "single": "longest_gaps path_stories single_html waits",
+}
+"""Names by the module that defines them."""
 
-def write_report(source: Results | Campaign, path: Path) -> Path:
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def write_report(source: Results | Campaign, path: Path, budget: Budget | None = None) -> Path:
     """Writes the report of a result or of a campaign to `path`, replacing an earlier report there.
+
+    Args:
+        source: what is reported.
+        path: the file.
+        budget: of a result, runs that may show what would change a verdict; none by default.
 
     Raises:
         ResultError: the file cannot be written.
     """
-    write_whole(path, html(source).encode())
+    write_whole(path, html(source, budget).encode())
     return path
 
 
-def html(source: Results | Campaign) -> str:
-    """Renders the report of a result or a campaign as HTML."""
-    return single_html(source) if isinstance(source, Results) else campaign_html(source)
+def html(source: Results | Campaign, budget: Budget | None = None) -> str:
+    """Renders the report of a result or a campaign as HTML; the arguments are those of `write_report`."""
+    if isinstance(source, Results):
+        return cast("Callable[[Results, Budget | None], str]", _imported("single_html"))(source, budget)
+    return cast("Callable[[Campaign], str]", _imported("campaign_html"))(source)
+
+
+def _imported(name: str) -> object:
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Returns a public name, imported on first use."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _imported(name)

@@ -10,12 +10,13 @@ import polars as pl
 from skybraid.model.provenance import seeds_text
 from skybraid.model.requirements import count
 from skybraid.model.statistics import Verdict
-from skybraid.show import plots
 from skybraid.show.plots.runs import Runs, metric, short
 from skybraid.show.report import comparison
 from skybraid.show.report.charts import Charts
-from skybraid.show.report.page import Cell, Table, inline_svg, page
+from skybraid.show.report.page import Cell, Table, fragment, page
 from skybraid.show.report.points import Judged, Wanted, judged
+from skybraid.show.report.ranking import Column, Entry, Ranking, ranked
+from skybraid.show.report.ranking import Seen as Shown
 
 if TYPE_CHECKING:
     from skybraid.execute.campaign import Campaign
@@ -25,9 +26,6 @@ MAX_ROWS = 5000
 
 MAX_FAILED = 200
 """Maximum number of failed runs listed."""
-
-BEST = 5
-"""Number of best points listed for each requirement."""
 
 _COLUMNS = (
     "within_deadline",
@@ -98,23 +96,28 @@ def campaign_html(campaign: Campaign) -> str:
         seen=seen,
         headline=headline(seen, meeting),
         verdict=verdict(seen, meeting),
-        meeting=[seen.label(point) for point in meeting[:BEST]],
-        more=max(len(meeting) - BEST, 0),
         runs=done.height,
         failed=failed.height,
         simulated_s=float(done["simulated_s"].sum()),
         wall_s=float(done["wall_s"].sum()),
         axes=[(names[column], column, _distinct(seen, column)) for column in seen.columns],
-        best=[(wanted, best(seen, wanted)) for wanted in seen.wanted],
+        ranking=ranking(seen),
         heat=comparison.heat_maps(seen.runs, charts),
         tradeoffs=comparison.tradeoffs(seen.runs, charts),
-        shares=comparison.intervals(seen.judged, seen.wanted, seen.label, charts),
         table=table(seen),
         max_rows=MAX_ROWS,
         failures=failures(seen, failed),
         max_failed=MAX_FAILED,
-        unmoved=static_figures(seen.runs),
     )
+
+
+def ranking_so_far(campaign: Campaign) -> str:
+    """Renders the ranking of a campaign's points by the runs that are there, as a part of a page; empty without any."""
+    seen = read(campaign)
+    if not seen.judged:
+        return ""
+    runs = sum(len(seeds) for seeds in seen.seeds.values())
+    return fragment("live_ranking.html.j2", ranking=ranking(seen), runs=runs)
 
 
 def read(campaign: Campaign) -> Seen:
@@ -157,13 +160,39 @@ def verdict(seen: Seen, meeting: list[int]) -> Verdict | None:
     return Verdict.INCONCLUSIVE if {one.point for one in seen.judged} - lost else Verdict.NOT_MET
 
 
-def best(seen: Seen, wanted: Wanted) -> list[Judged]:
-    """Points ranked for a requirement: those that meet it first, then by estimate."""
-    order = (Verdict.MET, Verdict.INCONCLUSIVE, Verdict.NOT_MET)
-    own = [one for one in seen.judged if one.wanted == wanted]
-    return sorted(
-        own, key=lambda judged: (order.index(judged.verdict), -wanted.goodness(judged.estimate), judged.point)
-    )[:BEST]
+def ranking(seen: Seen) -> Ranking:
+    """Ranks the points: those that meet most requirements first, then by what they reach."""
+    columns = [Column(wanted.words, _scale(wanted), _target(wanted)) for wanted in seen.wanted]
+    found: dict[int, dict[Wanted, Judged]] = {}
+    for one in seen.judged:
+        found.setdefault(one.point, {})[one.wanted] = one
+    names = short(seen.columns)
+    entries = [
+        Entry(
+            {names[column]: str(seen.points[point][column]) for column in seen.columns},
+            [_shown(wanted, own.get(wanted)) for wanted in seen.wanted],
+            seen.replays.get(point, ""),
+        )
+        for point, own in found.items()
+    ]
+    return ranked("point", columns, entries)
+
+
+def _scale(wanted: Wanted) -> str:
+    if wanted.metric in ("share", "frames", "ssim"):
+        return "nines"
+    return "log" if wanted.metric == "percentile" else "linear"
+
+
+def _target(wanted: Wanted) -> float:
+    return wanted.deadline_ms if wanted.metric == "percentile" else wanted.target
+
+
+def _shown(wanted: Wanted, one: Judged | None) -> Shown:
+    if one is None:
+        return Shown("–", None, None, None, float("-inf"))
+    low, high = one.interval or (None, None)
+    return Shown(one.words, one.estimate, low, high, wanted.goodness(one.estimate), one.verdict)
 
 
 def table(seen: Seen) -> Table:
@@ -219,14 +248,6 @@ def failures(seen: Seen, failed: pl.DataFrame) -> Table:
         for row in failed.head(MAX_FAILED).to_dicts()
     ]  # fmt: skip
     return Table("failed", ["point", "seed", "error"], rows, replay=True)
-
-
-def static_figures(runs: Runs) -> list[tuple[str, str]]:
-    """Static text and SVG for browsers without scripts."""
-    drawn = []
-    if runs.frame.height:
-        drawn.append(("Goodput against delay: the mean of each point.", inline_svg(plots.draw(runs, "tradeoff"), "t")))
-    return drawn
 
 
 def _distinct(seen: Seen, column: str) -> str:

@@ -9,9 +9,13 @@ import numpy as np
 from bokeh.core.json_encoder import serialize_json
 from bokeh.document import Document
 from bokeh.models import (
+    AdaptiveTicker,
     BoxZoomTool,
     ColumnDataSource,
+    CompositeTicker,
     CrosshairTool,
+    CustomJSHover,
+    CustomJSTicker,
     CustomJSTickFormatter,
     DataRange1d,
     FixedTicker,
@@ -20,20 +24,22 @@ from bokeh.models import (
     Range1d,
     ResetTool,
     SaveTool,
-    VStrip,
     WheelZoomTool,
 )
 from bokeh.models.annotations import Legend, LegendItem, Span
+from bokeh.models.axes import CategoricalAxis, LogAxis
+from bokeh.models.glyphs import Line, Step, VArea, VStrip
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
-from skybraid.show.plots.style import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_INK
+from skybraid.show.palette import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_INK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import polars as pl
     from bokeh.model import Model
+    from bokeh.models.glyph import Glyph
     from bokeh.models.renderers import GlyphRenderer
 
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
@@ -47,8 +53,54 @@ SHAPES = dict(
 DARK = dict(zip(COLOURS, DARK_COLOURS, strict=True)) | {INK: "#e6e9ee", SECOND_INK: "#a7b0bd"}
 """What stands for each colour on a dark page."""
 
-_SWATCH, _NARROW = 5, 46
-"""Letters that a legend's sample takes, and that a phone shows in a line."""
+_SWATCH, _NARROW, _ROW = 5, 46, 22
+"""Letters that a legend's sample takes, and that a phone shows in a line; height of a legend's line in pixels."""
+
+_SECONDS_UP_TO = 120.0
+"""Length in s up to which a time axis counts seconds."""
+
+_CLOCK = """
+const whole = Math.floor(value + 1e-6), left = Math.round((value - whole) * 1000);
+const two = (number) => String(number).padStart(2, "0");
+const hours = Math.floor(whole / 3600), minutes = Math.floor(whole / 60) % 60;
+const shown = hours ? `${hours}:${two(minutes)}` : `${minutes}`;
+return `${shown}:${two(whole % 60)}` + (left > 0 ? `.${String(left).padStart(3, "0").replace(/0+$/, "")}` : "");
+"""
+"""JavaScript that shows `value` in s as 12:34, or 1:12:34."""
+
+_LOG_TICKS = """
+const { start, end } = cb_data.range;
+const low = Math.min(start, end), high = Math.max(start, end);
+const powers = [];
+for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high) + 1; power++) powers.push(10 ** power);
+const within = (mantissas) => powers.flatMap((power) => mantissas.map((one) => one * power))
+  .filter((tick) => tick >= low && tick <= high);
+for (const mantissas of [[1], [1, 3], [1, 2, 5]]) {
+  const ticks = within(mantissas);
+  if (ticks.length >= 4) return ticks;
+}
+const step = [1, 2, 5, 10].map((one) => one * 10 ** Math.floor(Math.log10((high - low) / 5)))
+  .find((one) => (high - low) / one <= 6);
+const ticks = [];
+for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) ticks.push(tick);
+return within([1, 2, 5]).length >= 3 ? within([1, 2, 5]) : ticks;
+"""
+"""JavaScript that chooses ticks of a logarithmic axis: powers of ten where they suffice, even steps within one."""
+
+_FONT = "system-ui, sans-serif"
+
+_AXIS: dict[str, Any] = {
+    "axis_line_color": INK,
+    "major_tick_line_color": INK,
+    "minor_tick_line_color": None,
+    "axis_label_text_color": INK,
+    "major_label_text_color": INK,
+    "axis_label_text_font_style": "normal",
+    "axis_label_text_font": _FONT,
+    "major_label_text_font": _FONT,
+    "axis_label_text_font_size": "12px",
+    "major_label_text_font_size": "11px",
+}
 
 BAND = 0.3
 """Opacity of the band between the least and the greatest value."""
@@ -94,7 +146,7 @@ def _renumbered(value: object, numbers: dict[str, str]) -> object:
                 else _renumbered(part, numbers)
                 for key, part in value.items()
             }
-        case list():
+        case list() | tuple():
             return [_renumbered(part, numbers) for part in value]
         case _:
             return value
@@ -113,8 +165,22 @@ class Clock:
     """
 
     def __init__(self, length_s: float) -> None:
-        self.range = Range1d(start=0, end=length_s or 1.0, bounds=(0, length_s or 1.0), min_interval=0.05)
+        self.range = Range1d(start=0, end=length_s or 1.0, bounds=(0, length_s or 1.0), min_interval=0.05, name="clock")
         self.pointer = Span(dimension="height", line_color=SECOND_INK, line_width=1, line_dash="dotted")
+        self._in_seconds = length_s <= _SECONDS_UP_TO
+        tenths = AdaptiveTicker(mantissas=[1, 2, 5], base=10, min_interval=0.001, max_interval=0.5, num_minor_ticks=0)
+        clock = AdaptiveTicker(mantissas=[1, 2, 5, 10, 15, 30], base=60, min_interval=1, num_minor_ticks=0)
+        self._ticker = CompositeTicker(tickers=[tenths, clock])
+        self._formatter = CustomJSTickFormatter(code=f"const value = tick; {_CLOCK}")
+
+    def mark(self, drawn: figure) -> None:
+        """Gives a chart ticks in seconds, or in minutes and seconds for longer runs."""
+        if self._in_seconds:
+            drawn.xaxis.axis_label = "time, s"
+            return
+        drawn.xaxis.axis_label = "time, min:s"
+        axis = drawn.xaxis[0]
+        axis.ticker, axis.formatter = self._ticker, self._formatter
 
 
 def chart(
@@ -141,9 +207,12 @@ def chart(
     if clock is not None:
         tools.append(CrosshairTool(overlay=clock.pointer, dimensions="height", visible=False))
         options |= {"x_range": clock.range}
+    elif "x_axis_type" not in options and "x_range" not in options:
+        options |= {"x_range": DataRange1d(range_padding=0.06)}
     settings: dict[str, Any] = {
         "height": height,
         "sizing_mode": "stretch_width",
+        "title": None,
         "tools": tools,
         "active_drag": zoom,
         "active_scroll": wheel,
@@ -159,15 +228,18 @@ def chart(
     drawn = figure(**settings | options)
     drawn.toolbar.logo = None
     drawn.toolbar.autohide = True
-    drawn.axis.axis_line_color = drawn.axis.major_tick_line_color = INK
-    drawn.axis.minor_tick_line_color = None
-    drawn.axis.axis_label_text_color = drawn.axis.major_label_text_color = INK
-    drawn.axis.axis_label_text_font_style = "normal"
-    drawn.axis.axis_label_text_font = drawn.axis.major_label_text_font = "system-ui, sans-serif"
-    drawn.axis.axis_label_text_font_size = "12px"
-    drawn.axis.major_label_text_font_size = "11px"
-    drawn.grid.grid_line_color = SECOND_INK
-    drawn.grid.grid_line_alpha = 0.25
+    for axis in drawn.axis:
+        axis.update(**_AXIS)
+        if clock is None and not isinstance(axis, CategoricalAxis):
+            axis.update(formatter=plain("tick"))
+        if isinstance(axis, LogAxis):
+            axis.update(ticker=CustomJSTicker(major_code=_LOG_TICKS))
+    for grid in drawn.grid:
+        grid.update(grid_line_color=SECOND_INK, grid_line_alpha=0.25)
+    if clock is not None:
+        clock.mark(drawn)
+        if not isinstance(drawn.yaxis[0], CategoricalAxis):
+            drawn.yaxis[0].update(formatter=plain("tick"))
     return drawn
 
 
@@ -184,7 +256,10 @@ def hover(
     mode: Literal["mouse", "vline"] = "vline",
 ) -> None:
     """Shows values under the pointer; by default those at its time."""
-    tool = HoverTool(renderers=list(renderers), tooltips=list(tooltips), mode=mode, line_policy="nearest")
+    tips = [(head, text.replace("@time_s{0.0} s", "@time_s{custom}")) for head, text in tooltips]
+    tool = HoverTool(renderers=list(renderers), tooltips=tips, mode=mode, line_policy="nearest")
+    if tips != list(tooltips):
+        tool.formatters = {"@time_s": CustomJSHover(code=_CLOCK)}
     drawn.add_tools(tool)
 
 
@@ -196,6 +271,9 @@ def legend(drawn: figure, entries: Iterable[tuple[str, Sequence[Any]]], *, colum
         return
     if sum(len(label) + _SWATCH for label, _ in named[:columns]) > _NARROW:
         columns = min(columns, 2)
+    rows = -(-len(items) // columns)
+    # A legend takes its place from the chart's frame.
+    drawn.height = (drawn.height or 0) + _ROW * (rows - 1)
     look: dict[str, Any] = {
         "items": items,
         "ncols": min(columns, len(items)),
@@ -215,11 +293,18 @@ def legend(drawn: figure, entries: Iterable[tuple[str, Sequence[Any]]], *, colum
     drawn.add_layout(Legend(**look), "above")
 
 
+def glyph(drawn: figure, data: ColumnDataSource, shape: Glyph, *, name: str | None = None) -> GlyphRenderer[Any]:
+    """Draws a glyph; unlike the figure's own methods it makes no copies for selections, which no chart has."""
+    renderer = drawn.add_glyph(data, shape)
+    renderer.name = name
+    return renderer
+
+
 def shade(drawn: figure, spans: Sequence[tuple[float, float]], colour: str) -> GlyphRenderer[Any]:
     """Shades spans of time; each is at least one pixel wide."""
     source = ColumnDataSource({"x0": [begin for begin, _ in spans], "x1": [end for _, end in spans]})
-    glyph = VStrip(x0="x0", x1="x1", fill_color=colour, fill_alpha=0.3, line_color=colour, line_alpha=0.3)
-    return drawn.add_glyph(source, glyph)
+    strip = VStrip(x0="x0", x1="x1", fill_color=colour, fill_alpha=0.3, line_color=colour, line_alpha=0.3)
+    return glyph(drawn, source, strip)
 
 
 def source(frame: pl.DataFrame, scales: Mapping[str, float] | None = None) -> ColumnDataSource:
@@ -244,23 +329,30 @@ def band(
     low, high, mean = (np.asarray(data.data[f"{name}_{part}"]) for part in ("low", "high", "mean"))
     parts: list[Any] = []
     if not np.array_equal(low, high, equal_nan=True):
-        area = drawn.varea(
-            x="time_s", y1=f"{name}_low", y2=f"{name}_high", source=data, fill_color=colour, fill_alpha=BAND
-        )
-        parts.append(area)
+        area = VArea(x="time_s", y1=f"{name}_low", y2=f"{name}_high", fill_color=colour, fill_alpha=BAND)
+        parts.append(glyph(drawn, data, area))
     elif np.array_equal(mean, low, equal_nan=True):
         # The line alone tells it all: its ends need not be sent.
         data.data = {key: value for key, value in data.data.items() if key not in (f"{name}_low", f"{name}_high")}
-    line = drawn.line(
-        x="time_s", y=f"{name}_mean", source=data, line_color=colour, line_width=width, line_dash=dash, name=name
-    )
-    return [line, *parts]
+    line = Line(x="time_s", y=f"{name}_mean", line_color=colour, line_width=width, line_dash=dash)
+    return [glyph(drawn, data, line, name=name), *parts]
 
 
 def steps(drawn: figure, data: ColumnDataSource, x: str, y: str, colour: str, name: str) -> tuple[Any, Any]:
     """Draws a series in steps, with an invisible line for the pointer, since steps have no hover."""
-    shown = drawn.step(x=x, y=y, mode="after", source=data, line_color=colour, line_width=1.4)
-    return shown, drawn.line(x=x, y=y, source=data, line_color=colour, line_alpha=0, line_width=6, name=name)
+    shown = glyph(drawn, data, Step(x=x, y=y, mode="after", line_color=colour, line_width=1.4))
+    return shown, glyph(drawn, data, Line(x=x, y=y, line_color=colour, line_alpha=0, line_width=6), name=name)
+
+
+def nested(across: Sequence[float], up: Sequence[float], size: int = 9) -> list[int]:
+    """Sizes of markers, so that those at one place are all seen: the first is the largest."""
+    places = [(float(f"{x:.6g}"), float(f"{y:.6g}")) for x, y in zip(across, up, strict=True)]
+    left = {place: places.count(place) for place in places}
+    sizes = []
+    for place in places:
+        left[place] -= 1
+        sizes.append(size + 5 * min(left[place], 4))
+    return sizes
 
 
 def nines(drawn: figure, shares: Sequence[float]) -> None:
@@ -270,9 +362,11 @@ def nines(drawn: figure, shares: Sequence[float]) -> None:
 
 
 def plain(value: str, unit: str = "") -> CustomJSTickFormatter:
-    """Formats ticks as plain numbers."""
+    """Formats ticks as people read them: 0.002, 45, 15.7 k, 3 M."""
     return CustomJSTickFormatter(
-        code=f"const value = {value}; const shown = Number(value.toPrecision(6)); "
-        "return (Math.abs(shown) < 1e-6 && shown !== 0 ? shown.toExponential() : "
-        f"shown.toLocaleString('en', {{useGrouping: false, maximumFractionDigits: 8}})) + '{unit}';"
+        code=f"const value = {value}; const size = Math.abs(value); "
+        "const [factor, prefix] = size >= 1e6 ? [1e-6, ' M'] : size >= 1e4 ? [1e-3, ' k'] : [1, '']; "
+        "const shown = Number((value * factor).toPrecision(6)); "
+        "return shown.toLocaleString('en', {useGrouping: false, maximumFractionDigits: 8}) + prefix + "
+        f"'{unit}';"
     )

@@ -9,26 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from bokeh.core.property.vectorization import Field
-from bokeh.models import BasicTicker, ColumnDataSource, FactorRange, FixedTicker, LinearColorMapper, Range1d
-from bokeh.models.annotations import ColorBar, Span, Whisker
+from bokeh.models import BasicTicker, ColumnDataSource, FactorRange, LinearColorMapper
+from bokeh.models.annotations import ColorBar
 from bokeh.palettes import Cividis256
 
-from skybraid.model.requirements import percent
-from skybraid.model.statistics import Verdict
+from skybraid.model.requirements import milliseconds, percent
+from skybraid.show.palette import INK, Look, looks
 from skybraid.show.plots.runs import Choice, Metric, NothingToDrawError, Runs, heat_axes, heat_values, metric, short
-from skybraid.show.plots.style import COLOURS, INK, SECOND_INK, Look, looks
-from skybraid.show.report.charts import SHAPES, Charts, chart, hover, legend, plain
+from skybraid.show.report.charts import SHAPES, Charts, chart, hover, legend, nested
 from skybraid.show.report.flight import Drawing
+from skybraid.show.words import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bokeh.plotting import figure
 
-    from skybraid.show.report.points import Judged, Wanted
-
-MAX_INTERVALS = 60
-"""Maximum number of points drawn with intervals; the best ones."""
 
 VIDEO_COLUMNS = (
     "frames_in_time",
@@ -101,7 +97,7 @@ def _heat_map(
             "x": [cell[0] for cell in cells],
             "y": [cell[1] for cell in cells],
             "value": numbers,
-            "text": [f"{number:.3g}" for number in numbers],
+            "text": [_shown(number, told) for number in numbers],
             "ink": ["#ffffff" if number < (low + high) / 2 else "#000000" for number in numbers],
         }
     )
@@ -130,9 +126,13 @@ def _heat_map(
     drawn.add_layout(ColorBar(**bar), "right")
     drawn.grid.visible = False
     drawn.xaxis.major_label_orientation = 0.0 if max(map(len, columns)) * len(columns) < 90 else math.pi / 6
-    tips = [(names[0], "@x"), (names[1], "@y"), (told.label, "@value{0.[0000]}")]
+    tips = [(names[0], "@x"), (names[1], "@y"), (told.label, "@text")]
     hover(drawn, [rects], tips, mode="mouse")
     return drawn
+
+
+def _shown(value: float, told: Metric) -> str:
+    return milliseconds(value) if told.column.endswith("_ms") else readable(float(f"{value:.3g}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +177,19 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
         )
         if not means.height:
             continue
-        drawn = chart(x_label=across.label, y_label=up.label, height=360)
+        drawn = chart(x_label=across.label, y_label=up.label, height=360, x_axis_type="log")
         entries, marks = [], []
+        means = means.sort(*runs.axes)
+        scaled = means[up.column] * up.scale
+        sizes = nested(means[across.column].to_list(), scaled.to_list())
+        means = means.with_columns(pl.Series("size", sizes))
         for label, look, part in _told_apart(runs, means):
             mark = drawn.scatter(
                 x="delay",
                 y="up",
                 source=_points_source(part, runs, one),
                 marker=SHAPES[look.marker],
-                size=10,
+                size="size",
                 line_color=look.colour,
                 fill_color=look.colour,
                 fill_alpha=0.55,
@@ -228,93 +232,6 @@ def _points_source(part: pl.DataFrame, runs: Runs, one: Tradeoff) -> ColumnDataS
         "tail": part[one.column("p99")].to_numpy(),
         "within": ["–" if share is None else percent(share) for share in shares],
         "runs": part["runs"].to_list(),
+        "size": part["size"].to_list(),
     }
     return ColumnDataSource(columns | {f"axis_{n}": part[axis].to_list() for n, axis in enumerate(runs.axes)})
-
-
-def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int], str], charts: Charts) -> list[Option]:
-    """Share in time of each point, with its interval, for each requirement of messages or frames."""
-    found: list[Option] = []
-    for one in wanted:
-        if one.metric not in ("share", "frames"):
-            continue
-        own = [point for point in judged if point.wanted == one and point.estimate is not None]
-        own.sort(key=lambda point: -(point.estimate or 0.0))
-        cut = own[:MAX_INTERVALS]
-        if not cut:
-            continue
-        drawn = _interval_chart(cut, one, label)
-        caption = (
-            "Line: 95 % interval, which allows for misses that come in episodes. Dashed: the requirement. A point "
-            "without a miss is at the end of the axis."
-        )
-        if len(own) > len(cut):
-            caption += f" The best {len(cut)} of {len(own)} points."
-        shown = charts.add(f"interval-{len(found)}", drawn)
-        found.append(Option(one.words, Drawing(one.words, caption, shown)))
-    return found
-
-
-_MARKS = {
-    Verdict.MET: ("circle", COLOURS[2]),
-    Verdict.INCONCLUSIVE: ("square", COLOURS[0]),
-    Verdict.NOT_MET: ("inverted_triangle", COLOURS[3]),
-}
-
-
-def _interval_chart(own: list[Judged], one: Wanted, label: Callable[[int], str]) -> figure:
-    names = [f"{point.point}: {label(point.point)}" for point in own]
-    ends = (
-        [point.interval.low for point in own if point.interval]
-        + [point.estimate or 0.0 for point in own]
-        + [one.target]
-    )
-    lowest = 10.0 ** math.floor(math.log10(min((1 - end for end in ends if end < 1), default=0.1)))
-
-    def missed(share: float | None) -> float:
-        """Position of a share on an axis of nines; no miss is at its end."""
-        return math.nan if share is None else max(1 - share, lowest)
-
-    drawn = chart(
-        x_label="shown in time" if one.metric == "frames" else "within the deadline" if one.deadline_ms else "arrived",
-        y_label="point",
-        height=110 + 18 * len(own),
-        x_axis_type="log",
-        x_range=Range1d(start=1.2, end=lowest / 1.5),
-        y_range=FactorRange(factors=names[::-1]),
-    )
-    drawn.xaxis.ticker = FixedTicker(ticks=[10.0**power for power in range(round(math.log10(lowest)), 1)])
-    drawn.xaxis.formatter = plain("100 - 100 * tick", " %")
-    data: dict[str, list[Any]] = {
-        "name": names,
-        "share": [missed(point.estimate) for point in own],
-        "low": [missed(point.interval.low if point.interval else None) for point in own],
-        "high": [missed(point.interval.high if point.interval else None) for point in own],
-        "seen": [point.words for point in own],
-        "verdict": [str(point.verdict) for point in own],
-        "of": [point.of for point in own],
-    }
-    every = ColumnDataSource(data)
-    whisker: dict[str, Any] = {"line_color": INK, "upper_head": None, "lower_head": None}
-    drawn.add_layout(Whisker(base="name", lower="low", upper="high", dimension="width", source=every, **whisker))
-    entries, marks = [], []
-    for verdict, (shape, colour) in _MARKS.items():
-        places = [place for place, point in enumerate(own) if point.verdict is verdict]
-        if not places:
-            continue
-        part = ColumnDataSource({key: [values[place] for place in places] for key, values in data.items()})
-        mark = drawn.scatter(
-            x="share", y="name", source=part, marker=shape, size=8, line_color=colour, fill_color=colour
-        )
-        marks.append(mark)
-        entries.append((str(verdict), [mark]))
-    drawn.add_layout(Span(location=missed(one.target), dimension="height", line_color=SECOND_INK, line_dash="dashed"))
-    tips = [
-        ("point", "@name"),
-        ("seen", "@seen of @of"),
-        ("verdict", "@verdict"),
-    ]
-    hover(drawn, marks, tips, mode="mouse")
-    legend(drawn, entries)
-    drawn.yaxis.axis_label = None
-    return drawn

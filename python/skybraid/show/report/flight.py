@@ -9,24 +9,12 @@ import numpy as np
 import polars as pl
 from bokeh.models import ColumnDataSource
 from bokeh.models.annotations import Span
+from bokeh.models.glyphs import Line, VArea, VAreaStep
 
 from skybraid.model.errors import MissingTableError
 from skybraid.model.requirements import milliseconds, percent
 from skybraid.model.statistics import Verdict
-from skybraid.show.plots.result import not_arrived, wanted
-from skybraid.show.plots.runs import Runs
-from skybraid.show.plots.series import (
-    DIRECTIONS,
-    bin_ns,
-    binned,
-    duration_s,
-    envelope,
-    first_seed,
-    halts,
-    outages,
-    sample_step_s,
-)
-from skybraid.show.plots.style import DOWN, HALTED, LINE_STYLES, SECOND_INK, flow_colour, marker, path_colour
+from skybraid.show.palette import DOWN, HALTED, LINE_STYLES, SECOND_INK, flow_colour, marker, path_colour
 from skybraid.show.report.charts import (
     DASHES,
     SHAPES,
@@ -35,6 +23,7 @@ from skybraid.show.report.charts import (
     band,
     chart,
     from_zero,
+    glyph,
     hover,
     legend,
     nines,
@@ -42,6 +31,19 @@ from skybraid.show.report.charts import (
     shade,
     source,
     steps,
+)
+from skybraid.show.series import (
+    DIRECTIONS,
+    bin_ns,
+    binned,
+    duration_s,
+    envelope,
+    first_seed,
+    halts,
+    not_arrived,
+    outages,
+    sample_step_s,
+    wanted,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def over_time(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     """Charts of the first run over a shared time axis."""
     drawings: list[Drawing] = []
     for needs, draw, title in (
-        ("messages", _messages, "Traffic by path, goodput and delay"),
+        ("messages", _messages, "Goodput"),
         ("links", _links, "Links"),
         ("subflows", _subflows, "Windows"),
     ):
@@ -87,78 +89,68 @@ def over_time(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
 
 def _messages(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     width_ns = bin_ns(results, _MAX_POINTS // 2)
-    messages = first_seed(results.tables.scan("messages")).with_columns(pl.col("flow", "path").cast(pl.String))
-    names = _drawn_flows(results, messages)
-    of_flows = messages.filter(pl.col("flow").is_in(names))
-    arrived = binned(of_flows.filter(pl.col("delivered_ns").is_not_null()), "delivered_ns", width_ns)
-    brought = arrived.group_by("flow", "path", "bin").agg(pl.len(), pl.col("bytes").cast(pl.Int64).sum())
-    delay_ms = (pl.col("delivered_ns") - pl.col("sent_ns")) / 1e6
-    late = binned(of_flows, "sent_ns", width_ns)
-    late = late.group_by("flow", "bin").agg(
-        delay_ms.min().alias("delay_low"),
-        delay_ms.median().alias("delay_mean"),
-        delay_ms.max().alias("delay_high"),
-        pl.col("delivered_ns").null_count().alias("open"),
+    messages = first_seed(results.tables.scan("messages"))
+    arrived = messages.select("flow", "bytes", "delivered_ns").filter(pl.col("delivered_ns").is_not_null())
+    carried = (
+        binned(arrived, "delivered_ns", width_ns)
+        .group_by("flow", "bin")
+        .agg(pl.col("bytes").cast(pl.Int64).sum())
+        .collect(engine="streaming")
+        .with_columns(pl.col("flow").cast(pl.String))
     )
-    carried, waited = pl.collect_all([brought, late], engine="streaming")
+    names = drawn_flows(results, carried["flow"])
     every = pl.DataFrame({"bin": pl.int_range(0, -(-int(duration_s(results) * 1e9) // width_ns), eager=True)})
-    drawings: list[Drawing] = []
-    for name in names:
-        one = carried.filter(pl.col("flow") == name)
-        shown = charts.add(f"share-{len(drawings)}", _shares(results, clock, one, every, width_ns))
-        drawings.append(Drawing(f"{name}: traffic by path", "Share of messages delivered first, by path.", shown))
     goodput = charts.add("goodput", _goodput(results, clock, names, carried, every, width_ns))
     caption = "Application data that arrived. A dashed line marks a required goodput, if any."
-    drawings.append(Drawing("Goodput", caption, goodput))
-    delay = charts.add("delay-over-time", _lateness(results, clock, names, waited, width_ns))
-    caption = "One-way delay of messages by send time: median, minimum and maximum. A dashed line marks a deadline."
-    drawings.append(Drawing("Delay of the messages", caption, delay))
-    return drawings
+    return [Drawing("Goodput", caption, goodput)]
 
 
-def _drawn_flows(results: Results, table: pl.LazyFrame) -> list[str]:
-    """Flows to draw, members of groups included."""
-    found = table.select(pl.col("flow").unique()).collect(engine="streaming")["flow"].to_list()
+def flow_names(results: Results) -> list[str]:
+    """Flows, and the members of groups."""
     members = [name for flown in results.flights[:1] for name in flown.members]
-    return [name for name in (*results.flows, *members) if name in found][:MAX_FLOWS]
+    return [*results.flows, *members]
 
 
-def _shares(results: Results, clock: Clock, carried: pl.DataFrame, every: pl.DataFrame, width_ns: int) -> figure:
-    drawn = chart(y_label="messages, %", clock=clock, height=150, y_range=(0, 100))
-    total = carried.group_by("bin").agg(pl.col("len").sum().alias("all"))
-    columns: dict[str, Any] = {"time_s": every["bin"].to_numpy() * (width_ns * 1e-9)}
-    below = np.zeros(every.height)
-    layers = []
-    for index, path in enumerate(results.paths):
-        own = every.join(carried.filter(pl.col("path") == path), on="bin", how="left").join(total, on="bin", how="left")
-        share = own.select((pl.col("len") / pl.col("all") * 100).fill_null(0.0)).to_series().to_numpy()
-        columns |= {f"from_{index}": below, f"to_{index}": below + share, f"share_{index}": share}
-        below = below + share
-        layers.append((path, index))
+def drawn_flows(results: Results, found: Iterable[str]) -> list[str]:
+    """Flows to draw of those found in a table."""
+    seen = set(found)
+    return [name for name in flow_names(results) if name in seen][:MAX_FLOWS]
+
+
+def shares(results: Results, clock: Clock, carried: pl.DataFrame, width_ns: int) -> figure:
+    """Share of a flow's messages delivered first by each path.
+
+    Args:
+        results: whose paths they are.
+        clock: the time axis.
+        carried: of the flow, how many messages (`len`) each `path` delivered in each `bin`.
+        width_ns: of a bin.
+    """
+    drawn = chart(y_label="messages, %", clock=clock, height=130, y_range=(0, 100))
+    bins = -(-round(duration_s(results) * 1e9) // width_ns)
+    numbers = np.zeros((len(results.paths), bins))
+    for row, path in enumerate(results.paths):
+        own = carried.filter((pl.col("path") == path) & (pl.col("bin") < bins))
+        numbers[row, own["bin"].to_numpy()] = own["len"].to_numpy()
+    percents = 100 * numbers / np.maximum(numbers.sum(axis=0), 1)
+    ends = np.cumsum(percents, axis=0)
+    columns: dict[str, Any] = {"time_s": np.arange(bins) * (width_ns * 1e-9)}
+    for index in range(len(results.paths)):
+        below = ends[index] - percents[index]
+        columns |= {f"from_{index}": below, f"to_{index}": ends[index], f"share_{index}": percents[index]}
     # The last bin needs an end to reach to.
     columns = {name: np.append(values, values[-1:]).astype(np.float32) for name, values in columns.items()}
     columns["time_s"][-1:] = duration_s(results)
     data = ColumnDataSource(columns)
-    entries = [
-        (
-            path,
-            [
-                drawn.varea_step(
-                    x="time_s",
-                    y1=f"from_{index}",
-                    y2=f"to_{index}",
-                    source=data,
-                    step_mode="after",
-                    fill_color=path_colour(index),
-                    fill_alpha=0.85,
-                )
-            ],
-        )
-        for path, index in layers
-    ]
+    entries = []
+    for index, path in enumerate(results.paths):
+        area = VAreaStep(x="time_s", y1=f"from_{index}", y2=f"to_{index}", step_mode="after")
+        area.update(fill_color=path_colour(index), fill_alpha=0.85)
+        entries.append((path, [glyph(drawn, data, area)]))
     # Areas do not answer to the pointer, an unseen line does.
-    unseen = drawn.line(x="time_s", y=f"to_{len(layers) - 1}", source=data, line_alpha=0)
-    tips = [("time", "@time_s{0.0} s"), *((path, f"@share_{index}{{0.0}} %") for path, index in layers)]
+    unseen = glyph(drawn, data, Line(x="time_s", y=f"to_{len(results.paths) - 1}", line_alpha=0))
+    tips = [("time", "@time_s{0.0} s")]
+    tips += [(path, f"@share_{index}{{0.0}} %") for index, path in enumerate(results.paths)]
     hover(drawn, [unseen], tips)
     legend(drawn, entries)
     return drawn
@@ -185,31 +177,6 @@ def _goodput(
             if requirement.flow == name and requirement.metric == "goodput":
                 drawn.add_layout(limit(requirement.target / 1e6, flow_colour(index)))
     hover(drawn, lines, [("", "$name: @rate{0.000} Mbit/s"), ("time", "@time_s{0.0} s")])
-    legend(drawn, entries)
-    return drawn
-
-
-def _lateness(results: Results, clock: Clock, names: list[str], waited: pl.DataFrame, width_ns: int) -> figure:
-    drawn = chart(y_label="one-way delay, ms", clock=clock, y_axis_type="log", height=220)
-    drawn.yaxis.formatter = plain("tick")
-    entries: list[tuple[str, list[Any]]] = []
-    lines: list[Any] = []
-    for index, name in enumerate(names):
-        one = waited.filter(pl.col("flow") == name).sort("bin")
-        one = one.select((pl.col("bin") * width_ns * 1e-9).alias("time_s"), "^delay_.*$", "open")
-        parts = band(drawn, source(one), "delay", flow_colour(index))
-        parts[0].name = name
-        lines.append(parts[0])
-        entries.append((name, parts))
-        of_messages = [one for one in results.requirements if one.flow == name and one.metric != "frames"]
-        for deadline_ms in sorted({one.deadline_ms for one in of_messages if one.deadline_ms}):
-            drawn.add_layout(limit(deadline_ms, flow_colour(index)))
-    tips = [
-        ("", "$name: @delay_mean{0.0} ms in the median, @delay_low{0.0} to @delay_high{0.0} ms"),
-        ("not arrived", "@open{0}"),
-        ("time", "@time_s{0.0} s"),
-    ]
-    hover(drawn, lines, tips)
     legend(drawn, entries)
     return drawn
 
@@ -294,7 +261,7 @@ def _rates(
 ) -> figure:
     drawn = chart(y_label=f"{direction}, Mbit/s", clock=clock, height=170)
     from_zero(drawn)
-    area = drawn.varea(x="time_s", y1=0, y2="load_mean", source=data, fill_color=colour, fill_alpha=0.6)
+    area = glyph(drawn, data, VArea(x="time_s", y1=0, y2="load_mean", fill_color=colour, fill_alpha=0.6))
     capacity = band(drawn, data, "rate", colour)
     entries = [("load", [area]), ("capacity", capacity)]
     for spans, shade_colour, words in ((dark[0], DOWN, "down"), (dark[1], HALTED, "no service")):
@@ -313,7 +280,8 @@ def _rates(
 def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     keys = ("flow", "side", "path", "subflow")
     subflows = first_seed(results.tables.scan("subflows")).with_columns(pl.col(keys[:3]).cast(pl.String))
-    subflows = subflows.filter(pl.col("flow").is_in(_drawn_flows(results, subflows)))
+    flows = subflows.select(pl.col("flow").unique()).collect(engine="streaming")["flow"]
+    subflows = subflows.filter(pl.col("flow").is_in(drawn_flows(results, flows)))
     subflows = subflows.filter(pl.col("path").is_in(results.paths[:MAX_PATHS]))
     values = {"window": pl.col("cwnd_bytes") / 1e3, "rtt": pl.col("srtt_ns") / 1e6}
     each = subflows.select(keys).unique().sort(keys).collect(engine="streaming").rows()
@@ -406,15 +374,16 @@ def seeds(results: Results, charts: Charts) -> Drawing | None:
     """Goodput against delay, one dot per flow and run, for several runs."""
     if len(results.seeds) < 2 or not results.flows:
         return None
-    drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=280)
+    drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=280, x_axis_type="log")
     entries: list[tuple[str, list[Any]]] = []
     dots: list[Any] = []
-    for index, (key, rows) in enumerate(Runs.of(results).frame.group_by("flow", maintain_order=True)):
+    for index, name in enumerate(results.flows):
+        flown = [(run.seed, run.flows[name]) for run in results.flights if name in run.flows]
         data = ColumnDataSource(
             {
-                "delay": rows["delay_p99_ms"].to_numpy(),
-                "goodput": rows["goodput_bps"].to_numpy() / 1e6,
-                "seed": [str(seed) for seed in rows["seed"]],
+                "delay": [float("nan") if (ms := flow.delay_ms["p99"]) is None else ms for _, flow in flown],
+                "goodput": [flow.goodput_bps / 1e6 for _, flow in flown],
+                "seed": [str(seed) for seed, _ in flown],
             }
         )
         colour = flow_colour(index)
@@ -427,10 +396,10 @@ def seeds(results: Results, charts: Charts) -> Drawing | None:
             line_color=colour,
             fill_color=colour,
             fill_alpha=0.5,
-            name=str(key[0]),
+            name=name,
         )
         dots.append(dot)
-        entries.append((str(key[0]), [dot]))
+        entries.append((name, [dot]))
     hover(
         drawn, dots, [("", "$name: seed @seed"), ("p99", "@delay{0.0} ms"), ("goodput", "@goodput{0.000} Mbit/s")],
         mode="mouse",

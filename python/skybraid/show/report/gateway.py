@@ -11,12 +11,12 @@ import polars as pl
 from bokeh.models import ColumnDataSource, FactorRange
 
 from skybraid.model.requirements import count, percent, span
-from skybraid.show.plots.series import envelope
-from skybraid.show.plots.style import COLOURS, path_colour
+from skybraid.show.palette import COLOURS, path_colour
 from skybraid.show.report.charts import Charts, Clock, band, chart, from_zero, hover, legend, plain, source
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.logs import DIRECTIONS, STATES, GatewayLog
 from skybraid.show.report.page import Cell, Table, page
+from skybraid.show.series import envelope
 from skybraid.show.words import size
 
 if TYPE_CHECKING:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-import matplotlib as mpl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from skybraid.model.requirements import count, microseconds, milliseconds, percent, rate, span
-from skybraid.show.plots.style import COLOURS, DARK_COLOURS, INK, SECOND_INK, STYLE
+from skybraid.show.palette import COLOURS, DARK_COLOURS
 from skybraid.show.report.charts import DARK, library
-from skybraid.show.words import ended, split
+from skybraid.show.words import clock, ended, readable, split
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from skybraid.show.report.charts import Charts
 
 
@@ -33,10 +29,10 @@ class Cell:
 
     @classmethod
     def number(cls, value: float | None, text: str | None = None) -> Self:
-        """Formats a number, by default with four digits; a dash for None."""
+        """Formats a number, by default with up to four digits; a dash for None."""
         if value is None or not math.isfinite(value):
             return cls("–")
-        return cls(f"{value:.4g}" if text is None else text, value)
+        return cls(readable(value) if text is None else text, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +63,15 @@ def templates(package: str = "skybraid.show") -> Environment:
     )
 
 
-def page(template: str, charts: Charts, **context: object) -> str:
-    """Renders a template as a self-contained page.
+def fragment(template: str, **context: object) -> str:
+    """Renders a part of a page, without charts."""
+    return _environment().get_template(template).render(**context, elements={})
 
-    Args:
-        template: its name in `skybraid/show/templates`.
-        charts: what the page draws.
-        context: what the template names.
-    """
+
+def _environment() -> Environment:
     environment = templates()
     environment.filters |= {
+        "clock": clock,
         "count": count,
         "ended": ended,
         "microseconds": microseconds,
@@ -85,8 +80,21 @@ def page(template: str, charts: Charts, **context: object) -> str:
         "rate": rate,
         "span": span,
         "split": split,
+        "ticked": _ticked,
         "unbroken": _unbroken,
     }
+    return environment
+
+
+def page(template: str, charts: Charts, **context: object) -> str:
+    """Renders a template as a self-contained page.
+
+    Args:
+        template: its name in `skybraid/show/templates`.
+        charts: what the page draws.
+        context: what the template names.
+    """
+    environment = _environment()
     script, elements = charts.embedded()
     loader = environment.loader
     assert loader is not None
@@ -104,36 +112,6 @@ def page(template: str, charts: Charts, **context: object) -> str:
     )
 
 
-def inline_svg(figure: Figure, salt: str) -> str:
-    """Renders a figure as an inline SVG element that uses the page's colours.
-
-    Args:
-        figure: what to draw.
-        salt: keeps the identifiers of several drawings on one page apart.
-    """
-    file = io.StringIO()
-    with mpl.rc_context(STYLE | {"svg.hashsalt": salt}):
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
-    return inlined(file.getvalue())
-
-
-def inlined(text: str) -> str:
-    """Converts an SVG file to an inline element that uses the page's colours."""
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r'<g id="[^"]*"', "<g", text)
-    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', text, count=1)
-    text = text.replace("'DejaVu Sans'", "system-ui").replace(INK, "currentColor")
-    for index, colour in enumerate(COLOURS):
-        text = text.replace(colour.lower(), f"var(--series-{index})")
-    text = text.replace(SECOND_INK, "var(--second)")
-    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), text)
-    return re.sub(r"\n\s*", "\n", text)
-
-
 def _delay(delay_ms: float | None) -> str:
     return "–" if delay_ms is None else milliseconds(delay_ms)
 
@@ -141,3 +119,12 @@ def _delay(delay_ms: float | None) -> str:
 def _unbroken(text: str) -> str:
     """Replaces spaces inside numbers and before units by non-breaking ones."""
     return re.sub(r"(?<=\d) (?=\d{3}|%|m?s\b|min\b|h\b|[kMG]?bit/s)", "\u00a0", text)
+
+
+def _ticked(text: str) -> Markup:
+    """Marks what stands between backticks as code."""
+    parts = _unbroken(text).split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 and place < len(parts) - 1 else part
+        for place, part in enumerate(parts)
+    )

@@ -12,7 +12,7 @@ from bokeh.models import ColumnDataSource
 
 from skybraid.model.errors import ResultError
 from skybraid.model.requirements import percent
-from skybraid.show.plots.style import flow_colour
+from skybraid.show.palette import flow_colour
 from skybraid.show.report.charts import Charts, chart, hover, legend, steps
 from skybraid.show.report.flight import Drawing, limit
 from skybraid.video.strip import kept

@@ -7,24 +7,30 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from skybraid.model.misses import main_cause, refusals
+from skybraid.model.misses import refusals
 from skybraid.model.provenance import seeds_text
 from skybraid.model.requirements import count, headline, percent, span
 from skybraid.model.summary import PERCENTILES
-from skybraid.show import plots
 from skybraid.show.explain import explain
-from skybraid.show.plots.series import duration_s, first_seed, outages
 from skybraid.show.report import flight, route, video
+from skybraid.show.report.cards import cards
 from skybraid.show.report.charts import Charts, Clock
-from skybraid.show.report.page import Cell, Table, inline_svg, page
+from skybraid.show.report.overview import overview
+from skybraid.show.report.page import Cell, Table, page
 from skybraid.show.report.pictures import pictures
+from skybraid.show.series import duration_s, first_seed, outages
+from skybraid.show.words import readable
 
 if TYPE_CHECKING:
     from skybraid.model.results import Results
     from skybraid.model.summary import FlowSummary
+    from skybraid.show.explain import Budget, FlowExplained
 
 CAUSES = ("queue", "random", "burst", "handover", "outage", "mtu")
 """Causes of a lost packet, in the order of the tables."""
+
+_OF_VIDEO = ("frames", "frame_rate", "worst_frame_rate", "freezes", "ssim")
+"""Metrics of requirements on a video."""
 
 MAX_ROWS = 5000
 """Maximum rows of the page's table of runs and flows; the Parquet files hold all."""
@@ -57,13 +63,20 @@ class PathStory:
     halted: float
 
 
-def single_html(results: Results) -> str:
-    """Renders the report of one result as HTML."""
+def single_html(results: Results, budget: Budget | None = None) -> str:
+    """Renders the report of one result as HTML.
+
+    Args:
+        results: what is reported.
+        budget: runs that may show what would change a verdict; without it the cards name changes that nobody tried.
+    """
     charts = Charts()
     clock = Clock(duration_s(results))
-    over_time = flight.over_time(results, charts, clock)
+    explained = explained_flows(results, budget)
+    seen = overview(results, charts, clock)
     videos = video.section(results, charts, clock)
     watched = pictures(results, charts)
+    over_time = flight.over_time(results, charts, clock)
     tail = flight.tail(results, charts)
     seeds = flight.seeds(results, charts)
     return page(
@@ -74,48 +87,40 @@ def single_html(results: Results) -> str:
         doubts=doubts(results),
         notes=(results.flights[0].emulation or {}).get("notes", ()),
         headline=headline(results.requirements) if results.flows else "Programs over the links.",
-        main_cause=lambda requirement: main_cause(requirement, results.flows[requirement.flow]),
+        cards=cards(results, explained),
+        overview=seen,
         percentiles=list(PERCENTILES),
         causes=CAUSES,
         links=results.links(),
         stories=path_stories(results),
         gaps=longest_gaps(results),
         waits={name: waits(flow) for name, flow in results.flows.items()},
-        findings=findings(results),
+        findings=findings(explained),
         over_time=over_time,
         videos=videos,
+        videos_matter=any(one.metric in _OF_VIDEO for one in results.requirements),
         pictures=watched,
         tail=tail,
         seeds=seeds,
-        unmoved=static_figures(results),
         table=table(results),
         route=route.section(results, charts),
         max_rows=MAX_ROWS,
     )
 
 
-def static_figures(results: Results) -> list[tuple[str, str]]:
-    """Static text and SVG for browsers without scripts."""
-    drawn = []
-    if any(flow.delay_tail for flow in results.flows.values()):
-        drawn.append(("Share of each flow's messages that have not arrived after a delay.", "ccdf"))
-    if "links" in list(results.tables):
-        drawn.append(("Each path over time: capacity and load, delay, queue and loss.", "timeline"))
-    figures = {"ccdf": plots.ccdf, "timeline": lambda of: plots.timeline(of, of.paths[:3])}
-    return [(words, inline_svg(figures[kind](results), kind)) for words, kind in drawn]
-
-
-def findings(results: Results) -> dict[str, list[str]]:
-    """Bottlenecks and unused paths in words, as in `skybraid explain`.
+def explained_flows(results: Results, budget: Budget | None = None) -> list[FlowExplained]:
+    """Explanation of the flows, as `skybraid explain` gives it.
 
     Nothing of a network, whose flows do not name their paths, nor of programs.
     """
     if not results.flows or "\n[path" not in f"\n{results.scenario}":
-        return {}
-    return {
-        one.flow: [finding for path in one.paths for finding in path.findings] + one.findings
-        for one in explain(results)
-    }
+        return []
+    return explain(results, budget=budget)
+
+
+def findings(explained: list[FlowExplained]) -> dict[str, list[str]]:
+    """Bottlenecks and unused paths in words."""
+    return {one.flow: [finding for path in one.paths for finding in path.findings] + one.findings for one in explained}
 
 
 def table(results: Results) -> Table:
@@ -131,7 +136,7 @@ def table(results: Results) -> Table:
                 Cell(name),
                 Cell.number(flown.seed, str(flown.seed)),
                 *(Cell.number(number, count(number)) for number in (flow.sent, flow.delivered, flow.lost)),
-                Cell.number(flow.goodput_bps, f"{flow.goodput_bps / 1e6:.4g}"),
+                Cell.number(flow.goodput_bps, readable(flow.goodput_bps / 1e6)),
                 *(Cell.number(flow.delay_ms[percentile]) for percentile in PERCENTILES),
                 *(Cell.number(flow.share.get(path), percent(flow.share.get(path, 0.0))) for path in paths),
             ]
@@ -193,10 +198,8 @@ def longest_gaps(results: Results) -> dict[str, float]:
     arrivals = first_seed(results.tables.scan("messages")).filter(pl.col("delivered_ns").is_not_null())
     gaps: dict[str, float] = {}
     for name in results.flows:
-        times_ns = (
-            arrivals.filter(pl.col("flow") == name).select("delivered_ns").collect(engine="streaming").to_series()
-        )
-        longest_ns = times_ns.sort().diff().max()
+        times_ns = arrivals.filter(pl.col("flow") == name).select("delivered_ns").collect(engine="streaming")
+        longest_ns = times_ns.to_series().sort().diff().max()
         if isinstance(longest_ns, int):
             gaps[name] = longest_ns * 1e-9
     return gaps

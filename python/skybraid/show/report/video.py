@@ -6,15 +6,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource
+from bokeh.models import ColumnDataSource, Range1d
 from bokeh.models.annotations import Span
+from bokeh.models.glyphs import Line
 
 from skybraid.model.errors import MissingTableError
 from skybraid.model.requirements import count, milliseconds, percent
 from skybraid.model.statistics import Verdict
-from skybraid.show.plots.series import duration_s
-from skybraid.show.plots.style import HALTED, SECOND_INK, flow_colour, marker
-from skybraid.show.plots.video import drawn_videos, frames_of, freezes, latencies, not_shown, rates, required, videos_of
+from skybraid.show.frames import (
+    camera_rate,
+    drawn_videos,
+    frames_of,
+    freezes,
+    latencies,
+    not_shown,
+    rates,
+    required,
+    videos_of,
+)
+from skybraid.show.palette import HALTED, SECOND_INK, flow_colour, marker
 from skybraid.show.report.charts import (
     SHAPES,
     Charts,
@@ -22,6 +32,7 @@ from skybraid.show.report.charts import (
     band,
     chart,
     from_zero,
+    glyph,
     hover,
     legend,
     nines,
@@ -31,6 +42,7 @@ from skybraid.show.report.charts import (
     steps,
 )
 from skybraid.show.report.flight import MAX_FLOWS, Drawing, limit
+from skybraid.show.series import duration_s
 
 if TYPE_CHECKING:
     import polars as pl
@@ -97,7 +109,7 @@ def _times(video: dict[str, Any]) -> list[str]:
         return "–" if value is None else format(value, digits)
 
     return [
-        number(video["frame_rate"], ".4g"),
+        number(video["frame_rate"], ".3g"),
         number(video["worst_frame_rate"], "g"),
         number(video["freezes_per_minute"], ".3g"),
         *("–" if latency[name] is None else milliseconds(latency[name]) for name in ("p50", "p95", "p99", "max")),
@@ -112,11 +124,18 @@ def _colour(results: Results, name: str, number: int) -> str:
 def _frame_rate(
     results: Results, charts: Charts, clock: Clock, name: str, frames: pl.DataFrame, number: int
 ) -> Drawing:
-    drawn = chart(y_label="frames/s", clock=clock)
-    from_zero(drawn)
+    shown = rates(frames, duration_s(results), _MAX_POINTS)
+    camera = camera_rate(frames)
+    highest = shown["rate_high"].max()
+    top = 1.15 * max(camera, float(highest) if isinstance(highest, int | float) else 0.0, 1.0)
+    drawn = chart(y_label="frames/s", clock=clock, y_range=Range1d(start=0, end=top))
     colour = _colour(results, name, number)
-    parts = band(drawn, source(rates(frames, duration_s(results), _MAX_POINTS)), "rate", colour)
+    parts = band(drawn, source(shown), "rate", colour)
     entries: list[tuple[str, list[Any]]] = [("shown in a second", parts)]
+    if camera:
+        full = ColumnDataSource({"time_s": [0.0, duration_s(results)], "rate": [camera, camera]})
+        line = Line(x="time_s", y="rate", line_color=SECOND_INK, line_dash="dotted")
+        entries.append((f"camera, {camera:g}/s", [glyph(drawn, full, line)]))
     still = freezes(frames, duration_s(results))
     if still:
         entries.append(("freeze", [shade(drawn, still, HALTED)]))

@@ -160,10 +160,35 @@
     paint(dark.matches);
   }
 
+  // A time of a table is shown by all charts over time, which share one range.
+  function lead() {
+    const clock = Bokeh.documents.flatMap((drawn) => [...(drawn.all_models ?? drawn._all_models.values())])
+      .find((model) => model.name === "clock");
+    const whole = document.querySelector("[data-whole]");
+    if (!clock || !whole) return;
+    const all = [clock.start, clock.end];
+    whole.addEventListener("click", () => { [clock.start, clock.end] = all; whole.hidden = true; });
+    for (const link of document.querySelectorAll("a[data-from]")) {
+      link.addEventListener("click", () => {
+        clock.setv({ start: Number(link.dataset.from), end: Number(link.dataset.to) });
+        whole.hidden = false;
+      });
+    }
+  }
+
+  // A folded part has no size: it is open while its charts are drawn first.
+  async function drawn(work) {
+    const folded = [...document.querySelectorAll("details:not([open])")].filter((part) => part.querySelector(".chart"));
+    for (const part of folded) part.open = true;
+    await work();
+    for (const part of folded) part.open = false;
+  }
+
   async function draw() {
     Bokeh.set_log_level("warn");
     const { documents, items } = JSON.parse(document.getElementById("charts").textContent);
-    await Bokeh.embed.embed_items(documents, items);
+    await drawn(() => Bokeh.embed.embed_items(documents, items));
+    lead();
     // A finger scrolls the page; to zoom it takes a tool first.
     if (window.matchMedia("(pointer: coarse)").matches) {
       for (const model of Bokeh.documents.flatMap((drawn) => [...(drawn.all_models ?? drawn._all_models.values())])) {

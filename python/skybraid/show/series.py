@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from skybraid.model.errors import ResultError, unknown
+from skybraid.model.requirements import percent
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from skybraid.model.results import Results
+    from skybraid.model.statistics import Verdict
 
 PIXEL_COLUMNS = 480
 """Points of a drawn series over the whole time axis."""
@@ -111,3 +115,34 @@ def bins(results: Results) -> int:
 def binned(table: pl.LazyFrame, time: str, width_ns: int) -> pl.LazyFrame:
     """Adds the column `bin`, the bin that a row's time falls into."""
     return table.with_columns((pl.col(time) // width_ns).alias("bin"))
+
+
+def flows_of(results: Results, flow: str | None) -> list[str]:
+    """Flows to draw: all, or the one with that name.
+
+    Raises:
+        ResultError: there is no such flow.
+    """
+    if flow is not None and flow not in results.flows:
+        raise ResultError(unknown("--flow", flow, results.flows))
+    return [name for name in results.flows if flow in (None, name)]
+
+
+def not_arrived(results: Results, name: str) -> tuple[list[float], list[float]]:
+    """Delays in ms, and the share of messages that have not arrived after each (lost messages count)."""
+    flow = results.flows[name]
+    decided = max(flow.delivered + flow.lost, 1)
+    missing = [(share * flow.delivered + flow.lost) / decided for _, share in flow.delay_tail]
+    return [delay_ms for delay_ms, _ in flow.delay_tail], missing
+
+
+def wanted(results: Results, name: str) -> Iterator[tuple[float, float, str, Verdict]]:
+    """Delay requirements: deadline in ms, share that may miss it, description, verdict."""
+    flow = results.flows[name]
+    for requirement in results.requirements:
+        if requirement.flow == name and requirement.metric != "frames" and requirement.deadline_ms is not None:
+            allowed = 1 - requirement.target
+            if requirement.metric == "percentile":
+                allowed = (allowed * flow.delivered + flow.lost) / max(flow.delivered + flow.lost, 1)
+            words = f"{percent(requirement.target)} within {requirement.deadline_ms:g} ms"
+            yield requirement.deadline_ms, allowed, words, requirement.verdict

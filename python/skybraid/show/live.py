@@ -1,0 +1,175 @@
+"""Page on this machine that fills while something runs, and then becomes its report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from skybraid.model.errors import SkybraidError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+_FILL_EVERY_S = 3.0
+"""Least time between two readings of the results so far."""
+
+_WATCHED_S = 3.0
+"""A browser that has not asked for so long has left."""
+
+_LINGER_S = 10.0
+"""Most time that a page outlives its run so that a browser gets the report."""
+
+_LOCAL = ("127.0.0.1", "localhost")
+
+
+class LivePage:
+    """Web server for one page, on the loopback interface only.
+
+    Attributes:
+        address: of the page.
+
+    Args:
+        title: what runs.
+        port: to listen on; any free one by default.
+    """
+
+    def __init__(self, title: str, port: int = 0) -> None:
+        self._lock, self._filling = threading.Lock(), threading.Lock()
+        self._status: dict[str, Any] = {"title": title, "share": None, "words": "", "finished": False, "report": False}
+        self._filler: Callable[[], str] | None = None
+        self._filled, self._filled_s = "", 0.0
+        self._report: str | None = None
+        self._asked_s = 0.0
+        self._taken = threading.Event()
+        page = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                page.answer(self)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
+                """Logs nothing."""
+
+        self._server = ThreadingHTTPServer((_LOCAL[0], port), Handler)
+        self._server.daemon_threads = True
+        self.address = f"http://{_LOCAL[0]}:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def tell(self, share: float | None, words: str, **more: object) -> None:
+        """Shows how far the run is.
+
+        Args:
+            share: 0 to 1; None where the end is not known.
+            words: next to the bar.
+            more: further values for the page's script.
+        """
+        with self._lock:
+            self._status |= {"share": share, "words": words, **more}
+
+    def fill(self, filler: Callable[[], str]) -> None:
+        """Sets what makes the HTML of the results so far; it is called when a browser looks, at most every 3 s."""
+        self._filler = filler
+
+    def finish(self, report: str | None) -> None:
+        """Shows that the run has ended, and leads browsers to its report, if there is one."""
+        with self._lock:
+            # A served page would be asked for an icon.
+            self._report = report and report.replace("<head>", '<head><link rel="icon" href="data:,">', 1)
+            self._status |= {"share": 1.0, "finished": True, "report": report is not None}
+
+    def close(self) -> None:
+        """Stops serving, once a browser that watches has seen the end."""
+        watched = time.monotonic() - self._asked_s < _WATCHED_S
+        if watched and self._status["finished"]:
+            self._taken.wait(_LINGER_S)
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        """Answers a browser."""
+        # Another site's name for this address gives that site no access.
+        if request.headers.get("Host", "").rpartition(":")[0] not in _LOCAL:
+            request.send_error(HTTPStatus.FORBIDDEN)
+            return
+        self._asked_s = time.monotonic()
+        match request.path:
+            case "/":
+                self._send(request, "text/html", _page(str(self._status["title"])))
+            case "/status":
+                with self._lock:
+                    status = json.dumps(self._status)
+                self._send(request, "application/json", status)
+                if self._status["finished"] and not self._status["report"]:
+                    self._taken.set()
+            case "/results":
+                self._send(request, "text/html", self._results())
+            case "/report" if self._report is not None:
+                self._send(request, "text/html", self._report)
+                self._taken.set()
+            case _:
+                request.send_error(HTTPStatus.NOT_FOUND)
+
+    def _results(self) -> str:
+        if self._filler is None:
+            return ""
+        # A lock of its own: the run does not wait for a reader.
+        with self._filling:
+            if time.monotonic() - self._filled_s >= _FILL_EVERY_S:
+                # Before the first part is written there is nothing to read.
+                with contextlib.suppress(SkybraidError):
+                    self._filled = self._filler()
+                self._filled_s = time.monotonic()
+            return self._filled
+
+    def _send(self, request: BaseHTTPRequestHandler, kind: str, text: str) -> None:
+        data = text.encode()
+        request.send_response(HTTPStatus.OK)
+        request.send_header("Content-Type", f"{kind}; charset=utf-8")
+        request.send_header("Content-Length", str(len(data)))
+        request.send_header("Cache-Control", "no-store")
+        request.end_headers()
+        try:
+            request.wfile.write(data)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+
+def _page(title: str) -> str:
+    css = (_TEMPLATES / "page.css").read_text(encoding="utf-8")
+    page = (_TEMPLATES / "live.html").read_text(encoding="utf-8")
+    return page.replace("/* css */", css).replace("{title}", _escaped(title))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def tell_emulation(page: LivePage, status: dict[str, Any]) -> None:
+    """Shows the links of an emulation: one point in time of each series."""
+    links = {
+        f"{path['path']} {direction}": {
+            "up": path[direction]["up"],
+            "rate": path[direction]["rate_bps"] / 1e6,
+            "load": path[direction]["delivered_bps"] / 1e6,
+            "delay": path[direction]["delay_ms"],
+            "queue": path[direction]["queue_bytes"] / 1e3,
+            "lost": sum(path[direction]["lost"].values()),
+        }
+        for path in status["paths"]
+        for direction in ("uplink", "downlink")
+    }
+    page.tell(None, f"{status['at_s']:.0f} s", at_s=status["at_s"], links=links)

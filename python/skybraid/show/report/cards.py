@@ -1,0 +1,210 @@
+"""Cards of a run's report: each requirement's verdict, its cause, and what would change it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from skybraid.model.misses import is_short_of_runs, main_cause
+from skybraid.model.provenance import MAX_RUNS
+from skybraid.model.requirements import (
+    about,
+    count,
+    frames_a_second,
+    freezes_a_minute,
+    milliseconds,
+    percent,
+    rate,
+)
+from skybraid.model.scenario import toml_value
+from skybraid.model.statistics import Verdict
+from skybraid.show.report.ranking import Bar, Column, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from skybraid.model.requirements import Requirement
+    from skybraid.model.results import Results
+    from skybraid.show.explain import FlowExplained, Remedy, UnmetRequirement
+
+_SHARES = ("share", "frames", "ssim")
+
+_SHOWN: dict[str, Callable[[float], str]] = {
+    "share": percent,
+    "frames": percent,
+    "ssim": percent,
+    "percentile": milliseconds,
+    "goodput": rate,
+    "frame_rate": frames_a_second,
+    "worst_frame_rate": frames_a_second,
+    "freezes": freezes_a_minute,
+}
+
+URGENT = (Verdict.NOT_MET, Verdict.INCONCLUSIVE, Verdict.MET)
+"""Verdicts in the order in which a reader wants them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Change that may turn a verdict: a sentence, and the command that makes it, if there is one."""
+
+    words: str
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Card of a requirement.
+
+    Attributes:
+        flow: the flow's name.
+        verdict: met, not met or inconclusive.
+        seen: the estimate with its unit; a dash without one.
+        what: what the estimate is, and what is required.
+        bar: the interval next to the requirement; None where there is none.
+        ends: the interval's ends, in words.
+        cause: the main cause in one sentence; empty where the requirement is met.
+        changes: what would change the verdict.
+        heading: above these changes.
+        full: the whole finding in one sentence, with numbers.
+        members: of a group of flows, how each fares.
+    """
+
+    flow: str
+    verdict: Verdict
+    seen: str
+    what: str
+    bar: Bar | None
+    ends: tuple[str, str]
+    cause: str
+    full: str
+    heading: str = ""
+    changes: list[Change] = field(default_factory=list)
+    members: str = ""
+
+
+def cards(results: Results, explained: Sequence[FlowExplained]) -> list[Card]:
+    """Cards of a result's requirements: what is not met first.
+
+    Args:
+        results: the result.
+        explained: what `skybraid.explain` says about it; may be empty.
+    """
+    reasons = {id(one.requirement): one for flow in explained for one in flow.requirements}
+    found = [_card(results, one, reasons.get(id(one))) for one in results.requirements]
+    return sorted(found, key=lambda card: URGENT.index(card.verdict))
+
+
+def _card(results: Results, one: Requirement, reason: UnmetRequirement | None) -> Card:
+    heading, changes = _changes(results, one, reason)
+    cause = main_cause(one, results.flows[one.flow]) or ""
+    return Card(
+        one.flow,
+        one.verdict,
+        "–" if one.estimate is None else _SHOWN[one.metric](one.estimate),
+        _what(one),
+        _bar(one),
+        _ends(one),
+        _sentence(cause.removeprefix("Main cause: ")),
+        one.words,
+        heading,
+        changes,
+        "" if one.members is None else one.members.words(one.metric),
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _what(one: Requirement) -> str:
+    """What was measured, and what is required."""
+    within = "" if one.deadline_ms is None else f" within {milliseconds(one.deadline_ms)}"
+    match one.metric:
+        case "share":
+            return f"of {count(one.trials)} messages arrived{within}; {percent(one.target)} required"
+        case "frames":
+            return f"of {count(one.trials)} frames shown undamaged{within}; {percent(one.target)} required"
+        case "ssim":
+            return f"of {count(one.trials)} frames with an SSIM of at least {one.ssim}; {percent(one.target)} required"
+        case "percentile":
+            limit = milliseconds(one.deadline_ms or 0.0)
+            return f"is the longest delay of {percent(one.target)} of the messages that arrived; {limit} allowed"
+        case "goodput":
+            return f"goodput; {rate(one.target)} required"
+        case "frame_rate":
+            return f"shown; {frames_a_second(one.target)} required"
+        case "worst_frame_rate":
+            return f"in the worst second; {frames_a_second(one.target)} required"
+        case _:
+            return f"seen; at most {freezes_a_minute(one.target)} allowed"
+
+
+def _bar(one: Requirement) -> Bar | None:
+    """Interval next to the requirement."""
+    if one.estimate is None or one.low is None or one.high is None:
+        return None
+    scale = "nines" if one.metric in _SHARES else "linear"
+    target = (one.deadline_ms or 0.0) if one.metric == "percentile" else one.target
+    return Column("", scale, target).bars([Seen("", one.estimate, one.low, one.high, 0.0)])[0]
+
+
+def _ends(one: Requirement) -> tuple[str, str]:
+    """Ends of the interval, in words."""
+    shown = _SHOWN[one.metric]
+    return shown(one.low or 0.0), shown(one.high or 0.0)
+
+
+def _changes(results: Results, one: Requirement, reason: UnmetRequirement | None) -> tuple[str, list[Change]]:
+    """What would change a verdict, and the heading above it."""
+    if one.verdict is Verdict.MET:
+        return "", []
+    if is_short_of_runs(one):
+        return "What would decide it", [Change("Run several seeds.", _with_seeds(results, 10))]
+    found: list[Change] = []
+    if one.verdict is Verdict.INCONCLUSIVE and one.needed_s is not None and one.span_s:
+        runs = math.ceil(one.runs * one.needed_s / one.span_s)
+        clean = " without a miss" if one.missed == 0 else ""
+        found.append(
+            Change(
+                f"About {about(one.needed_s)} of flight{clean} ({count(runs)} runs like this) would decide it.",
+                _with_seeds(results, runs) if 1 < runs <= MAX_RUNS else "",
+            )
+        )
+    if reason is None or (one.missed == 0 and not reason.causes):
+        # Where nothing was missed, another transport has nothing to mend.
+        return ("What would decide it" if found else ""), found
+    if reason.remedies:
+        tried = [Change(_tried(remedy), _with(results, remedy.changes)) for remedy in reason.remedies]
+        notes = [Change(_sentence(f"{note}.")) for note in reason.notes]
+        return "What would change it, found by runs", [*found, *tried, *notes]
+    untried = [Change(_sentence(f"{one.words}."), _with(results, one.changes)) for one in reason.proposals]
+    if untried:
+        return "What may change it (not run yet)", [*found, *untried]
+    return ("What would decide it" if found else ""), found
+
+
+def _tried(remedy: Remedy) -> str:
+    if not remedy.changes:
+        return _sentence(f"{remedy.words}.")
+    return f"{'Helps' if remedy.helped else 'Does not help'}: {remedy.words}."
+
+
+def _with(results: Results, changes: dict[str, object]) -> str:
+    """Command that repeats the run with some keys replaced."""
+    if not changes:
+        return ""
+    sets = [f"--set {shlex.quote(f'{key}={toml_value(value)}')}" for key, value in changes.items()]
+    return " ".join([str(results.provenance["replay"]), *sets])
+
+
+def _with_seeds(results: Results, runs: int) -> str:
+    """Command that makes so many runs with different seeds."""
+    words = shlex.split(str(results.provenance["replay"]))
+    for option in ("--seed", "--seeds"):
+        if option in words:
+            place = words.index(option)
+            words[place : place + 2] = ["--seeds", f"1..{runs}"]
+    return shlex.join(words)

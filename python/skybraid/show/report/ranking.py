@@ -1,0 +1,177 @@
+"""Rankings: points of a campaign or combinations of algorithms, best first, with their intervals drawn."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from skybraid.model.statistics import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TOP = 10
+"""Rows that a page shows; the others are folded."""
+
+MAX_ROWS = 500
+"""Maximum rows of a ranking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Interval on a line, as places from 0 to 100 %; None where it is unknown.
+
+    Attributes:
+        low: left end of the interval.
+        high: its right end.
+        estimate: what was seen.
+        target: what is required.
+    """
+
+    low: float | None
+    high: float | None
+    estimate: float | None
+    target: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one row shows in one column.
+
+    Attributes:
+        text: the estimate with its interval.
+        estimate: the number; None without one.
+        low: lower end of its interval; None without one.
+        high: upper end.
+        goodness: sort key that is larger for better rows.
+        verdict: of a requirement.
+    """
+
+    text: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    goodness: float
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Column of a ranking.
+
+    Attributes:
+        title: its head.
+        scale: "nines" for a share, which is placed by the logarithm of what it misses; "log" or "linear".
+        target: what is required; None where nothing is.
+    """
+
+    title: str
+    scale: str
+    target: float | None = None
+
+    def bars(self, seen: Sequence[Seen]) -> list[Bar]:
+        """Places of the column's intervals on one scale."""
+        known = [value for one in seen for value in (one.estimate, one.low, one.high) if value is not None]
+        known += [] if self.target is None else [self.target]
+        if not known:
+            return [Bar(None, None, None, None)] * len(seen)
+        floor = min((1 - value for value in known if value < 1), default=1e-6) / 2
+        estimates = [one.estimate for one in seen if one.estimate is not None and one.estimate > 0]
+        # An interval that reaches down to zero has no end on a logarithmic scale.
+        lowest = min(estimates, default=1.0) / 2
+
+        def place(value: float) -> float:
+            if self.scale == "nines":
+                return -math.log10(max(1 - value, floor))
+            return math.log10(max(value, lowest)) if self.scale == "log" else value
+
+        places = [place(value) for value in known]
+        first, width = min(places), (max(places) - min(places)) or 1.0
+
+        def percent(value: float | None) -> float | None:
+            return None if value is None else round(4 + 92 * (place(value) - first) / width, 1)
+
+        return [Bar(percent(one.low), percent(one.high), percent(one.estimate), percent(self.target)) for one in seen]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Entry before it is ranked: its values by axis, what each column shows, and the command that repeats it."""
+
+    values: dict[str, str]
+    seen: list[Seen]
+    replay: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Row of a ranking: entries that did the same."""
+
+    place: str
+    words: str
+    cells: list[tuple[Seen, Bar]]
+    replay: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Ranked rows under their heads."""
+
+    name: str
+    columns: list[Column]
+    rows: list[Row] = field(default_factory=list)
+    entries: int = 0
+
+    @property
+    def top(self) -> list[Row]:
+        """Rows that are shown."""
+        return self.rows[:TOP]
+
+    @property
+    def rest(self) -> list[Row]:
+        """Rows that are folded."""
+        return self.rows[TOP:]
+
+
+def ranked(name: str, columns: list[Column], entries: Sequence[Entry]) -> Ranking:
+    """Ranks entries: fewest requirements not met, then fewest inconclusive, then the columns in their order.
+
+    Entries that agree in all columns share a row and a place.
+
+    Args:
+        name: what an entry is: "point", "transport".
+        columns: heads of what is compared.
+        entries: in any order.
+    """
+
+    def order(entry: Entry) -> tuple[object, ...]:
+        verdicts = [one.verdict for one in entry.seen]
+        failed, open_ = verdicts.count(Verdict.NOT_MET), verdicts.count(Verdict.INCONCLUSIVE)
+        return (failed, open_, *(-one.goodness for one in entry.seen))
+
+    together: dict[tuple[object, ...], list[Entry]] = {}
+    for entry in sorted(entries, key=order):
+        key = tuple((one.verdict, one.text, one.estimate) for one in entry.seen)
+        together.setdefault(key, []).append(entry)
+    groups = list(together.values())[:MAX_ROWS]
+    bars = [column.bars([group[0].seen[index] for group in groups]) for index, column in enumerate(columns)]
+    rows = [
+        Row(
+            str(number + 1),
+            words([entry.values for entry in group]),
+            [(one, bars[index][number]) for index, one in enumerate(group[0].seen)],
+            group[0].replay,
+        )
+        for number, group in enumerate(groups)
+    ]
+    return Ranking(name, columns, rows, len(entries))
+
+
+def words(entries: Sequence[dict[str, str]]) -> str:
+    """Names entries together: "scheduler ecf; delay 20ms, 40ms", where they are all combinations of their values."""
+    axes = list(entries[0])
+    values = {axis: list(dict.fromkeys(entry[axis] for entry in entries)) for axis in axes}
+    if math.prod(len(several) for several in values.values()) == len(entries):
+        return "; ".join(f"{axis} {', '.join(several)}" for axis, several in values.items()) or "the scenario"
+    return " = ".join(", ".join(f"{axis} {value}" for axis, value in entry.items()) for entry in entries)
