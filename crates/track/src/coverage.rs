@@ -116,7 +116,7 @@ impl Coverage {
     ) -> Along {
         let radius = radius.as_metres().max(1.0);
         let bucket = |point: [f64; 3]| point.map(|metres| libm::floor(metres / radius) as i32);
-        let mut buckets: BTreeMap<[i32; 3], Vec<(&Place, [f64; 3], f64)>> = BTreeMap::new();
+        let mut buckets: BTreeMap<[i32; 3], Vec<_>> = BTreeMap::new();
         for place in &self.places {
             let Some(value) = place.values.get(column).copied().filter(|value| value.is_finite())
             else {
