@@ -370,24 +370,24 @@ one-way latency up of the testbed of Baltaci et al. 2023; that the way down has 
 
 
 LTE_CAR = """
-rates down: AT&T, T-Mobile and Verizon in the USA, 2023 (Hu et al., CoNEXT 2023), windows of ten
-minutes or less; that the way up has half is assumed (mahimahi's LTE: 0.41, 0.8, 1.2). Delay, stalls, outages
-and loss: pings of the same carriers, Boston to Atlanta, 2023 (NUWiNS, PAM 2025), half the round trip
-each way. Rates and delays were not measured together.
+rates down and outages: AT&T, T-Mobile and Verizon in the USA, 2023 (Hu et al., CoNEXT 2023), windows
+of ten minutes or less; that the way up has half is assumed (mahimahi's LTE: 0.41, 0.8, 1.2). Delay,
+stalls and loss: pings of the same carriers, Boston to Atlanta, 2023 (NUWiNS, PAM 2025), half the round
+trip each way. Rates and delays were not measured together.
 """
 NR_ROAD = """
-rates down: an Irish operator, 2019/20 (Raca et al., MMSys 2020), windows of ten minutes; that the way
+rates down and outages: an Irish operator, 2019/20 (Raca et al., MMSys 2020), windows of ten minutes; that the way
 up has half is assumed. Delay and stalls: control messages from a car and back in China (Zhang et al.,
 CICV5G, Zenodo 17475688), urban, arterial and weak coverage, half the round trip each way; a reliable
 transport carried them, so that loss shows as delay. Rates and delays were not measured together.
 """
 STARLINK_CAR = """
-rates: a car in Germany, both directions (Laniewski et al., TMA 2024 and OJCOMS 2025), and a car in
+rates and outages: a car in Germany, both directions (Laniewski et al., TMA 2024 and OJCOMS 2025), and a car in
 the USA, down (Hu et al., CoNEXT 2023), whose way up is 0.075 of it, as the German medians are. Delay
 and loss: a ship's dish (FjordLink), half the round trip each way. They were not measured together.
 """
 STARLINK_SHIP = """
-rates: a dish that stands, both directions (Laniewski et al., TMA 2024). Delay, loss and steps between
+rates and outages: a dish that stands, both directions (Laniewski et al., TMA 2024). Delay, loss and steps between
 epochs: a ship on Kiel Fjord, 2025-01-09 (FjordLink), half the round trip each way. They were not
 measured together.
 """
