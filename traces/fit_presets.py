@@ -52,6 +52,9 @@ from fit_series import (
     with_service,
 )
 
+AIR_M = 10.0
+"""Height above the ground from which on a drone is in the air."""
+
 PRESETS = Path(__file__).resolve().parent.parent / "crates" / "link" / "src" / "presets"
 
 RECONFIGURATION = [
@@ -141,17 +144,28 @@ def drone_rates(folder: Path, environment: str, operator: str, way: str) -> list
 
 
 def drone_handovers(folder: Path, environment: str) -> str:
-    """Handovers of the flights in an environment, in the air and on the ground alike."""
-    rows = list(csv.reader((folder / "imc22_drone_lte/handovers.csv").open()))[1:]
-    intervals: list[float] = []
-    durations: list[float] = []
-    flights = sorted({row[0] for row in rows if row[0].lower().startswith(environment)})
-    for flight in flights:
-        own = [row for row in rows if row[0] == flight]
-        starts = np.array([float(row[1]) for row in own])
-        intervals += [float(value) for value in np.diff(starts) if value > 0]
-        durations += [float(row[2]) / 1e3 for row in own if row[2]]
+    """Handovers of the flights in an environment, in the air: intervals have both ends there."""
+    with (folder / "imc22_drone_lte/handovers.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["flight"].lower().startswith(environment)]
+    flying = [float(row["height [m]"] or 0) >= AIR_M for row in rows]
+    starts = [float(row["start [s]"]) for row in rows]
+    intervals = [
+        starts[at + 1] - starts[at]
+        for at in range(len(rows) - 1)
+        if flying[at] and flying[at + 1] and rows[at]["flight"] == rows[at + 1]["flight"]
+    ]
+    intervals = [interval for interval in intervals if interval > 0]
+    durations = [
+        float(row["duration [ms]"]) / 1e3 for row, up in zip(rows, flying, strict=True) if up and row["duration [ms]"]
+    ]
+    with (folder / "imc22_drone_lte/seconds_by_height.csv").open() as file:
+        heights = list(csv.DictReader(file))
+    days = {row["flight"].rsplit("-", 1)[0] for row in rows}
+    flown_s = sum(int(row[day]) for row in heights for day in days if float(row["Altitude"]) >= AIR_M)
     phases = hyperexponential(np.array(intervals))
+    # The longest intervals contain time on the ground: their mean is the one that gives the number per second flown.
+    known_s = sum(weight * mean for weight, mean in phases[:-1])
+    phases[-1] = (phases[-1][0], (flown_s / sum(flying) - known_s) / phases[-1][0])
     listed = ", ".join(f'{{ weight = {weight:.3f}, mean = "{mean:.4g}s" }}' for weight, mean in phases)
     table = quantiles(np.array(durations), (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.97, 0.98, 0.99), "s")
     return (
@@ -362,7 +376,7 @@ def drone_recipe(environment: str, operator: str, place: str) -> Recipe:
     """The recipe of the flights of one operator in one environment."""
     sources = f"""
 rates and handovers: {environment} flights of operator {operator.upper()} near Munich (Baltaci, Cech et al., IMC 2022),
-windows of ten minutes, on the ground and in the air; the directions are paired by rank. Delay:
+windows of ten minutes, on the ground and in the air; handovers above 10 m. Directions are paired by rank. Delay:
 one-way latency up of the testbed of Baltaci et al. 2023; that the way down has the same is assumed.
 """
     fit = partial(drone, environment=environment, operator=operator)
@@ -370,24 +384,24 @@ one-way latency up of the testbed of Baltaci et al. 2023; that the way down has 
 
 
 LTE_CAR = """
-rates down: AT&T, T-Mobile and Verizon in the USA, 2023 (Hu et al., CoNEXT 2023), windows of ten
-minutes or less; that the way up has half is assumed (mahimahi's LTE: 0.41, 0.8, 1.2). Delay, stalls, outages
-and loss: pings of the same carriers, Boston to Atlanta, 2023 (NUWiNS, PAM 2025), half the round trip
-each way. Rates and delays were not measured together.
+rates down and outages: AT&T, T-Mobile and Verizon in the USA, 2023 (Hu et al., CoNEXT 2023), windows
+of ten minutes or less; that the way up has half is assumed (mahimahi's LTE: 0.41, 0.8, 1.2). Delay,
+stalls and loss: pings of the same carriers, Boston to Atlanta, 2023 (NUWiNS, PAM 2025), half the round
+trip each way. Rates and delays were not measured together.
 """
 NR_ROAD = """
-rates down: an Irish operator, 2019/20 (Raca et al., MMSys 2020), windows of ten minutes; that the way
+rates down and outages: an Irish operator, 2019/20 (Raca et al., MMSys 2020), windows of ten minutes; that the way
 up has half is assumed. Delay and stalls: control messages from a car and back in China (Zhang et al.,
 CICV5G, Zenodo 17475688), urban, arterial and weak coverage, half the round trip each way; a reliable
 transport carried them, so that loss shows as delay. Rates and delays were not measured together.
 """
 STARLINK_CAR = """
-rates: a car in Germany, both directions (Laniewski et al., TMA 2024 and OJCOMS 2025), and a car in
+rates and outages: a car in Germany, both directions (Laniewski et al., TMA 2024 and OJCOMS 2025), and a car in
 the USA, down (Hu et al., CoNEXT 2023), whose way up is 0.075 of it, as the German medians are. Delay
 and loss: a ship's dish (FjordLink), half the round trip each way. They were not measured together.
 """
 STARLINK_SHIP = """
-rates: a dish that stands, both directions (Laniewski et al., TMA 2024). Delay, loss and steps between
+rates and outages: a dish that stands, both directions (Laniewski et al., TMA 2024). Delay, loss and steps between
 epochs: a ship on Kiel Fjord, 2025-01-09 (FjordLink), half the round trip each way. They were not
 measured together.
 """
