@@ -11,11 +11,9 @@ use crate::ids::{FlowId, Numbered, RecordId};
 use crate::record::FlowRecord;
 use crate::reports::Reports;
 
-/// What a side does with the messages that it receives in a stream.
+/// What a side writes because of the messages that it receives in a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum StreamRole {
-    /// Records them.
-    Plain,
     /// Answers each one.
     Answers,
     /// Reports on them to the sender.
@@ -27,7 +25,9 @@ pub enum StreamRole {
 /// The duty of a side in one stream.
 #[derive(Clone, Copy)]
 pub struct Duty {
-    /// What it does with received messages.
+    /// Number of the stream.
+    pub stream: u8,
+    /// What the side writes.
     pub role: StreamRole,
     /// Flow of the stream.
     pub flow: FlowId,
@@ -38,26 +38,21 @@ pub struct Duty {
 /// The duties of a side.
 #[derive(Default)]
 pub struct Duties {
-    /// Duty in each stream, by its number.
+    /// Duties in the streams that have one.
     streams: Vec<Duty>,
     /// Bulk applications that keep this side's send buffer full.
     fillers: Vec<FlowId>,
 }
 
 impl Duties {
-    /// Adds the next stream of the connection.
-    pub fn add_stream(&mut self, duty: Duty) {
+    /// Adds the duty in a stream.
+    pub fn add(&mut self, duty: Duty) {
         self.streams.push(duty);
     }
 
     /// Adds a bulk application.
     pub fn add_filler(&mut self, flow: FlowId) {
         self.fillers.push(flow);
-    }
-
-    /// Whether the side does no more than record what it receives.
-    pub fn is_none(&self) -> bool {
-        self.fillers.is_empty() && self.streams.iter().all(|duty| duty.role == StreamRole::Plain)
     }
 
     /// Whether the side answers a stream.
@@ -92,11 +87,8 @@ impl Duties {
         apps: &mut [App],
         records: &mut [FlowRecord],
     ) -> bool {
-        let duty = self.streams.get(usize::from(message.stream));
-        let Some(duty) = duty.promised("the duty in a stream") else { return false };
-        if duty.role == StreamRole::Plain {
-            return false;
-        }
+        let duty = self.streams.iter().find(|duty| duty.stream == message.stream);
+        let Some(duty) = duty else { return false };
         let Some(app) = App::find_mut(apps, duty.flow) else { return false };
         if duty.role == StreamRole::Answers {
             let record = FlowRecord::find_mut(records, duty.writes);
@@ -144,20 +136,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_streams_leave_a_side_without_duties() {
+    fn answers_and_reports_keep_a_side_writing_but_bulk_does_not() {
         let (flow, writes) = (FlowId::from_index(0), RecordId::from_index(1));
-        let duties = |role, fills: bool| {
+        let writes_back = |role| {
             let mut duties = Duties::default();
-            duties.add_stream(Duty { role, flow, writes });
-            if fills {
-                duties.add_filler(flow);
-            }
-            (duties.is_none(), duties.writes_back())
+            duties.add_filler(flow);
+            duties.add(Duty { stream: 2, role, flow, writes });
+            duties.writes_back()
         };
-        assert_eq!(duties(StreamRole::Plain, false), (true, false));
-        assert_eq!(duties(StreamRole::Plain, true), (false, false));
-        assert_eq!(duties(StreamRole::Answers, false), (false, true));
-        assert_eq!(duties(StreamRole::SendsReports, false), (false, true));
-        assert_eq!(duties(StreamRole::ReadsReports, false), (false, false));
+        assert!(!Duties { fillers: alloc::vec![flow], ..Duties::default() }.writes_back());
+        assert!(writes_back(StreamRole::Answers));
+        assert!(writes_back(StreamRole::SendsReports));
+        assert!(!writes_back(StreamRole::ReadsReports));
     }
 }

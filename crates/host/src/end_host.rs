@@ -28,33 +28,28 @@ pub struct EndHost {
 
 impl EndHost {
     /// Creates an end without streams.
-    pub fn new(endpoint: Endpoint, sender: Sender) -> Self {
-        Self { endpoint, sender, received: Vec::new(), duties: Some(Box::default()), writers: 0 }
+    pub const fn new(endpoint: Endpoint, sender: Sender) -> Self {
+        Self { endpoint, sender, received: Vec::new(), duties: None, writers: 0 }
     }
 
-    /// Adds a stream, whose received messages belong to record `gets`. Returns its number.
-    pub fn add_stream(&mut self, duty: Duty, gets: RecordId) -> u8 {
+    /// Adds a stream, whose written and received messages belong to these records. Returns its number.
+    pub fn add_stream(&mut self, writes: RecordId, gets: RecordId) -> u8 {
         let number = self.received.len() as u8;
-        self.sender.add_stream(duty.writes);
+        self.sender.add_stream(writes);
         self.received.push(gets);
-        if let Some(duties) = &mut self.duties {
-            duties.add_stream(duty);
-        }
         number
     }
 
-    /// Adds the application that writes in the newest stream; one that `fills` keeps the send buffer full.
-    pub fn add_writer(&mut self, flow: FlowId, fills: bool) {
-        self.writers += 1;
-        if fills && let Some(duties) = &mut self.duties {
-            duties.add_filler(flow);
-        }
+    /// Adds a duty in a stream.
+    pub fn add_duty(&mut self, duty: Duty) {
+        self.duties.get_or_insert_default().add(duty);
     }
 
-    /// Completes the set-up: an end without duties forgets them.
-    pub fn settle(&mut self) {
-        if self.duties.as_ref().is_some_and(|duties| duties.is_none()) {
-            self.duties = None;
+    /// Adds the application of `flow`; one that `fills` keeps the send buffer full.
+    pub fn add_writer(&mut self, flow: FlowId, fills: bool) {
+        self.writers += 1;
+        if fills {
+            self.duties.get_or_insert_default().add_filler(flow);
         }
     }
 

@@ -75,11 +75,8 @@ pub fn populate(
     }
     for side in &mut population.sides {
         let flow = setup.flows.get(side.flow().index()).promised("the flow of a side");
-        let sends = match &mut side.end {
-            End::Host(host) => {
-                host.settle();
-                host.sends()
-            }
+        let sends = match &side.end {
+            End::Host(host) => host.sends(),
             // A proxy sends data on the side away from the flow's sender.
             End::Proxy(_, at) => flow.is_some_and(|flow| match flow.from {
                 Host::Vehicle => *at == split::Side::Downstream,
@@ -110,13 +107,16 @@ impl Population {
             let End::Host(host) = &mut side.end else { continue };
             let sends = flow.from == place;
             let role = match (sends, &flow.traffic) {
-                (true, _) if reported => StreamRole::ReadsReports,
-                (false, _) if reported => StreamRole::SendsReports,
-                (false, TrafficConfig::Ping { .. }) => StreamRole::Answers,
-                _ => StreamRole::Plain,
+                (true, _) if reported => Some(StreamRole::ReadsReports),
+                (false, _) if reported => Some(StreamRole::SendsReports),
+                (false, TrafficConfig::Ping { .. }) => Some(StreamRole::Answers),
+                _ => None,
             };
             let (writes, gets) = if sends { (own, back) } else { (back, own) };
-            stream = host.add_stream(Duty { role, flow: id, writes }, gets);
+            stream = host.add_stream(writes, gets);
+            if let Some(role) = role {
+                host.add_duty(Duty { stream, role, flow: id, writes });
+            }
             if sends {
                 writes_to = Some(end);
                 host.add_writer(id, matches!(flow.traffic, TrafficConfig::Bulk { .. }));

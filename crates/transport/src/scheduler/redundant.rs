@@ -7,8 +7,8 @@ use skybraid_units::Instant;
 
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
+use crate::PathView;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
-use crate::{PathSet, PathView};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -89,14 +89,9 @@ impl Scheduler for Redundant {
         if !unit.carried_by.is_empty() {
             return lowest_rtt(unit, paths);
         }
-        let (mut open, mut room, mut full) = (PathSet::EMPTY, false, false);
-        for path in candidates(paths) {
-            open = open.with(path.id);
-            room |= path.has_room;
-            full |= !path.has_room;
-        }
-        if room && !(self.strict && full) {
-            Choice::Send(open, Reason::EveryPath)
+        let full = self.strict && candidates(paths).any(|path| !path.has_room);
+        if !full && candidates(paths).any(|path| path.has_room) {
+            Choice::Send(candidates(paths).map(|path| path.id).collect(), Reason::EveryPath)
         } else {
             wait_for_room(paths)
         }
@@ -111,7 +106,7 @@ impl Scheduler for Redundant {
 mod tests {
     use super::super::testing::{UNIT, chosen, paths};
     use super::*;
-    use crate::PathId;
+    use crate::{PathId, PathSet};
     use alloc::vec;
 
     #[test]
