@@ -49,8 +49,9 @@ impl Pair {
         loop {
             for (from, endpoint) in self.ends.iter_mut().enumerate() {
                 while let Some(sent) = endpoint.poll_send(self.now) {
-                    let Body::Tcp(tcp) = sent.segment.body else { panic!("a TCP segment") };
-                    self.sent.push((self.now, from, tcp));
+                    if let Body::Tcp(tcp) = sent.segment.body {
+                        self.sent.push((self.now, from, tcp));
+                    }
                     let at = self.now + DELAY;
                     self.in_transit.push_back((at, 1 - from, sent.path, sent.segment));
                 }
