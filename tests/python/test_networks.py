@@ -128,3 +128,25 @@ def test_routes_are_shown_as_a_frame_and_on_the_command_line(tmp_path: Path) -> 
 def test_the_emulator_refuses_a_network_plainly() -> None:
     with pytest.raises(skybraid.ScenarioError, match=r"found a network of 5 nodes.* simulated only"):
         skybraid.emulate(fleet(), seed=1)
+
+
+# Two applications of one host, as pedrazzi2020's mixed hosts have them (PED-C30): they share the host's link and its
+# queue, which carries 9.5 Mbit/s of payload in packets of 1500 B, of which 52 to 76 B are headers.
+def test_applications_of_one_host_share_its_queue() -> None:
+    link = {"from": "terminal", "to": "server", "rate": "10Mbit/s", "delay": "20ms", "queue": {"packets": 50}}
+    bulk = {"from": "terminal", "to": "server", "traffic": {"kind": "bulk"}}
+    mptcp = {"protocol": "mptcp", "scheduler": "round_robin", "congestion": "lia"}
+    tcp = {"protocol": "tcp", "paths": ["a"], "congestion": "reno"}
+    mixed = {
+        "duration": "10s",
+        "node": {"terminal": {"kind": "vehicle"}, "server": {"kind": "ground"}},
+        "link": {"a": link, "b": link},
+        "flow": {"coupled": {**bulk, "transport": mptcp}, "single": {**bulk, "transport": tcp}},
+    }
+    flows = skybraid.run(skybraid.Scenario.build(mixed), tables=[]).flows
+    coupled, single = flows["coupled"], flows["single"]
+    on_a = (coupled.goodput_bps * coupled.share["a"] + single.goodput_bps) / 1e6
+    assert 9.0 < on_a < 9.6
+    assert min(coupled.goodput_bps * coupled.share["a"], single.goodput_bps) > 1e6
+    assert coupled.lost_by_cause["queue"] > 0
+    assert single.lost_by_cause["queue"] > 0

@@ -16,7 +16,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 /// One-way delay of every path.
 const DELAY: Duration = Duration::from_millis(50);
 
-/// A client and a server over two paths without loss or limit.
+/// A client and a server over two paths without limit.
 struct Pair {
     now: Instant,
     ends: [Endpoint; 2],
@@ -24,6 +24,9 @@ struct Pair {
     /// Segments sent, with their times and senders.
     sent: Vec<(Instant, usize, Tcp)>,
     written: u32,
+    /// Every so many segments one is lost; 0 for none.
+    loses: usize,
+    delivered: Vec<u32>,
 }
 
 impl Pair {
@@ -35,6 +38,8 @@ impl Pair {
             in_transit: VecDeque::new(),
             sent: Vec::new(),
             written: 0,
+            loses: 0,
+            delivered: Vec::new(),
         }
     }
 
@@ -49,12 +54,17 @@ impl Pair {
         loop {
             for (from, endpoint) in self.ends.iter_mut().enumerate() {
                 while let Some(sent) = endpoint.poll_send(self.now) {
-                    let Body::Tcp(tcp) = sent.segment.body else { panic!("a TCP segment") };
-                    self.sent.push((self.now, from, tcp));
+                    if let Body::Tcp(tcp) = sent.segment.body {
+                        self.sent.push((self.now, from, tcp));
+                    }
+                    if self.loses > 0 && self.sent.len().is_multiple_of(self.loses) {
+                        continue;
+                    }
                     let at = self.now + DELAY;
                     self.in_transit.push_back((at, 1 - from, sent.path, sent.segment));
                 }
-                while endpoint.poll_delivered().is_some() {}
+                let delivered = core::iter::from_fn(|| endpoint.poll_delivered());
+                self.delivered.extend(delivered.map(|message| message.id));
             }
             let wakeups = self.ends.iter().map(Endpoint::next_wakeup);
             let arrival = self.in_transit.front().map(|(at, ..)| *at);
@@ -236,5 +246,21 @@ fn a_subflow_that_joins_late_begins_where_its_version_does() {
         let joined = data.iter().position(|tcp| tcp.subflow == 1).unwrap();
         let known = data[..joined].iter().any(|tcp| tcp.dsn == data[joined].dsn);
         assert_eq!(known, copies, "{version:?}");
+    }
+}
+
+#[test]
+fn every_version_of_redundant_mptcp_delivers_despite_losses() {
+    for version in [Walk::Unsent, Walk::Unacknowledged, Walk::Repeating] {
+        let version = Some(version);
+        let scheduler = SchedulerConfig::Redundant(redundant::Config { version, strict: false });
+        let mut pair = Pair::new(&TransportConfig { scheduler, ..config(Protocol::Mptcp) });
+        pair.loses = 7;
+        for _ in 0..60 {
+            pair.write(5_000);
+            pair.run(100);
+        }
+        pair.run(60_000);
+        assert_eq!(pair.delivered, (0..60).collect::<Vec<u32>>(), "{version:?}");
     }
 }
