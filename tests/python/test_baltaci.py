@@ -290,7 +290,7 @@ def test_copies_help_a_small_flow_and_hurt_one_that_fills_the_paths() -> None:
     assert (first.verdict, last.verdict) == (Holds.YES, Holds.YES)
 
 
-# Source: BAL-X7: a window that halves at 0.17 % of losses carries some 5.5 Mbit/s over Starlink, RTP's too.
+# Source: docs/studies/testbed.md: a window that halves at 1.16 % of losses carries some 3 Mbit/s, RTP's too.
 @needs_inputs
 def test_rtp_over_starlink_alone_is_slow_and_not_starved() -> None:
     (row,) = reproduce(Study(STUDY), ["BAL-E02"], quick=True).rows
