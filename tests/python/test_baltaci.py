@@ -290,13 +290,14 @@ def test_copies_help_a_small_flow_and_hurt_one_that_fills_the_paths() -> None:
     assert (first.verdict, last.verdict) == (Holds.YES, Holds.YES)
 
 
-# Source: BAL-X7: a window that halves at 0.17 % of losses carries some 5.5 Mbit/s over Starlink, RTP's too.
+# Source: docs/studies/testbed.md: a window that halves at 1.16 % of losses carries some 3 Mbit/s, RTP's too.
 @needs_inputs
 def test_rtp_over_starlink_alone_is_slow_and_not_starved() -> None:
     (row,) = reproduce(Study(STUDY), ["BAL-E02"], quick=True).rows
     rtp = row.claims[-1]
     assert rtp.verdict == Holds.NO
-    assert rtp.ours == pytest.approx(5.5, abs=0.5)
+    # Reno at 1.16 % and 41 ms: 2.99 Mbit/s by a closed loop of the testbed's facts, and not the article's 0.5.
+    assert rtp.ours == pytest.approx(3.0, abs=0.3)
 
 
 # Source: BAL-X10: frames at once overflow a short queue, which a constant rate does not notice.

@@ -323,3 +323,21 @@ fn traces_measured_together_repeat_after_the_shortest() {
     };
     assert_eq!((rate.length, delay.length), (Duration::from_secs(18), Duration::from_secs(18)));
 }
+
+#[test]
+fn delays_of_an_access_layer_may_be_traces() {
+    let folder = Folder::new("access");
+    folder.write("d.csv", "time,delay\n0,9\n20,9\n");
+    let access = |terminal: &str| {
+        folder.scenario(&format!(
+            "uplink.access = {{ kind = 'dvb', frame = '26ms', waveform = 12, cra = '1Mbit/s', \
+             gateway_delay = '9ms', terminal_delay = {terminal} }}"
+        ))
+    };
+    let found = access("{ trace = 'd.csv', unit = 'ms' }").unwrap();
+    assert_eq!(found.inputs.len(), 1);
+    // Errors name the key within the table.
+    folder.write("d.csv", "time,delay\n0,9\n1,9\n");
+    let refused = access("{ trace = 'd.csv', unit = 'ms' }").unwrap_err();
+    assert!(refused.contains("path.lte.uplink.access.terminal_delay"), "{refused}");
+}
