@@ -91,7 +91,7 @@ PACKAGES = {
 """Which Python packages and modules of `skybraid` each may use; all may use the native one. `skybraid_studies` may use
 all of them."""
 
-PAPERS = {"chavali2022", "lee2021mutran", "palazzi2007", "pedrazzi2020", "baltaci2023", "beyond"}
+PAPERS = {"chavali2022", "lee2021mutran", "palazzi2007", "pedrazzi2020", "baltaci2023", "beyond", "frontier"}
 """Packages of `skybraid_studies` that are papers: each may use `engine`, and none another paper."""
 
 CLIMBING = {("model.results", "show.report")}

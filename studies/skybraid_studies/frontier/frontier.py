@@ -69,11 +69,6 @@ class Outcome:
 
 def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, Any], pattern: Pattern) -> Any:  # noqa: ANN401
     """A scenario that replays measured paths for one control flow from the ground."""
-    link = lambda file: {  # noqa: E731
-        "rate": "50Mbit/s",
-        "delay": {"trace": str(file), "column": "delay [ms]", "unit": "ms"},
-        "queue": "unlimited",
-    }
     episodes = sum(each.shape[1] for each in measured.episodes) * BIN_S
     duration = episodes + PAUSE_S * (len(measured.episodes) + 1)
     tables = {
@@ -81,12 +76,18 @@ def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, 
         "duration": f"{duration:.1f}s",
         "seed": 1,
         "path": {
-            name: {"uplink": link(file), "downlink": link(file)}
+            name: {"uplink": _link(file), "downlink": _link(file)}
             for name, file in zip(measured.paths, files, strict=True)
         },
         "flow": {"control": {"from": "ground", "traffic": pattern.traffic, "transport": dict(transport)}},
     }
     return skybraid.Scenario.build(tables)
+
+
+def _link(file: Path) -> dict[str, Any]:
+    """A direction of a path far from full, with the delays of a file."""
+    delay = {"trace": str(file), "column": "delay [ms]", "unit": "ms"}
+    return {"rate": "50Mbit/s", "delay": delay, "queue": "unlimited"}
 
 
 def replay(measured: Together, transport: Mapping[str, Any], pattern: Pattern, deadlines_ms: Sequence[int]) -> Outcome:
@@ -158,7 +159,9 @@ def oracle(measured: Together, pattern: Pattern, deadlines_ms: Sequence[int]) ->
         places = np.searchsorted(sent_ns, copies["in_ns"].to_numpy())
         first_ns[places] = np.minimum(first_ns[places], copies["out_ns"].to_numpy())
     best_ms = (np.minimum.accumulate(first_ns[::-1])[::-1] - sent_ns) / 1e6
-    written, missed, sent = [], {deadline: [] for deadline in deadlines_ms}, 0
+    written: list[npt.NDArray[np.int64]] = []
+    missed: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in deadlines_ms}
+    sent = 0
     for start, end in spans:
         inside = (sent_ns >= start * NS_PER_S) & (sent_ns < end * NS_PER_S)
         bins = round((end - start) / BIN_S)

@@ -54,7 +54,7 @@ class Burst:
     @property
     def end_s(self) -> float:
         """End of the last probe's interval."""
-        return self.start_s + STEP_S * self.rtt_ms.size
+        return self.start_s + STEP_S * float(self.rtt_ms.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,8 @@ class Together:
     @property
     def seconds(self) -> float:
         """Length of all episodes."""
-        return STEP_S * sum(each.shape[1] for each in self.episodes)
+        steps: int = sum(each.shape[1] for each in self.episodes)
+        return STEP_S * steps
 
     def only(self, paths: tuple[str, ...]) -> Together:
         """Some of the paths, in the same episodes."""

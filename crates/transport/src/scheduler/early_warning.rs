@@ -264,7 +264,7 @@ mod tests {
     fn copies_begin_with_a_sign_of_trouble_and_end_with_it() {
         let mut scheduler = scheduler();
         let two = paths(&[60, 80]);
-        let mut sent_on =
+        let sent_on =
             |scheduler: &mut dyn Scheduler, now| match scheduler.choose(at(now), &UNIT, &two) {
                 Choice::Send(set, _) => set.len(),
                 Choice::Wait { .. } => 0,

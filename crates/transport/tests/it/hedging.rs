@@ -47,9 +47,9 @@ fn flow(
         }
         let sent_at = |id: u32| Instant::from_millis(i64::from(id) * EVERY_MS);
         let within = Duration::from_millis(within_ms);
-        for side in 0..2 {
-            ends[side].wake(now);
-            while let Some(sent) = ends[side].poll_send(now) {
+        for (side, host) in ends.iter_mut().enumerate() {
+            host.wake(now);
+            while let Some(sent) = host.poll_send(now) {
                 if let Body::Datagram(datagram) = sent.segment.body
                     && datagram.fragments > 0
                 {
