@@ -308,7 +308,7 @@ def test_the_guide_to_video_names_the_columns_of_its_table(filmed: skybraid.Resu
 
 def test_the_guide_to_video_names_the_requirements_of_one() -> None:
     told = {name for cells in of_guide("Requirements", "`require`") for name in re.findall(r"(\w+) = ", cells[0])}
-    assert told | {"deadline", "share", "delay", "percentile", "goodput"} == taken("flow.data.require")
+    assert told | {"deadline", "share", "delay", "percentile", "goodput", "rlp"} == taken("flow.data.require")
 
 
 def test_the_example_of_the_guide_to_video_is_what_the_command_prints() -> None:

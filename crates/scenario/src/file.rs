@@ -241,7 +241,7 @@ pub(crate) struct FlowFile {
 /// One entry of `require`: a table, or the name of a profile.
 pub(crate) enum RequireFile {
     Profile(String),
-    Table(RequirementFile),
+    Table(Box<RequirementFile>),
 }
 
 impl<'de> Deserialize<'de> for RequireFile {
@@ -257,7 +257,7 @@ impl<'de> Deserialize<'de> for RequireFile {
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RequireFile, A::Error> {
                 RequirementFile::deserialize(MapAccessDeserializer::new(map))
-                    .map(RequireFile::Table)
+                    .map(|table| RequireFile::Table(Box::new(table)))
             }
         }
         from.deserialize_any(Either)

@@ -400,7 +400,7 @@ fn requirements(
     let mut found = Vec::new();
     for (key, entry) in tables {
         let table = match entry {
-            RequireFile::Table(table) => table,
+            RequireFile::Table(table) => *table,
             RequireFile::Profile(name) => profiles::requirement_table(&name).ok_or_else(|| {
                 let known: Vec<_> = profiles::names().collect();
                 text.wrong(&key, unknown("requirement profile", &name, &known))

@@ -30,6 +30,14 @@ struct Place {
     values: Vec<f64>,
 }
 
+/// A place with a value of one column.
+struct Known<'a> {
+    place: &'a Place,
+    /// Earth-centred coordinates at sea level, in metres.
+    point: [f64; 3],
+    value: f64,
+}
+
 /// A column over the time of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Along {
@@ -116,32 +124,31 @@ impl Coverage {
     ) -> Along {
         let radius = radius.as_metres().max(1.0);
         let bucket = |point: [f64; 3]| point.map(|metres| libm::floor(metres / radius) as i32);
-        let mut buckets: BTreeMap<[i32; 3], Vec<_>> = BTreeMap::new();
+        let mut buckets: BTreeMap<[i32; 3], Vec<Known<'_>>> = BTreeMap::new();
         for place in &self.places {
             let Some(value) = place.values.get(column).copied().filter(|value| value.is_finite())
             else {
                 continue;
             };
             let point = at_sea_level(place.position);
-            buckets.entry(bucket(point)).or_default().push((place, point, value));
+            buckets.entry(bucket(point)).or_default().push(Known { place, point, value });
         }
         let nearest = |at: Position| {
             let point = at_sea_level(at);
             let centre = bucket(point);
             let mut best: Option<(f64, f64)> = None;
             for number in 0..27 {
-                let step = [number % 3 - 1, number / 3 % 3 - 1, number / 9 - 1];
                 let [x, y, z] = centre;
-                let key = [x + step[0], y + step[1], z + step[2]];
-                for (place, other, value) in buckets.get(&key).into_iter().flatten() {
-                    let over = squared(point, *other);
+                let key = [x + number % 3 - 1, y + number / 3 % 3 - 1, z + number / 9 - 1];
+                for known in buckets.get(&key).into_iter().flatten() {
+                    let over = squared(point, known.point);
                     if over > radius * radius {
                         continue;
                     }
-                    let climb = place.position.altitude() - at.altitude();
+                    let climb = known.place.position.altitude() - at.altitude();
                     let far = over + if self.has_altitude { climb * climb } else { 0.0 };
                     if best.is_none_or(|(least, _)| far < least) {
-                        best = Some((far, *value));
+                        best = Some((far, known.value));
                     }
                 }
             }

@@ -30,6 +30,8 @@ SHOWN = 10
 
 _LESS_IS_BETTER = ("percentile", "expiration", "freezes")
 _SHARES = ("share", "frames", "continuity", "availability", "ssim", "integrity")
+_IN_OTHER_COLUMNS = ("frame_rate", "worst_frame_rate", "freezes", "integrity")
+"""What the columns of `compare` show, and what is the same for all combinations."""
 _NAMES = tuple(Combination._fields)
 
 
@@ -62,8 +64,8 @@ class Place:
         return [" ".join(name for name in one if name is not None) for one in self.combinations]
 
     def of_flow(self, row: dict[str, Any]) -> list[Requirement]:
-        """Returns the requirements of a flow, given by its row."""
-        return [one for one in self.requirements if one.flow == row["flow"] and one.metric != "integrity"]
+        """Returns the requirements of a flow that need a column of their own in the text, given by its row."""
+        return [one for one in self.requirements if one.flow == row["flow"] and one.metric not in _IN_OTHER_COLUMNS]
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""

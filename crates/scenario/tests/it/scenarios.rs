@@ -383,6 +383,8 @@ fn a_required_link_performance_has_four_parameters() {
     let scenario = requiring(&table.replace('\n', " ")).unwrap();
     let flow = &scenario.flows[0];
     let Requirement::LinkPerformance(found) = flow.requirements[0] else { panic!() };
+    let ms = Duration::from_millis;
+    let share = |text: &str| Probability::from_text(text).unwrap();
     assert_eq!((found.expiration, found.lost_after), (ms(3000), ms(5000)));
     assert_eq!((found.continuity, found.availability), (share("99.9%"), Some(share("99.5%"))));
     assert_eq!((found.integrity, found.check_bits), (Some(share("99.99%")), Some(32)));
