@@ -81,7 +81,8 @@ class Scenario:
         tables: list[str],
         progress: Callable[[float], bool] | None = ...,
         captures: str | None = ...,
-        algorithms: tuple[Mapping[str, Callable[..., Any]], Mapping[str, Callable[..., Any]]] | None = ...,
+        schedulers: Mapping[str, Callable[..., Any]] = ...,
+        congestion: Mapping[str, Callable[..., Any]] = ...,
     ) -> Run: ...
 
 @final
@@ -119,8 +120,7 @@ class Emulation:
         nested: int = ...,
         iperf3: bool = ...,
         keep_privileges: bool = ...,
-        schedulers: Mapping[str, Callable[..., Any]] = ...,
-        congestion: Mapping[str, Callable[..., Any]] = ...,
+        algorithms: tuple[Mapping[str, Callable[..., Any]], Mapping[str, Callable[..., Any]]] | None = ...,
     ) -> None: ...
     @property
     def nodes(self) -> list[str]: ...

@@ -210,7 +210,7 @@ def main() -> None:
             typer.echo("interrupted: nothing was written, earlier results are as they were", err=True)
         if leaving.code == INTERRUPTED and interruption.was_terminated():
             sys.exit(TERMINATED)
-        usage = leaving.__context__
+        usage: Any = leaving.__context__
         if leaving.code == BAD_INPUT and hasattr(usage, "format_message") and _wants_json():
             _print_error(usage.format_message())
         raise
