@@ -103,7 +103,8 @@ deb: node
 man: build
 	$(VENV)/bin/python packaging/build_manual.py dist
 
-# The documentation as pages with a search that needs no network, in target/site.
+# The documentation as pages in target/site, for any web server (`python3 -m http.server --directory target/site`); its
+# search needs no other one.
 site: build $(VENV)/.site
 	$(VENV)/bin/python packaging/build_site.py target/site-source
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --config-file target/site-source/mkdocs.yml --site-dir ../site

@@ -7,10 +7,13 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import skybraid
 from skybraid import cli
-from skybraid.cli.manual import Command
+
+if TYPE_CHECKING:
+    from skybraid.cli.manual import Command
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -61,11 +64,11 @@ def cell(text: str) -> str:
 def python() -> str:
     """Returns the page of the Python API: the package's description, then each public name."""
     lines = ["# Python", "", inspect.cleandoc(str(skybraid.__doc__)), ""]
-    for module, names in skybraid._NAMES.items():  # noqa: SLF001 the table of public names
+    for module, names in skybraid._NAMES.items():
         if module != "_core":
             lines += [f"::: skybraid.{module}.{name}\n" for name in names.split()]
     lines += ["## Of the native module", ""]
-    for name in skybraid._NAMES["_core"].split():  # noqa: SLF001 the same
+    for name in skybraid._NAMES["_core"].split():
         words = inspect.getdoc(getattr(skybraid, name)) or ""
         lines += [
             f"### {name}",

@@ -15,7 +15,7 @@ MAX_BYTES = 8_000_000
 
 @pytest.fixture(scope="module")
 def wheel() -> Path:
-    found = sorted((ROOT / "dist").glob(f"skybraid-*-manylinux*_{os.uname().machine}.whl"))
+    found = sorted((ROOT / "dist").glob(f"skybraid-*linux*_{os.uname().machine}.whl"))
     if not found:
         pytest.skip("needs dist/*.whl from `make wheel`")
     return found[-1]
@@ -59,6 +59,7 @@ def test_a_first_flight_needs_nothing_but_the_wheel(fresh: Path, tmp_path: Path)
 def test_a_missing_extra_is_named_in_one_line(fresh: Path, tmp_path: Path) -> None:
     run(fresh, "new", "second", cwd=tmp_path)
     run(fresh, "run", "second.toml", "--summary", "--out", "kept", cwd=tmp_path)
+    assert "skybraid fit" in run(fresh, "completion", "bash", cwd=tmp_path).stdout
     for words, extra in ((("report", "kept"), "report"), (("plot", "kept"), "plot")):
         done = run(fresh, *words, cwd=tmp_path)
         assert done.returncode == 2

@@ -17,15 +17,13 @@ import typer
 from typer.core import TyperGroup
 
 from skybraid._core import __version__
-from skybraid.cli.manual import described
+from skybraid.cli.manual import Command, described
 from skybraid.cli.options import BAD_INPUT, INTERRUPTED, TERMINATED, print_json
 from skybraid.execute import interruption
 from skybraid.model.errors import MissingExtraError, SkybraidError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from skybraid.cli.manual import Command
 
 VERSION = f"skybraid {__version__}"
 
@@ -216,7 +214,7 @@ def main() -> None:
             typer.echo("interrupted: nothing was written, earlier results are as they were", err=True)
         if leaving.code == INTERRUPTED and interruption.was_terminated():
             sys.exit(TERMINATED)
-        usage = leaving.__context__
+        usage: Any = leaving.__context__
         if leaving.code == BAD_INPUT and hasattr(usage, "format_message") and _wants_json():
             _print_error(usage.format_message())
         raise
@@ -245,9 +243,18 @@ def _broken_off(leaving: SystemExit) -> bool:
 def description() -> Command:
     """Describes the command line with all commands, for manual pages and completions."""
     root = typer.main.get_command(app)
-    names = [name for section in GROUPS.values() for name in section] + list(added())
+    names = [*(name for section in GROUPS.values() for name in section), *added()]
     whole = described(root, "skybraid")
-    return replace(whole, commands=tuple(described(imported(name), f"skybraid {name}") for name in names))
+    return replace(whole, commands=tuple(map(_described, names)))
+
+
+def _described(name: str) -> Command:
+    try:
+        return described(imported(name), f"skybraid {name}")
+    except ModuleNotFoundError as error:
+        MissingExtraError.of(error)
+        # What draws is not installed: the command has a name and a sentence.
+        return Command(f"skybraid {name}", (COMMANDS | added())[name].help)
 
 
 def _wants_json() -> bool:

@@ -135,6 +135,7 @@ def man_page(command: Command, version: str) -> str:
 
 def _roff(text: str) -> str:
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...").replace("’", "'")
+    escaped = "".join(letter if letter.isascii() else f"\\[u{ord(letter):04X}]" for letter in escaped)
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
 

@@ -54,6 +54,7 @@ def new(
         before, _, rest = text.partition(_PATHS)
         paths = "\n".join(_path(*_named(one), path.parent) for one in trace)
         text = f"{before}{_PATHS} what was measured, both ways\n\n{paths}\n{_FLOWS}{rest.partition(_FLOWS)[2]}"
+        path.parent.mkdir(parents=True, exist_ok=True)
         Scenario(text, str(path))
     write_whole(path, text.encode())
     if as_json:
