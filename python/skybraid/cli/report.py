@@ -11,8 +11,8 @@ from skybraid.execute.opening import open_results
 from skybraid.model.errors import ResultError
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.model.results import Results
+from skybraid.show import report as pages
 from skybraid.show.explain import Budget
-from skybraid.show.report import compared_html, gateway_html, is_compared, is_log, write_report
 
 
 def report(
@@ -39,24 +39,24 @@ def report(
     if out is not None:
         check_new_file(out)
     files = [Path(one) for one in source]
-    if len(files) > 1 or is_log(files[0]):
+    if len(files) > 1 or pages.is_log(files[0]):
         path = files[0].with_suffix(".html") if out is None else out
         check_new_file(path)
-        write_whole(path, gateway_html(files).encode())
+        write_whole(path, pages.gateway_html(files).encode())
         if not quiet:
             typer.echo(path)
         return
-    if files[0].is_file() and is_compared(files[0]):
+    if files[0].is_file() and pages.is_compared(files[0]):
         place = files[0].with_suffix(".html") if out is None else out
         check_new_file(place)
-        write_whole(place, compared_html(files[0]).encode())
+        write_whole(place, pages.compared_html(files[0]).encode())
         if not quiet:
             typer.echo(place)
         return
     opened = open_results(source[0])
     place = place_in(opened, "report.html") if out is None else out
     check_new_file(place)
-    path = write_report(opened, place, Budget() if remedies else None)
+    path = pages.write_report(opened, place, Budget() if remedies else None)
     if not quiet:
         typer.echo(path)
 
