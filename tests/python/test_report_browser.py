@@ -383,7 +383,7 @@ def test_a_live_page_fills_and_becomes_the_report(window: Chromium) -> None:
         window.until("document.querySelectorAll('#charts polyline').length === 3")
         assert "lte uplink, 3 lost" in window.run("document.getElementById('charts').innerText")
         live.finish("<!doctype html><html><head><title>done</title></head><body>the report</body></html>")
-        window.until("location.pathname === '/report' && document.body.innerText === 'the report'")
+        window.until("location.pathname === '/report' && document.body?.innerText === 'the report'")
         assert window.problems == []
         assert all(address.startswith((live.address, "data:")) for address in window.requests)
 

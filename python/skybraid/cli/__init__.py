@@ -49,7 +49,7 @@ COMMANDS = {
     ),
     "report": Entry(
         "skybraid.cli.report:report",
-        "Write the report of a result, a campaign or a flight's gateway logs as one HTML file.",
+        "Write the report of a result, a campaign, a comparison or a flight's gateway logs as one HTML file.",
     ),
     "plot": Entry(
         "skybraid.cli.plot:plot",

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from skybraid.cli.live import Direction, View, page
+from skybraid.cli.live import Direction, View
 from skybraid.cli.options import AsJson
+from skybraid.cli.served import page
 from skybraid.execute import control
 from skybraid.model.errors import EmulationError
 from skybraid.show.live import tell_emulation

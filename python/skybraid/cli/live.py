@@ -17,7 +17,6 @@ from rich.table import Table
 from skybraid.execute import control
 from skybraid.model.errors import EmulationError
 from skybraid.model.requirements import count, microseconds, milliseconds, percent, rate, span
-from skybraid.show.live import LivePage
 from skybraid.show.words import size
 
 if TYPE_CHECKING:
@@ -138,30 +137,6 @@ class View:
         """Ends the view, leaving the last status visible."""
         if self._live is not None:
             self._live.stop()
-
-
-@contextlib.contextmanager
-def page(title: str, *, shown: bool) -> Iterator[LivePage | None]:
-    """Serves a page that fills while something runs, and prints its address; None if it is not wanted."""
-    if not shown:
-        yield None
-        return
-    with LivePage(title) as served:
-        typer.echo(f"live: {served.address}", err=True)
-        yield served
-
-
-def both(told: Progress | None, served: LivePage | None, doing: str) -> Progress | None:
-    """Progress callback for the terminal and the page."""
-    if served is None:
-        return told
-
-    def tell(share: float) -> None:
-        if told is not None:
-            told(share)
-        served.tell(share, f"{doing}: {percent(float(f'{share:.3f}'))}")
-
-    return tell
 
 
 @contextlib.contextmanager

@@ -11,8 +11,8 @@ from skybraid.execute.opening import open_results
 from skybraid.model.errors import ResultError
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.model.results import Results
+from skybraid.show import report as pages
 from skybraid.show.explain import Budget
-from skybraid.show.report import compared_html, gateway_html, is_compared, is_log, write_report
 
 
 def report(
@@ -40,19 +40,19 @@ def report(
     if out is not None:
         check_new_file(out)
     files = [Path(one) for one in source]
-    if len(files) > 1 or is_log(files[0]):
+    if len(files) > 1 or pages.is_log(files[0]):
         path = files[0].with_suffix(".html") if out is None else out
         check_new_file(path)
-        write_whole(path, gateway_html(files).encode())
-    elif files[0].is_file() and is_compared(files[0]):
+        write_whole(path, pages.gateway_html(files).encode())
+    elif files[0].is_file() and pages.is_compared(files[0]):
         path = files[0].with_suffix(".html") if out is None else out
         check_new_file(path)
-        write_whole(path, compared_html(files[0]).encode())
+        write_whole(path, pages.compared_html(files[0]).encode())
     else:
         opened = open_results(source[0])
         path = place_in(opened, "report.html") if out is None else out
         check_new_file(path)
-        path = write_report(opened, path, Budget() if remedies else None)
+        path = pages.write_report(opened, path, Budget() if remedies else None)
     if as_json:
         print_json({"report": str(path)})
     elif not quiet:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from skybraid.cli.live import both, page
 from skybraid.cli.options import (
     MET,
     NOT_MET,
@@ -27,6 +26,7 @@ from skybraid.cli.options import (
 )
 from skybraid.cli.output import tell
 from skybraid.cli.progress import progress
+from skybraid.cli.served import both, page
 from skybraid.execute import runs
 from skybraid.model import tables as tables_
 from skybraid.model.errors import ScenarioError

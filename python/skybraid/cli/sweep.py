@@ -14,7 +14,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from skybraid.cli.live import page
 from skybraid.cli.options import (
     INTERRUPTED,
     MET,
@@ -29,6 +28,7 @@ from skybraid.cli.options import (
     load_plugins,
     print_json,
 )
+from skybraid.cli.served import page
 from skybraid.execute import overview as summary
 from skybraid.execute import sweep as sweeping
 from skybraid.execute.axes import values_of
@@ -38,7 +38,7 @@ from skybraid.execute.sweep import Status
 from skybraid.model.errors import ScenarioError
 from skybraid.model.provenance import seeds_from, seeds_text
 from skybraid.model.requirements import count, span
-from skybraid.show.report import html, ranking_so_far
+from skybraid.show import report as reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,7 +116,7 @@ def sweep(
             told(status)
             if served is not None:
                 served.tell(status.share, _line(status))
-                served.fill(lambda: ranking_so_far(opened_campaign(status.url)))
+                served.fill(lambda: reports.ranking_so_far(opened_campaign(status.url)))
 
         try:
             campaign: Campaign | None = sweeping.sweep(
@@ -137,7 +137,7 @@ def sweep(
         except KeyboardInterrupt:
             campaign = None
         if served is not None:
-            served.finish(None if campaign is None else html(campaign))
+            served.finish(None if campaign is None else reports.html(campaign))
     if campaign is None:
         made = count(last.done + last.failed)
         typer.echo(f"interrupted: the {made} runs made so far are kept; the same command goes on from there", err=True)

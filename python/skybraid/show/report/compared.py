@@ -107,13 +107,15 @@ def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Dra
     means = rows.group_by(KEYS, maintain_order=True).agg(pl.col("delay_p99_ms", "goodput_bps").mean()).drop_nulls(
         ["delay_p99_ms", "goodput_bps"]
     )  # fmt: skip
+    axis = max(("scheduler", "congestion", "protocol"), key=lambda name: means[name].n_unique())
+    known = looks(axis, means[axis].drop_nulls().unique(maintain_order=True))
+    means = means.drop_nulls(axis).sort(pl.col(axis).cast(pl.Enum(list(known))))
     sizes = nested(means["delay_p99_ms"].to_list(), means["goodput_bps"].to_list())
     means = means.with_columns(pl.Series("size", sizes))
-    axis = max(("scheduler", "congestion", "protocol"), key=lambda name: means[name].n_unique())
     drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=360, x_axis_type="log")
     marks: list[Any] = []
     entries: list[tuple[str, list[Any]]] = []
-    for value, look in looks(axis, means[axis].drop_nulls().unique(maintain_order=True)).items():
+    for value, look in known.items():
         part = means.filter(pl.col(axis) == value)
         names = [", ".join(str(name) for name in key if name is not None) for key in part.select(KEYS).iter_rows()]
         data = {"delay": part["delay_p99_ms"].to_list(), "goodput": (part["goodput_bps"] / 1e6).to_list()}

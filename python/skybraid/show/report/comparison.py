@@ -125,7 +125,7 @@ def _heat_map(
     }
     drawn.add_layout(ColorBar(**bar), "right")
     drawn.grid.visible = False
-    drawn.xaxis.major_label_orientation = 0.0 if max(map(len, columns)) * len(columns) < 90 else math.pi / 6
+    drawn.xaxis.major_label_orientation = 0.0 if max(map(len, columns)) * len(columns) < 40 else math.pi / 6
     tips = [(names[0], "@x"), (names[1], "@y"), (told.label, "@text")]
     hover(drawn, [rects], tips, mode="mouse")
     return drawn
@@ -179,7 +179,9 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
             continue
         drawn = chart(x_label=across.label, y_label=up.label, height=360, x_axis_type="log")
         entries, marks = [], []
-        means = means.sort(*runs.axes)
+        axis = runs.main_axis()
+        if axis is not None:
+            means = means.sort(pl.col(axis).cast(pl.Enum(runs.values(axis))))
         scaled = means[up.column] * up.scale
         sizes = nested(means[across.column].to_list(), scaled.to_list())
         means = means.with_columns(pl.Series("size", sizes))
