@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from skybraid.model.special import gamma_quantile, gamma_upper_quantile, normal_quantile, student_quantile
+from skybraid.model.heavy import special
 from skybraid.model.statistics import CONFIDENCE, Interval
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ def mean_over_time(values: npt.ArrayLike, confidence: float = CONFIDENCE) -> Int
     mean, total = float(series.mean()), float(series.sum())
     length, variance = _block(_sums(series - mean), total)
     freedom = 1.5 * series.size / length - 1
-    reach = student_quantile(freedom, (1 + confidence) / 2) * math.sqrt(variance) / series.size
+    reach = float(special.stdtrit(freedom, (1 + confidence) / 2)) * math.sqrt(variance) / series.size
     return Interval(mean - reach, mean + reach)
 
 
@@ -430,10 +430,10 @@ def _gamma_interval(missed: float, variance: float, freedom: float, largest: flo
         largest: weight of the event that may come next.
         tail: probability of either side.
     """
-    student = student_quantile(max(freedom, 1.0), 1 - tail) / normal_quantile(1 - tail)
+    student = float(special.stdtrit(max(freedom, 1.0), 1 - tail) / special.ndtri(1 - tail))
     widened = variance * max(student, 1.0) ** 2
     low = float(missed)
     if missed > 0 and widened > 0:
-        low = widened / missed * gamma_quantile(missed * missed / widened, tail)
+        low = widened / missed * float(special.gammaincinv(missed * missed / widened, tail))
     more, wider = missed + largest, widened + largest * largest
-    return Interval(low, wider / more * gamma_upper_quantile(more * more / wider, tail))
+    return Interval(low, wider / more * float(special.gammainccinv(more * more / wider, tail)))

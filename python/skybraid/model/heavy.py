@@ -1,6 +1,6 @@
 """Lazy imports of heavy and optional packages.
 
-polars takes 0.2 s and 60 MB, fsspec 0.1 s: a run that keeps no tables goes without. SciPy is needed only to draw clips.
+polars takes 0.2 s and 60 MB, SciPy 0.3 s, fsspec 0.1 s: a run that keeps no tables goes without.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from skybraid.model.errors import MissingExtraError
 if TYPE_CHECKING:
     import fsspec
     import polars as pl
-    from scipy import fft, interpolate, ndimage
+    from scipy import fft, interpolate, ndimage, special
 
-__all__ = ["Late", "fft", "fsspec", "interpolate", "ndimage", "pl"]
+__all__ = ["Late", "fft", "fsspec", "interpolate", "ndimage", "pl", "special"]
 
 
 class Late:
@@ -42,4 +42,4 @@ if not TYPE_CHECKING:
     fsspec = Late("fsspec")
     pl = Late("polars")
     fft, interpolate = Late("scipy.fft"), Late("scipy.interpolate")
-    ndimage = Late("scipy.ndimage")
+    ndimage, special = Late("scipy.ndimage"), Late("scipy.special")

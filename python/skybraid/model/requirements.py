@@ -74,7 +74,7 @@ class Members:
             text += f", inconclusive for {count(self.inconclusive)}"
         if self.worst is None or self.worst_estimate is None:
             return text
-        shown = _SHOWN[metric](self.worst_estimate)
+        shown = SHOWN[metric](self.worst_estimate)
         return f"{text}; worst is {self.worst} with {shown}"
 
 
@@ -256,7 +256,7 @@ def members_of(judged: Sequence[tuple[str, Requirement]]) -> Members:
     worst = min(
         seen,
         key=lambda member: (
-            -(member[1].estimate or 0.0) if member[1].metric in _LESS_IS_BETTER else (member[1].estimate or 0.0)
+            -(member[1].estimate or 0.0) if member[1].metric in LESS_IS_BETTER else (member[1].estimate or 0.0)
         ),
         default=None,
     )
@@ -548,9 +548,10 @@ def freezes_a_minute(freezes: float) -> str:
     return f"{_rounded(freezes):g} freezes/min"
 
 
-_LESS_IS_BETTER = frozenset({"percentile", "expiration", "freezes"})
+LESS_IS_BETTER = frozenset({"percentile", "expiration", "freezes"})
+"""Metrics of which less is better."""
 
-_SHOWN: dict[str, Callable[[float], str]] = {
+SHOWN: dict[str, Callable[[float], str]] = {
     "share": percent,
     "percentile": milliseconds,
     "goodput": rate,
@@ -564,3 +565,4 @@ _SHOWN: dict[str, Callable[[float], str]] = {
     "availability": percent,
     "integrity": percent,
 }
+"""Value of each metric with its unit."""

@@ -15,7 +15,7 @@ import enum
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from skybraid.model.special import beta_quantile, beta_upper_quantile, binomial_cdf, student_quantile
+from skybraid.model.heavy import special
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,7 +87,7 @@ def percentile_ranks(values: int, quantile: float, confidence: float = CONFIDENC
     tail = _tail(confidence)
 
     def at_most(rank: int) -> float:
-        return binomial_cdf(rank, values, quantile)
+        return float(special.bdtr(rank, values, quantile)) if rank < values else 1.0
 
     # With B of the values below the quantile, it lies between the two ranks when low <= B < high.
     guess = int(values * quantile)
@@ -112,7 +112,7 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
         return None
     mean = math.fsum(values) / count
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    reach = student_quantile(count - 1, 1 - _tail(confidence)) * math.sqrt(variance / count)
+    reach = float(special.stdtrit(count - 1, 1 - _tail(confidence))) * math.sqrt(variance / count)
     return Interval(mean - reach, mean + reach)
 
 
@@ -121,8 +121,8 @@ def _bounds(successes: int, trials: int, tail: float) -> Interval:
     if not 0 <= successes <= trials:
         raise ValueError(f"successes: found {successes}, expected 0 to {trials}, the number of trials")
     failures = trials - successes
-    low = 0.0 if successes == 0 else beta_quantile(successes, failures + 1, tail)
-    high = 1.0 if failures == 0 else beta_upper_quantile(successes + 1, failures, tail)
+    low = 0.0 if successes == 0 else float(special.betaincinv(successes, failures + 1, tail))
+    high = 1.0 if failures == 0 else float(special.betainccinv(successes + 1, failures, tail))
     return Interval(low, high)
 
 

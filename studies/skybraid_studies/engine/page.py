@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import skybraid
 from skybraid.model.folder import write_whole
 from skybraid.model.provenance import utc_now
+from skybraid.show.report.page import templates
 from skybraid.show.report.svg import inlined
 from skybraid_studies.engine.claims import Holds, Role
 from skybraid_studies.engine.experiment import NEEDS
@@ -69,7 +70,7 @@ def write(rows: Sequence[Row], titles: Mapping[str, str], path: Path) -> Path:
 
 def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
     """Returns the page's text with the figures that the rows name; links are relative to `folder`."""
-    environment = skybraid.report.page.templates("skybraid_studies.engine")
+    environment = templates("skybraid_studies.engine")
     environment.filters["number"] = number
     loader = environment.loader
     papers = list(dict.fromkeys(row.paper for row in rows))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from skybraid.model.misses import is_short_of_runs, main_cause
 from skybraid.model.provenance import MAX_RUNS
 from skybraid.model.requirements import (
+    SHOWN,
     about,
     count,
     frames_a_second,
@@ -23,24 +24,13 @@ from skybraid.model.statistics import Verdict
 from skybraid.show.report.ranking import Bar, Column, Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from skybraid.model.requirements import Requirement
     from skybraid.model.results import Results
     from skybraid.show.explain import FlowExplained, Remedy, UnmetRequirement
 
-_SHARES = ("share", "frames", "ssim")
-
-_SHOWN: dict[str, Callable[[float], str]] = {
-    "share": percent,
-    "frames": percent,
-    "ssim": percent,
-    "percentile": milliseconds,
-    "goodput": rate,
-    "frame_rate": frames_a_second,
-    "worst_frame_rate": frames_a_second,
-    "freezes": freezes_a_minute,
-}
+_SHARES = ("share", "frames", "ssim", "continuity", "availability", "integrity")
 
 URGENT = (Verdict.NOT_MET, Verdict.INCONCLUSIVE, Verdict.MET)
 """Verdicts in the order in which a reader wants them."""
@@ -99,11 +89,11 @@ def cards(results: Results, explained: Sequence[FlowExplained]) -> list[Card]:
 
 def _card(results: Results, one: Requirement, reason: UnmetRequirement | None) -> Card:
     heading, changes = _changes(results, one, reason)
-    cause = main_cause(one, results.flows[one.flow]) or ""
+    cause = one.note or main_cause(one, results.flows[one.flow]) or ""
     return Card(
         one.flow,
         one.verdict,
-        "–" if one.estimate is None else _SHOWN[one.metric](one.estimate),
+        "–" if one.estimate is None else SHOWN[one.metric](one.estimate),
         _what(one),
         _bar(one),
         _ends(one),
@@ -138,6 +128,15 @@ def _what(one: Requirement) -> str:
             return f"shown; {frames_a_second(one.target)} required"
         case "worst_frame_rate":
             return f"in the worst second; {frames_a_second(one.target)} required"
+        case "expiration":
+            limit = milliseconds(one.deadline_ms or 0.0)
+            return f"is the longest time of {percent(one.target)} of the transactions that completed; {limit} allowed"
+        case "continuity":
+            return f"continuity: of {count(one.trials)} transactions completed{within}; {percent(one.target)} required"
+        case "availability":
+            return f"availability: of {about(one.trials / 1000)}; {percent(one.target)} required"
+        case "integrity":
+            return f"integrity; {percent(one.target)} required"
         case _:
             return f"seen; at most {freezes_a_minute(one.target)} allowed"
 
@@ -147,13 +146,13 @@ def _bar(one: Requirement) -> Bar | None:
     if one.estimate is None or one.low is None or one.high is None:
         return None
     scale = "nines" if one.metric in _SHARES else "linear"
-    target = (one.deadline_ms or 0.0) if one.metric == "percentile" else one.target
+    target = (one.deadline_ms or 0.0) if one.metric in ("percentile", "expiration") else one.target
     return Column("", scale, target).bars([Seen("", one.estimate, one.low, one.high, 0.0)])[0]
 
 
 def _ends(one: Requirement) -> tuple[str, str]:
     """Ends of the interval, in words."""
-    shown = _SHOWN[one.metric]
+    shown = SHOWN[one.metric]
     return shown(one.low or 0.0), shown(one.high or 0.0)
 
 

@@ -7,30 +7,23 @@ from typing import TYPE_CHECKING
 
 from skybraid.model.episodes import RunShare, share_interval
 from skybraid.model.measures import MESSAGES
-from skybraid.model.requirements import count, frames_a_second, freezes_a_minute, milliseconds, percent, rate
+from skybraid.model.requirements import (
+    LESS_IS_BETTER,
+    SHOWN,
+    count,
+    frames_a_second,
+    freezes_a_minute,
+    milliseconds,
+    percent,
+    rate,
+)
 from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import polars as pl
 
 _COUNTED = {"share": "messages", "frames": "frames", "continuity": "transactions", "availability": "ms"}
 """What the metrics that are shares count."""
-
-_SHOWN: dict[str, Callable[[float], str]] = {
-    "share": percent,
-    "percentile": milliseconds,
-    "frames": percent,
-    "frame_rate": frames_a_second,
-    "worst_frame_rate": frames_a_second,
-    "freezes": freezes_a_minute,
-    "ssim": percent,
-    "expiration": milliseconds,
-    "continuity": percent,
-    "availability": percent,
-    "integrity": percent,
-}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,13 +70,13 @@ class Wanted:
         """Formats a value of the metric with its unit."""
         if value is None:
             return "–"
-        return _SHOWN.get(self.metric, rate)(value)
+        return SHOWN[self.metric](value)
 
     def goodness(self, value: float | None) -> float:
         """Sort key that is larger for better values; None is worst."""
         if value is None:
             return float("-inf")
-        return -value if self.metric in ("percentile", "expiration", "freezes") else value
+        return -value if self.metric in LESS_IS_BETTER else value
 
 
 @dataclass(frozen=True, slots=True)
