@@ -1,5 +1,6 @@
 """Causes of misses: counted by the engine, named in every output, and answered by runs in `explain`."""
 
+import html
 import json
 from pathlib import Path
 
@@ -175,7 +176,7 @@ def test_the_commands_name_causes_and_refused_messages(skybraid: Command, tmp_pa
     assert "Main cause: " in ran.stdout
     assert "messages were refused at the sender" in ran.stdout
     page = (tmp_path / "result" / "report.html").read_text(encoding="utf-8")
-    assert "Main cause: " in page
+    assert html.escape(ran.stdout.split("Main cause: ")[1].splitlines()[0][1:]) in page
     assert "refused at the sender" in page
     done = skybraid("explain", "result", "--no-runs", "--json")
     (entry,) = json.loads(done.stdout)

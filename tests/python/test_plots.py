@@ -237,7 +237,7 @@ def first_cells(head: str) -> set[str]:
 def test_the_guide_names_the_kinds_and_the_options() -> None:
     assert first_cells("kind") == set(plots.KINDS)
     parameters = set(inspect.signature(plot_cli.plot).parameters) - {"source"}
-    assert first_cells("option") == {name.rstrip("_") for name in parameters}
+    assert first_cells("option") == {name.removeprefix("as_").rstrip("_") for name in parameters}
 
 
 def test_frames_are_drawn_of_video_alone(flown: Results, filmed: Results) -> None:

@@ -304,8 +304,9 @@ REFUSED = [
 @pytest.mark.parametrize("words", REFUSED)
 def test_a_port_that_nobody_listens_on_is_refused_at_once(probe: Probe, closed: int, words: tuple[str, ...]) -> None:
     done = probe(*(word.format(port=closed) for word in words), "--wait", "0s", "--json")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"127.0.0.1:{closed}: refused, nothing listens there; start `skybraid probe serve`" in done.stderr
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["exit"]) == (2, 2)
+    assert f"127.0.0.1:{closed}: refused, nothing listens there; start `skybraid probe serve`" in told["error"]
     assert "Traceback" not in done.stderr
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Command
-from skybraid.model.errors import VideoError
+from skybraid.model.errors import MissingExtraError, VideoError
 from skybraid.video import cache, clips, terrain, timecode
 from skybraid.video.flight import DURATION_S, Flight
 
@@ -139,7 +139,7 @@ def test_what_is_no_clip_is_named_with_what_was_found(tmp_path: Path) -> None:
 def test_without_pyav_the_words_say_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
     monkeypatch.delitem(sys.modules, "skybraid.video.pyav")
-    with pytest.raises(VideoError, match=r"no package av, .* pip install 'skybraid\[video\]'"):
+    with pytest.raises(MissingExtraError, match=r"no package av, .* pip install 'skybraid\[video\]'"):
         _ = importlib.import_module("skybraid.video.pyav").av.open
 
 
