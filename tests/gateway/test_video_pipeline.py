@@ -364,8 +364,9 @@ def simulated_ms(encoded: Encoded, jitter_buffer: str) -> float:
     """What the simulator says of the same clip over the same link: the median latency."""
     scenario = _core.Scenario.parse(LINK + FLOW.replace("JITTER", jitter_buffer), "link.toml")
     frames = [(bool(frame.key), [len(unit) for unit in frame.units]) for frame in encoded.frames]
-    latencies = np.array(scenario.with_clip("video", frames).run(1, ["frames"]).columns("frames")["latency_ns"])
-    return float(np.median(latencies[latencies > 0])) / MS
+    columns: dict[str, Any] = scenario.with_clip("video", frames).run(1, ["frames"]).columns("frames")
+    latencies, shown = columns["latency_ns"]
+    return float(np.median(latencies[shown])) / MS
 
 
 def rows_of(file: Path) -> list[dict[str, str]]:
