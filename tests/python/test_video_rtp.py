@@ -19,7 +19,7 @@ def test_a_frame_ends_with_the_packet_that_has_the_marker() -> None:
     sender = _core.RtpSender("h264", 20, 0xCAFEBABE, 0xFFFF, "a@b")
     packets = sender.frame([b"\x67\x01", b"\x41\x9a"], 0x89ABCDEF)
     assert [packet.hex() for packet in packets] == ["8060ffff89abcdefcafebabe6701", "80e0000089abcdefcafebabe419a"]
-    assert (sender.packets, sender.octets) == (2, 4)
+    assert (sender.packets, sender.payload_bytes) == (2, 4)
     assert [_core.RtpReceiver.source_of(packet) for packet in packets] == [0xCAFEBABE] * 2
 
 

@@ -77,7 +77,7 @@ impl Hosts {
         (0..self.sides.len()).map(SideId::from_index)
     }
 
-    /// Returns the flows, each of which has an application.
+    /// Returns the flows; each has an application.
     pub fn flows(&self) -> impl ExactSizeIterator<Item = FlowId> + use<> {
         (0..self.apps.len()).map(FlowId::from_index)
     }

@@ -86,7 +86,7 @@ fn record_sent(now: Instant, transmit: &Transmit, record: &mut FlowRecord) {
     }
 }
 
-/// Records the loss of a segment with payload on `path`, and of each message of which it carried a part.
+/// Records the loss of a segment with payload on `path`, and of each message that it carried a part of.
 #[cold]
 #[inline(never)]
 pub fn record_loss(record: &mut FlowRecord, path: PathId, segment: &Segment, cause: Cause) {

@@ -111,7 +111,7 @@ impl RtpSender {
 
     /// Payload bytes sent.
     #[getter]
-    fn octets(&self) -> u32 {
+    fn payload_bytes(&self) -> u32 {
         self.bytes
     }
 }

@@ -78,7 +78,7 @@ impl Column {
 }
 
 impl CoverageFile {
-    /// Reads the file. `link` has the keys of the table `above`, none of which the file may give as well.
+    /// Reads the file. `link` has the keys of the table `above`, which the file must not repeat.
     pub fn read(
         &self,
         link: &LinkFile,

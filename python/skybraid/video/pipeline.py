@@ -126,7 +126,7 @@ class _Camera:
             for packet in packets:
                 self._link.media(packet)
             self._sent.frames += 1
-            self._sent.packets, self._sent.octets = self._sender.packets, self._sender.octets
+            self._sent.packets, self._sent.octets = self._sender.packets, self._sender.payload_bytes
             if self._link.ended or self._bye:
                 break
         self._farewell()

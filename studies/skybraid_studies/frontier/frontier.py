@@ -96,24 +96,41 @@ def replay(measured: Together, transport: Mapping[str, Any], pattern: Pattern, d
         files, spans = write(measured, Path(folder))
         results = skybraid.run(scenario(measured, files, transport, pattern), tables=["messages", "packets"])
     messages, packets = results.tables["messages"], results.tables["packets"]
-    sent_ns = messages["sent_ns"].to_numpy()
     delay_ms = (messages["delivered_ns"] - messages["sent_ns"]).cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
     times = packets["in_ns"].to_numpy()
     sizes = packets["bytes"].to_numpy()
+    written, missed = _counted(messages["sent_ns"].to_numpy(), delay_ms, spans, deadlines_ms)
+    sent = sum(int(sizes[_within(times, span)].sum()) for span in spans)
+    return Outcome(missed, written, sent, _single(written, pattern))
+
+
+def _within(times_ns: npt.NDArray[np.int64], span: tuple[float, float]) -> npt.NDArray[np.bool_]:
+    start, end = span
+    return (times_ns >= start * NS_PER_S) & (times_ns < end * NS_PER_S)
+
+
+def _counted(
+    sent_ns: npt.NDArray[np.int64],
+    delay_ms: npt.NDArray[np.float64],
+    spans: Sequence[tuple[float, float]],
+    deadlines_ms: Sequence[int],
+) -> tuple[list[npt.NDArray[np.int64]], dict[int, list[npt.NDArray[np.int64]]]]:
+    """Messages of each episode, and those late by each deadline, in bins of time."""
     written: list[npt.NDArray[np.int64]] = []
     missed: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in deadlines_ms}
-    sent = 0
     for start, end in spans:
-        inside = (sent_ns >= start * NS_PER_S) & (sent_ns < end * NS_PER_S)
+        inside = _within(sent_ns, (start, end))
         bins = round((end - start) / BIN_S)
         places = np.minimum((sent_ns[inside] / NS_PER_S - start) / BIN_S, bins - 1).astype(np.int64)
         written.append(np.bincount(places, minlength=bins))
         for deadline, found in missed.items():
-            late = delay_ms[inside] > deadline
-            found.append(np.bincount(places[late], minlength=bins))
-        sent += int(sizes[(times >= start * NS_PER_S) & (times < end * NS_PER_S)].sum())
-    single = sum(int(each.sum()) for each in written) * (pattern.size + HEADERS)
-    return Outcome(missed, written, sent, single)
+            found.append(np.bincount(places[delay_ms[inside] > deadline], minlength=bins))
+    return written, missed
+
+
+def _single(written: Sequence[npt.NDArray[np.int64]], pattern: Pattern) -> int:
+    """Bytes that one copy of each message takes."""
+    return sum(int(each.sum()) for each in written) * (pattern.size + HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +176,6 @@ def oracle(measured: Together, pattern: Pattern, deadlines_ms: Sequence[int]) ->
         places = np.searchsorted(sent_ns, copies["in_ns"].to_numpy())
         first_ns[places] = np.minimum(first_ns[places], copies["out_ns"].to_numpy())
     best_ms = (np.minimum.accumulate(first_ns[::-1])[::-1] - sent_ns) / 1e6
-    written: list[npt.NDArray[np.int64]] = []
-    missed: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in deadlines_ms}
-    sent = 0
-    for start, end in spans:
-        inside = (sent_ns >= start * NS_PER_S) & (sent_ns < end * NS_PER_S)
-        bins = round((end - start) / BIN_S)
-        places = np.minimum((sent_ns[inside] / NS_PER_S - start) / BIN_S, bins - 1).astype(np.int64)
-        written.append(np.bincount(places, minlength=bins))
-        for deadline, found in missed.items():
-            found.append(np.bincount(places[best_ms[inside] > deadline], minlength=bins))
-        sent += int(inside.sum()) * (pattern.size + HEADERS)
-    return Outcome(missed, written, sent, sent)
+    written, missed = _counted(sent_ns, best_ms, spans, deadlines_ms)
+    single = _single(written, pattern)
+    return Outcome(missed, written, single, single)

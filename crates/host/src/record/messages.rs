@@ -264,7 +264,8 @@ impl FlowRecord {
             }
             let first = self.first;
             self.first += block.rows.len() as u32;
-            let Some(Block { mut rows, refused, .. }) = self.blocks.pop_front() else { break };
+            let block = self.blocks.pop_front().promised("the block just looked at");
+            let Some(Block { mut rows, refused, .. }) = block else { break };
             if missing > 0 || refused > 0 {
                 let numbered = (first..).zip(&rows);
                 for (id, row) in numbered.filter(|(_, row)| row.delivered_ns <= EXPIRED) {

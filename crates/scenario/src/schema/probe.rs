@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
 use serde::de::{Error, Expected, IntoDeserializer, Unexpected, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
+use skybraid_units::Promised;
 
 /// Marks the beginning and the parts of an encoded [`Refusal`].
 const MARK: char = '\u{1f}';
@@ -129,7 +130,7 @@ impl Refusal {
         match kind.as_str() {
             "key" => Self::Key(rest),
             "name" => Self::Name(rest),
-            "missing" => Self::Missing(rest.pop().unwrap_or_default()),
+            "missing" => Self::Missing(rest.pop().promised("the missing key").unwrap_or_default()),
             "table" | "kind" => {
                 let expected = rest.pop().unwrap_or_default();
                 Self::Kind { table: kind == "table", expected }

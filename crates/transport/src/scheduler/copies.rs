@@ -2,6 +2,9 @@
 
 use skybraid_units::Bytes;
 
+use super::Unit;
+use crate::{PathSet, PathView};
+
 /// First copies whose budget may be saved up for bursts of trouble.
 const SAVED: f64 = 4096.0;
 /// Share by which a message changes the mean size.
@@ -51,6 +54,15 @@ impl Purse {
             self.tokens = (self.tokens - price).max(0.0);
         }
         affordable
+    }
+
+    /// Pays for a further copy of `unit` on `path`. Returns no path without one, or if the budget does not
+    /// allow it.
+    pub fn copy(&mut self, unit: &Unit, path: Option<&PathView>) -> PathSet {
+        match path {
+            Some(path) if self.spend(unit.bytes) => PathSet::only(path.id),
+            _ => PathSet::EMPTY,
+        }
     }
 
     /// Share of the capacity that is saved, 0 to 1.

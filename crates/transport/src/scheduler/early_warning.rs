@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use skybraid_units::{Duration, Instant, Probability, Promised};
 
 use super::copies::Purse;
-use super::hedge::{ACK_DELAY, WITHIN, latest_age, next_path, one_way, positive};
+use super::hedge::{ACK_DELAY, WITHIN, latest_age, next_in_time, next_path, one_way, positive};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, untried, wait_for_room};
 use crate::registry::{About, Check, InvalidParameter, Parameter};
@@ -219,10 +219,7 @@ impl Scheduler for EarlyWarning {
         _first_sent: Instant,
         paths: &[PathView],
     ) -> PathSet {
-        match next_path(unit, paths) {
-            Some(path) if self.purse.spend(unit.bytes) => PathSet::only(path.id),
-            _ => PathSet::EMPTY,
-        }
+        self.purse.copy(unit, next_path(unit, paths))
     }
 
     fn hedge_early(
@@ -237,12 +234,8 @@ impl Scheduler for EarlyWarning {
         let warn = self.warn(within);
         let carried = paths.iter().filter(|path| unit.carried_by.contains(path.id));
         let calm = carried.map(|path| self.sign(now, path)).any(|sign| sign < warn);
-        let in_time =
-            |path: &&PathView| deadline.is_none_or(|deadline| now + one_way(path, 0) <= deadline);
-        match next_path(unit, paths).filter(in_time) {
-            Some(path) if !calm && self.purse.spend(unit.bytes) => PathSet::only(path.id),
-            _ => PathSet::EMPTY,
-        }
+        let next = next_in_time(now, unit, deadline, paths).filter(|_| !calm);
+        self.purse.copy(unit, next)
     }
 }
 

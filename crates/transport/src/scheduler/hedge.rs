@@ -126,6 +126,17 @@ pub(super) fn next_path<'a>(unit: &Unit, paths: &'a [PathView]) -> Option<&'a Pa
     fastest(untried(unit, candidates(paths)).filter(|path| !carried_by.contains(path.id)))
 }
 
+/// Returns the same path if a copy can arrive before the deadline on it.
+pub(super) fn next_in_time<'a>(
+    now: Instant,
+    unit: &Unit,
+    deadline: Option<Instant>,
+    paths: &'a [PathView],
+) -> Option<&'a PathView> {
+    next_path(unit, paths)
+        .filter(|path| deadline.is_none_or(|deadline| now + one_way(path, 0) <= deadline))
+}
+
 /// Returns the age at which a copy of `unit` on another path is due by the paths' round trips: as
 /// late as it can arrive, but not before the acknowledgement may be expected.
 pub(super) fn latest_age(
@@ -191,12 +202,7 @@ impl Scheduler for Hedge {
         paths: &[PathView],
     ) -> PathSet {
         let deadline = self.deadline(unit, first_sent);
-        let in_time =
-            |path: &&PathView| deadline.is_none_or(|deadline| now + one_way(path, 0) <= deadline);
-        match next_path(unit, paths).filter(in_time) {
-            Some(path) if self.purse.spend(unit.bytes) => PathSet::only(path.id),
-            _ => PathSet::EMPTY,
-        }
+        self.purse.copy(unit, next_in_time(now, unit, deadline, paths))
     }
 }
 
