@@ -143,6 +143,19 @@ def test_no_room_uses_another_that_the_design_does_not_allow(packages: dict[str,
         assert used(packages[name], None, "build", "dev") & packages.keys() <= allowed, name
 
 
+def test_the_tests_in_rust_and_in_python_share_every_crate_that_is_built() -> None:
+    if shutil.which("cargo") is None:
+        pytest.skip("the features of crates are read with cargo, which is not installed")
+    tree = ["cargo", "tree", "--locked", "--prefix", "none", "--format", "{p} {f}"]
+
+    def built(*arguments: str) -> set[str]:
+        lines = subprocess.run([*tree, *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        return {line.removesuffix(" (*)") for line in lines.splitlines()}
+
+    again = built("--package", "skybraid-python", "--edges", "normal") - built("--workspace")
+    assert again == set(), "features that differ make the native module's crates compile twice in `make test`"
+
+
 def test_no_room_runs_code_while_it_is_built(packages: dict[str, dict[str, Any]]) -> None:
     assert {name: used(package, "build") for name, package in packages.items() if used(package, "build")} == {}
 
