@@ -137,7 +137,7 @@ test-rust:
 test-python: export OMP_NUM_THREADS := 1
 test-python: $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
 	cargo test --no-run --locked --workspace --test it
-	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile
+	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile --durations 20
 
 # Instructions and allocations of fixed cases against benches/tests/counts/baseline.txt; part of `make test-rust`, with
 # the same build. `make counts-update REASON="why"` rewrites the lines that changed.
