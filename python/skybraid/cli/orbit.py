@@ -76,20 +76,9 @@ def orbit(
     Exit code: 0 told, 2 bad input.
     """
     if list_:
-        known = room.constellations()
-        if as_json:
-            typer.echo(json.dumps(known, ensure_ascii=False))
-        else:
-            for name, about in known.items():
-                typer.echo(f"{name}: {about}")
+        _list_constellations(as_json)
         return
-    for file in (csv, hypatia, plot):
-        if file is not None and file.exists():
-            raise ResultError(f"{file}: found a file, expected a new name; nothing was changed")
-        if file is not None:
-            check_new_file(file)
-    if plot is not None and plot.suffix not in FIGURES:
-        raise ScenarioError(f"--plot: found {plot}, expected a name that ends in {', '.join(FIGURES)}")
+    _check_files(csv, hypatia, plot)
     satellites: dict[str, Any] = {
         "constellation": constellation,
         "elements": None if elements is None else str(elements),
@@ -120,6 +109,25 @@ def orbit(
     elif not quiet:
         for line in _told(service):
             typer.echo(line)
+
+
+def _list_constellations(as_json: bool) -> None:
+    known = room.constellations()
+    if as_json:
+        typer.echo(json.dumps(known, ensure_ascii=False))
+        return
+    for name, about in known.items():
+        typer.echo(f"{name}: {about}")
+
+
+def _check_files(csv: Path | None, hypatia: Path | None, plot: Path | None) -> None:
+    for file in (csv, hypatia, plot):
+        if file is not None and file.exists():
+            raise ResultError(f"{file}: found a file, expected a new name; nothing was changed")
+        if file is not None:
+            check_new_file(file)
+    if plot is not None and plot.suffix not in FIGURES:
+        raise ScenarioError(f"--plot: found {plot}, expected a name that ends in {', '.join(FIGURES)}")
 
 
 def _terminal(at: str | None, track: Path | None, speed: str | None) -> dict[str, Any]:

@@ -26,28 +26,9 @@ def tell(results: Results, *, has_report: bool) -> None:
     )
     emulation = results.flights[0].emulation
     if emulation is not None:
-        for line in timing(emulation):
-            typer.echo(f"  {line}")
-        for node, proxy in emulation.get("proxies", {}).items():
-            typer.echo(f"  {node}: {split(proxy)}")
-        for node, program in emulation.get("programs", {}).items():
-            see = f", see {node}.err" if program["exit"] else ""
-            typer.echo(f"  {node}: {program['command']}: {ended(program)}{see}")
+        _tell_emulation(emulation)
     if results.flows:
-        for requirement in results.requirements:
-            typer.echo(f"  {requirement.flow}: {coloured(requirement.verdict)}. {requirement.words}.")
-            cause = main_cause(requirement, results.flows[requirement.flow])
-            if cause is not None:
-                typer.echo(f"    {cause}")
-            if requirement.members is not None:
-                typer.echo(f"    each by itself: {requirement.members.words(requirement.metric)}")
-        for name, flow in results.flows.items():
-            if flow.video is not None:
-                typer.echo(f"  {name}: {video_words(flow.video)}.")
-            refused = refusals(flow)
-            if refused is not None:
-                typer.echo(f"  {name}: {refused}.")
-        typer.echo(headline(results.requirements))
+        _tell_flows(results)
     else:
         for line in link_lines(results.links()):
             typer.echo(f"  {line}")
@@ -55,6 +36,33 @@ def tell(results: Results, *, has_report: bool) -> None:
         typer.echo(f"result: {results.folder}")
         page = results.folder / "report.html"
         typer.echo(f"report: {page}" if has_report else f"report: skybraid report {results.folder}")
+
+
+def _tell_emulation(emulation: dict[str, Any]) -> None:
+    for line in timing(emulation):
+        typer.echo(f"  {line}")
+    for node, proxy in emulation.get("proxies", {}).items():
+        typer.echo(f"  {node}: {split(proxy)}")
+    for node, program in emulation.get("programs", {}).items():
+        see = f", see {node}.err" if program["exit"] else ""
+        typer.echo(f"  {node}: {program['command']}: {ended(program)}{see}")
+
+
+def _tell_flows(results: Results) -> None:
+    for requirement in results.requirements:
+        typer.echo(f"  {requirement.flow}: {coloured(requirement.verdict)}. {requirement.words}.")
+        cause = main_cause(requirement, results.flows[requirement.flow])
+        if cause is not None:
+            typer.echo(f"    {cause}")
+        if requirement.members is not None:
+            typer.echo(f"    each by itself: {requirement.members.words(requirement.metric)}")
+    for name, flow in results.flows.items():
+        if flow.video is not None:
+            typer.echo(f"  {name}: {video_words(flow.video)}.")
+        refused = refusals(flow)
+        if refused is not None:
+            typer.echo(f"  {name}: {refused}.")
+    typer.echo(headline(results.requirements))
 
 
 def _pace(results: Results) -> str:
