@@ -39,6 +39,7 @@ pub mod mutran;
 pub mod pacing;
 pub mod parallel;
 pub mod path;
+mod per_path;
 pub mod registry;
 pub mod reordering;
 pub mod rtt;

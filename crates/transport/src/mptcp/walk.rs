@@ -4,10 +4,8 @@
 //! and #474 and pull requests #391 and #478.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
-use skybraid_units::Promised;
-
+use crate::per_path::PerPath;
 use crate::scheduler::redundant::Walk;
 use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::Subflow;
@@ -29,7 +27,7 @@ pub struct Walks {
     /// Chunks sent but not acknowledged, oldest first, with all subflows that have carried each.
     sent: VecDeque<Chunk>,
     /// Data sequence number of the chunk that each subflow took last, and of the first byte after it.
-    places: Vec<Option<(u64, u64)>>,
+    places: PerPath<Option<(u64, u64)>>,
     /// Index of the subflow whose turn it is.
     turn: usize,
 }
@@ -37,7 +35,7 @@ pub struct Walks {
 impl Walks {
     /// Creates the walks of a connection that has sent nothing.
     pub const fn new(rule: Walk) -> Self {
-        Self { rule, sent: VecDeque::new(), places: Vec::new(), turn: 0 }
+        Self { rule, sent: VecDeque::new(), places: PerPath::new(None), turn: 0 }
     }
 
     /// Returns the subflows that have carried `chunk`.
@@ -73,8 +71,7 @@ impl Walks {
 
     /// Returns the sent chunk that subflow `id` takes next; none if new data is next.
     fn ahead(&self, id: SubflowId, una: u64) -> Option<Chunk> {
-        let place = self.places.get(id.index()).copied().flatten();
-        let place = place.filter(|(start, end)| match self.rule {
+        let place = self.places[id.as_path()].filter(|(start, end)| match self.rule {
             Walk::Unsent | Walk::Unacknowledged => *end > una,
             Walk::Repeating => *start > una,
         });
@@ -89,12 +86,7 @@ impl Walks {
 
     /// Records that subflow `id` takes `chunk`. Returns the chunk with all subflows that have carried it.
     pub fn on_taken(&mut self, id: SubflowId, chunk: &Chunk) -> Chunk {
-        if self.places.len() <= id.index() {
-            self.places.resize(id.index() + 1, None);
-        }
-        if let Some(own) = self.places.get_mut(id.index()).promised("the place of a subflow") {
-            *own = Some((chunk.dsn, chunk.end()));
-        }
+        self.places[id.as_path()] = Some((chunk.dsn, chunk.end()));
         self.turn = id.index() + 1;
         let place = self.sent.partition_point(|sent| sent.dsn < chunk.dsn);
         if let Some(sent) = self.sent.get_mut(place).filter(|sent| sent.dsn == chunk.dsn) {

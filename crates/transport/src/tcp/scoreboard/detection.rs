@@ -134,7 +134,8 @@ impl Scoreboard {
         let last = self.sent.partition_point(|sent| sent.seq < line);
         let mut found = false;
         for index in first..last {
-            let once = self.sent.get(index).is_some_and(|sent| !sent.retransmitted);
+            let sent = self.sent.get(index).promised("a sent segment");
+            let once = sent.is_some_and(|sent| !sent.retransmitted);
             found |= once && self.mark_lost(index);
         }
         self.judged = line;
