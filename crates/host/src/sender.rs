@@ -81,7 +81,8 @@ fn record_sent(now: Instant, transmit: &Transmit, record: &mut FlowRecord) {
     for offset in 0..u32::from(segment.messages) {
         record.on_copy_sent(now, segment.first_message.wrapping_add(offset), *path);
     }
-    if let Some(count) = record.summary.packets_by_path.get_mut(path.index()) {
+    let count = record.summary.packets_by_path.get_mut(path.index());
+    if let Some(count) = count.promised("a count per path") {
         *count += 1;
     }
 }

@@ -9,7 +9,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Rate, Seed, Stream};
+use skybraid_units::{Duration, Promised, Rate, Seed, Stream};
 
 use crate::config::{ConfigError, Direction, DirectionConfig, LinkConfig, PathConfig, Switch};
 use crate::delay::DelaySource;
@@ -192,8 +192,7 @@ impl Population {
             (normal_probability(score) * count as f64) as usize
         });
         let flight = self.flights.get(number.min(count.saturating_sub(1)));
-        let Some([uplink, downlink]) = flight else {
-            skybraid_units::invariant::bug("a family without flights");
+        let Some([uplink, downlink]) = flight.promised("a flight of the family") else {
             let nothing = LinkConfig::plain(RateSource::Constant(Rate::ZERO), Duration::ZERO);
             return [nothing.clone(), nothing];
         };

@@ -49,7 +49,8 @@ impl Places<'_> {
     fn of(&mut self, satellite: usize) -> Option<[f64; 3]> {
         let known = self.known.get_mut(satellite).promised("a satellite of this number")?;
         if known.is_none() {
-            *known = self.constellation.satellites().get(satellite)?.position(self.at);
+            let satellite = self.constellation.satellites().get(satellite);
+            *known = satellite.promised("a satellite of this number")?.position(self.at);
         }
         *known
     }
@@ -119,7 +120,7 @@ pub(crate) fn fastest_route(
     let (_, last, gateway) = best?;
     let mut satellites = vec![last];
     let mut here = last;
-    while let Some(before) = came_from.get(here).copied().flatten() {
+    while let Some(before) = came_from[here] {
         satellites.push(before);
         here = before;
     }

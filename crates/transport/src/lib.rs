@@ -39,6 +39,7 @@ pub mod mutran;
 pub mod pacing;
 pub mod parallel;
 pub mod path;
+mod per_path;
 pub mod registry;
 pub mod reordering;
 pub mod rtt;
@@ -46,12 +47,13 @@ pub mod scheduler;
 pub mod segment;
 pub mod split;
 pub mod tcp;
+pub mod timer;
 pub mod wire;
 
 pub use config::{Protocol, Stack, TransportConfig};
 pub use endpoint::{ConnectionTotals, Decision, Endpoint, Role, SubflowSample, Transmit};
 pub use message::{Class, Delivered, Message};
-pub use path::{PathId, PathInfo, PathSet, PathView};
+pub use path::{PathId, PathInfo, PathSet, PathView, SubflowId};
 pub use segment::{Body, Segment};
 
 #[cfg(doctest)]

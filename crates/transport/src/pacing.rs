@@ -22,17 +22,34 @@ pub struct Pacer {
     blocked: bool,
     /// Instant at which the last waiting segment was released, on time or late.
     released_at: Instant,
+    /// True if a control that sets only a window is paced too.
+    paces_windows: bool,
 }
 
 impl Pacer {
+    /// Creates a pacer that, if `paces_windows`, derives a rate from the window where a control sets none.
+    pub fn of_windows(paces_windows: bool) -> Self {
+        Self { paces_windows, ..Self::default() }
+    }
+
     /// Pacing rate; `None` for as fast as the window allows.
     pub const fn rate(&self) -> Option<Rate> {
         self.rate
     }
 
-    /// Sets the rate.
-    pub const fn set_rate(&mut self, rate: Option<Rate>) {
+    /// Sets the rate: that of the control, or else that of a window once there is a round-trip time.
+    #[inline]
+    pub fn follow(
+        &mut self,
+        rate: Option<Rate>,
+        window: u64,
+        threshold: u64,
+        srtt: Option<Duration>,
+    ) {
         self.rate = rate;
+        if let (None, true, Some(srtt)) = (rate, self.paces_windows, srtt) {
+            self.rate = Some(window_pace(window, window < threshold, srtt));
+        }
     }
 
     /// Bytes that may be queued on the subflow, at least two segments; `None` without pacing.
@@ -71,6 +88,14 @@ impl Pacer {
     }
 }
 
+/// Pacing rate of Linux for a window-based control: two windows per round trip in slow start, 1.2
+/// windows afterwards (`tcp_update_pacing_rate`).
+fn window_pace(window: u64, slow_start: bool, srtt: Duration) -> Rate {
+    let gain = if slow_start { 2.0 } else { 1.2 };
+    let seconds = srtt.as_secs_f64().max(1e-6);
+    Rate::from_bps((gain * window as f64 * 8.0 / seconds) as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,7 +106,7 @@ mod tests {
         let at = |ms| Instant::from_millis(ms);
         pacer.on_sent(at(0), 1250);
         assert!(!pacer.holds_back(at(0), true), "without a rate nothing waits");
-        pacer.set_rate(Some(Rate::from_mbps(10.0)));
+        pacer.follow(Some(Rate::from_mbps(10.0)), 0, 0, None);
         pacer.on_sent(at(0), 1250);
         assert!(pacer.holds_back(at(0), true));
         assert_eq!(pacer.next_wakeup(), at(1));
@@ -98,7 +123,7 @@ mod tests {
     #[test]
     fn a_late_driver_catches_up_by_at_most_10_ms() {
         let mut pacer = Pacer::default();
-        pacer.set_rate(Some(Rate::from_mbps(10.0)));
+        pacer.follow(Some(Rate::from_mbps(10.0)), 0, 0, None);
         let at = |ms| Instant::from_millis(ms);
         assert_eq!([20, 21, 25, 26].map(|ms| sent_at(&mut pacer, at(ms))), [1, 1, 4, 1]);
         assert_eq!(sent_at(&mut pacer, at(100)), 11);
@@ -108,7 +133,7 @@ mod tests {
     #[test]
     fn an_idle_subflow_does_not_catch_up() {
         let mut pacer = Pacer::default();
-        pacer.set_rate(Some(Rate::from_mbps(10.0)));
+        pacer.follow(Some(Rate::from_mbps(10.0)), 0, 0, None);
         let at = |ms| Instant::from_millis(ms);
         pacer.on_sent(at(20), 1250);
         assert!(pacer.holds_back(at(20), false));
@@ -119,9 +144,22 @@ mod tests {
     fn the_quantum_is_1_ms_of_data_but_at_least_two_segments() {
         let mut pacer = Pacer::default();
         assert_eq!(pacer.quantum(1000), None);
-        pacer.set_rate(Some(Rate::from_mbps(80.0)));
+        pacer.follow(Some(Rate::from_mbps(80.0)), 0, 0, None);
         assert_eq!(pacer.quantum(1000), Some(10_000));
-        pacer.set_rate(Some(Rate::from_mbps(1.0)));
+        pacer.follow(Some(Rate::from_mbps(1.0)), 0, 0, None);
         assert_eq!(pacer.quantum(1000), Some(2000));
+    }
+
+    // Source: Linux `tcp_update_pacing_rate`, `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`.
+    #[test]
+    fn a_window_is_paced_at_twice_its_rate_in_slow_start_then_at_1_2() {
+        let mut pacer = Pacer::of_windows(true);
+        let mut rate = |threshold| {
+            pacer.follow(None, 12_500, threshold, Some(Duration::from_millis(100)));
+            pacer.rate()
+        };
+        assert_eq!([rate(u64::MAX), rate(0)], [2.0, 1.2].map(|mbps| Some(Rate::from_mbps(mbps))));
+        pacer.follow(None, 12_500, 0, None);
+        assert_eq!(pacer.rate(), None, "before the first round-trip time");
     }
 }

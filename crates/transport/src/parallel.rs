@@ -38,13 +38,11 @@ impl Parallel {
 
     /// Index of the connection that carries the next message.
     fn next(&self) -> usize {
-        let count = self.connections.len();
-        let has_room = |index: &usize| {
-            self.connections
-                .get(*index)
-                .is_some_and(|connection| connection.unacknowledged() < connection.send_buffer())
-        };
-        (self.turn..count).chain(0..self.turn).find(has_room).unwrap_or(self.turn)
+        let (before, after) = self.connections.split_at(self.turn);
+        let has_room =
+            |connection: &Connection| connection.unacknowledged() < connection.send_buffer();
+        let found = after.iter().chain(before).position(has_room).unwrap_or(0);
+        (self.turn + found) % self.connections.len().max(1)
     }
 
     /// Queues a message on the next connection.

@@ -15,6 +15,41 @@ impl PathId {
     }
 }
 
+/// Number of a subflow within its connection, 0 to 63. Schedulers, which choose between subflows, see each as a path of
+/// the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubflowId(PathId);
+
+impl SubflowId {
+    /// The subflow that opens the connection.
+    pub const FIRST: Self = Self(PathId(0));
+
+    /// Returns the subflow at position `index` of the connection's list.
+    pub const fn from_index(index: usize) -> Self {
+        Self(PathId(index as u8))
+    }
+
+    /// Returns the subflow that a scheduler sees as `path`.
+    pub const fn from_path(path: PathId) -> Self {
+        Self(path)
+    }
+
+    /// Path that a scheduler sees.
+    pub const fn as_path(self) -> PathId {
+        self.0
+    }
+
+    /// Number of the subflow, as segments carry it.
+    pub const fn number(self) -> u8 {
+        self.0.0
+    }
+
+    /// Position of the subflow in the connection's list.
+    pub const fn index(self) -> usize {
+        self.0.index()
+    }
+}
+
 /// A set of up to 64 paths.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct PathSet(u64);

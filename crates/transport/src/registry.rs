@@ -34,6 +34,32 @@ pub enum Compat {
     Linux,
 }
 
+impl Compat {
+    /// Description of the parameter `compat` of an algorithm, for which it decides `summary`.
+    pub const fn parameter(summary: &'static str) -> Parameter {
+        Parameter { name: "compat", unit: "paper or linux", default: "paper", summary }
+    }
+}
+
+/// Declares the `Config` of an algorithm whose only parameter is `compat`.
+macro_rules! compat_config {
+    ($(#[$doc:meta])* $config:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $config {
+            /// Reference behaviour.
+            pub compat: $crate::registry::Compat,
+        }
+
+        impl $crate::registry::Check for $config {
+            fn use_linux_behaviour(&mut self) {
+                self.compat = $crate::registry::Compat::Linux;
+            }
+        }
+    };
+}
+
 /// A parameter outside its range: its key, and what was found and expected.
 pub type InvalidParameter = (&'static str, String);
 
@@ -371,7 +397,7 @@ macro_rules! algorithms {
         }
     };
 }
-pub(crate) use algorithms;
+pub(crate) use {algorithms, compat_config};
 
 #[cfg(test)]
 mod tests {

@@ -418,6 +418,7 @@ impl FlowRecord {
             delays.at(sent).add(delay);
         }
         self.summary.held.add(held);
+        // A kernel that has several paths does not say which one it was.
         if let Some(won) = self.summary.won_by_path.get_mut(path.index()) {
             *won += 1;
         }

@@ -250,8 +250,9 @@ impl Screen {
         }
         let first_after =
             self.frames.partition_point(|frame| message.wrapping_sub(frame.message) < 1 << 31);
-        let place = first_after.checked_sub(1);
-        if let Some(pending) = place.and_then(|place| self.frames.get_mut(place)) {
+        if let Some(place) = first_after.checked_sub(1)
+            && let Some(pending) = self.frames.get_mut(place).promised("the frame of a message")
+        {
             let packet = message.wrapping_sub(pending.message);
             if packet < pending.message_count()
                 && let Ok(packet) = u16::try_from(packet)

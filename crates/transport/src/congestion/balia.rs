@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 
 use super::aggregate::{Counter, Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::registry::{About, Check, Compat, Parameter};
+use crate::registry::{About, Compat, compat_config};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -19,26 +19,14 @@ pub const ABOUT: About = About {
     source: "Peng et al. 2013; draft-walid-mptcp-congestion-control",
     linux: "α in whole numbers, so that a loss takes either half or three quarters; \
             acknowledgements are counted towards whole segments",
-    parameters: &[Parameter {
-        name: "compat",
-        unit: "paper or linux",
-        default: "paper",
-        summary: "whose arithmetic",
-    }],
+    parameters: &[Compat::parameter("whose arithmetic")],
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+compat_config! {
+    /// Parameters of the control.
+    ///
     /// Arithmetic of the paper or of Linux.
-    pub compat: Compat,
-}
-
-impl Check for Config {
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
-    }
+    Config
 }
 
 impl Config {

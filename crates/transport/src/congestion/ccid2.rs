@@ -27,12 +27,7 @@ pub const ABOUT: About = About {
             default: "(RFC 3390: 2 to 4)",
             summary: "window at the start",
         },
-        Parameter {
-            name: "compat",
-            unit: "paper or linux",
-            default: "paper",
-            summary: "which text is followed",
-        },
+        Compat::parameter("which text is followed"),
     ],
 };
 

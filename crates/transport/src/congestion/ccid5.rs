@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 
 use super::{Congestion, PathBasics, bbr};
-use crate::registry::{About, Check, Compat, Parameter};
+use crate::registry::{About, Compat, compat_config};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,26 +15,14 @@ pub const ABOUT: About = About {
               of policers, which few packets and an unreliable flow's own gaps would set off.",
     source: "draft-romo-iccrg-ccid5; MP-DCCP for Linux, ccid5.c",
     linux: "the gains and the rounding of Linux's BBR, see `bbr`",
-    parameters: &[Parameter {
-        name: "compat",
-        unit: "paper or linux",
-        default: "paper",
-        summary: "gains and rounding of the draft, or those of Linux",
-    }],
+    parameters: &[Compat::parameter("gains and rounding of the draft, or those of Linux")],
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+compat_config! {
+    /// Parameters of the control.
+    ///
     /// Gains and rounding of the draft or of Linux.
-    pub compat: Compat,
-}
-
-impl Check for Config {
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
-    }
+    Config
 }
 
 impl Config {

@@ -23,12 +23,7 @@ pub const ABOUT: About = About {
             rather than what is in flight; Reno's floor never steepens; a timeout forgets all; an \
             idle time moves the curve on.",
     parameters: &[
-        Parameter {
-            name: "compat",
-            unit: "paper or linux",
-            default: "paper",
-            summary: "the RFC, or what Linux does",
-        },
+        Compat::parameter("the RFC, or what Linux does"),
         Parameter {
             name: "c",
             unit: "segments/s³",

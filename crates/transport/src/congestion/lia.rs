@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 
 use super::aggregate::{Counter, Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::registry::{About, Check, Compat, Parameter};
+use crate::registry::{About, Compat, compat_config};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -18,26 +18,14 @@ pub const ABOUT: About = About {
     linux: "α in whole units of 1/4096 and acknowledgements counted towards whole segments, so that \
             growth is coarse; paths' windows below 150 segments at 100 ms look alike when the best \
             path is sought, and the last one is taken",
-    parameters: &[Parameter {
-        name: "compat",
-        unit: "paper or linux",
-        default: "paper",
-        summary: "whose arithmetic",
-    }],
+    parameters: &[Compat::parameter("whose arithmetic")],
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+compat_config! {
+    /// Parameters of the control.
+    ///
     /// Arithmetic of the RFC or of Linux.
-    pub compat: Compat,
-}
-
-impl Check for Config {
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
-    }
+    Config
 }
 
 impl Config {

@@ -10,9 +10,10 @@ use core::fmt::Debug;
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
 pub use idle::{Idle, IdleRestart};
+pub use window::CongestionWindow;
 
 use crate::registry::algorithms;
-use crate::{PathId, Role, TransportConfig};
+use crate::{Role, SubflowId, TransportConfig};
 
 mod aggregate;
 pub mod balia;
@@ -20,6 +21,7 @@ pub mod bbr;
 pub mod bbr3;
 pub mod ccid2;
 pub mod ccid5;
+pub mod ceiling;
 pub mod coupled;
 pub mod cubic;
 mod cubic_linux;
@@ -35,6 +37,7 @@ mod rounds;
 pub mod vegas;
 pub mod westwood;
 pub mod westwood_plus;
+pub mod window;
 pub mod wvegas;
 
 /// Result of an acknowledgement.
@@ -245,12 +248,12 @@ impl PathBasics {
     pub(crate) fn of(
         config: &TransportConfig,
         role: Role,
-        id: PathId,
+        id: SubflowId,
         segment: u32,
         sack: bool,
     ) -> Self {
         let segment = u64::from(segment);
-        let name = format!("{role:?} {}", id.0);
+        let name = format!("{role:?} {}", id.number());
         Self {
             segment: Bytes::new(segment),
             initial_window: Bytes::new(segment * u64::from(config.initial_window.max(1))),

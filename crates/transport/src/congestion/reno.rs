@@ -19,12 +19,7 @@ pub const ABOUT: About = About {
     linux: "The window is counted in whole segments and grows by all that is acknowledged; after a \
             loss the threshold is half of the window rather than of what is in flight.",
     parameters: &[
-        Parameter {
-            name: "compat",
-            unit: "paper or linux",
-            default: "paper",
-            summary: "the RFC, or what Linux does",
-        },
+        Compat::parameter("the RFC, or what Linux does"),
         Parameter {
             name: "byte_counting",
             unit: "true or false",

@@ -24,12 +24,7 @@ pub const ABOUT: About = About {
             doubles in every round rather than in every other; an idle time forgets the least \
             round-trip time.",
     parameters: &[
-        Parameter {
-            name: "compat",
-            unit: "paper or linux",
-            default: "paper",
-            summary: "the paper, or what Linux does",
-        },
+        Compat::parameter("the paper, or what Linux does"),
         Parameter {
             name: "alpha",
             unit: "packets",

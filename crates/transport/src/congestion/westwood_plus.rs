@@ -11,7 +11,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Compat, Parameter};
+use crate::registry::{About, Compat, compat_config};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -23,26 +23,14 @@ pub const ABOUT: About = About {
     linux: "A sample at most every 50 ms, in whole bytes per millisecond, smoothed twice by an eighth; \
             a loss halves the window first, and the rate sets it at the end of recovery, upwards \
             too; a timeout forgets the least round-trip time.",
-    parameters: &[Parameter {
-        name: "compat",
-        unit: "paper or linux",
-        default: "paper",
-        summary: "the paper, or what Linux does",
-    }],
+    parameters: &[Compat::parameter("the paper, or what Linux does")],
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+compat_config! {
+    /// Parameters of the control.
+    ///
     /// Reference behaviour: the paper or Linux.
-    pub compat: Compat,
-}
-
-impl Check for Config {
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
-    }
+    Config
 }
 
 impl Config {

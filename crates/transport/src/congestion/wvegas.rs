@@ -31,12 +31,7 @@ pub const ABOUT: About = About {
             default: "10",
             summary: "segments that all paths together keep in queues",
         },
-        Parameter {
-            name: "compat",
-            unit: "paper or linux",
-            default: "paper",
-            summary: "whose arithmetic",
-        },
+        Compat::parameter("whose arithmetic"),
     ],
 };
 

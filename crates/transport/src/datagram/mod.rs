@@ -175,10 +175,10 @@ impl Datagrams {
 
     /// Allows or forbids messages on `path`; all paths are allowed at first.
     pub fn set_usable(&mut self, path: PathId, usable: bool) {
-        if let Some(state) = self.paths.get_mut(path.index()) {
+        if let Some(state) = self.paths.get_mut(path.index())
+            && let Some(view) = self.views.get_mut(path.index()).promised("a view per path")
+        {
             state.allowed = usable;
-        }
-        if let Some(view) = self.views.get_mut(path.index()) {
             view.usable = usable;
         }
     }

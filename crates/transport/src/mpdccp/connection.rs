@@ -47,7 +47,7 @@ impl Connection {
         let segment = config.segment.map_or(room, Bytes::get).clamp(1, room) as u32;
         let subflow = |(index, info): (usize, &PathInfo)| {
             let id = PathId(index as u8);
-            Subflow::new(config, id, *info, role, multipath, segment, reported_rtt)
+            Subflow::new(config, id, *info, role, segment, reported_rtt)
         };
         let mut subflows: Vec<Subflow> = paths.iter().enumerate().map(subflow).collect();
         if role == Role::Client
@@ -131,7 +131,7 @@ impl Connection {
         let event = subflow.receive(now, dccp, siblings);
         // Before the peer reports a round-trip time, that of the handshake is used.
         let rtt = match event {
-            Some(Event::Established) => subflow.rtt().srtt(),
+            Some(Event::Established) => subflow.srtt(),
             _ if dccp.rtt_us > 0 => Some(Duration::from_micros(i64::from(dccp.rtt_us))),
             _ => None,
         };
@@ -173,7 +173,7 @@ impl Connection {
             if self.subflows.iter().any(Subflow::may_send) {
                 for subflow in &mut self.subflows {
                     if let Some(segment) = subflow.poll_send(now) {
-                        return Some(Transmit { path: subflow.id, segment });
+                        return Some(Transmit { path: subflow.id(), segment });
                     }
                 }
             }
@@ -185,7 +185,7 @@ impl Connection {
         self.outbox.refuse_beyond(self.tx_queue, &mut |message| refused.push(message));
         for subflow in &mut self.subflows {
             if let Some(segment) = subflow.poll_ack(now) {
-                return Some(Transmit { path: subflow.id, segment });
+                return Some(Transmit { path: subflow.id(), segment });
             }
         }
         None
@@ -220,7 +220,7 @@ impl Connection {
     fn choose(&mut self, now: Instant, message: &Message, datagram: &Datagram) -> Option<PathSet> {
         if let [only] = self.subflows.as_mut_slice() {
             if only.is_established() && only.has_room() {
-                return Some(PathSet::only(only.id));
+                return Some(PathSet::only(only.id()));
             }
             only.note_limited();
             return None;
@@ -292,18 +292,8 @@ impl Connection {
         self.inbox.wake(now);
     }
 
-    /// Returns the state of each subflow. DCCP counts packets: windows and bytes in flight are full
-    /// segments for each packet.
+    /// Returns the state of each subflow.
     pub fn samples(&self) -> impl Iterator<Item = SubflowSample> + '_ {
-        self.subflows.iter().map(|subflow| SubflowSample {
-            subflow: subflow.id.0,
-            path: subflow.id,
-            window: subflow.control().window(),
-            threshold: subflow.control().slow_start_threshold(),
-            pacing: subflow.control().pacing_rate(),
-            srtt: subflow.rtt().srtt(),
-            in_flight: Bytes::new(subflow.in_flight()),
-            totals: subflow.totals(),
-        })
+        self.subflows.iter().map(Subflow::sample)
     }
 }

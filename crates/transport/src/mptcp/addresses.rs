@@ -7,18 +7,20 @@ use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant};
 
+use super::path_manager::{JoinAfter, PathManager};
 use super::subflows::Subflows;
-use crate::PathId;
-use crate::segment::Flags;
+use crate::segment::{Flags, Tcp};
+use crate::{PathId, Role};
 
 /// Interval at which an unechoed announcement is repeated.
 const REPEAT_AFTER: Duration = Duration::from_secs(120);
 /// Maximum repetitions of an announcement.
 const MAX_REPEATS: u8 = 3;
 
-/// Pending address announcements and withdrawals.
-#[derive(Debug, Default)]
+/// Addresses of both ends, pending announcements and withdrawals, and the subflows that join over them.
+#[derive(Debug)]
 pub struct Addresses {
+    role: Role,
     /// Announcements without an echo: path, time of the next repetition, repetitions so far.
     announced: VecDeque<(PathId, Instant, u8)>,
     /// Options to be sent at once.
@@ -26,12 +28,80 @@ pub struct Addresses {
     /// True once a subflow has been established. The connection persists even while it has no
     /// subflow (break before make, RFC 8684 §3.3.3).
     established: bool,
+    /// Subflows must be joined after the next segment of the peer.
+    joins_due: bool,
 }
 
 impl Addresses {
-    /// Records that a subflow is established. Returns whether it is the first one.
-    pub const fn on_established(&mut self) -> bool {
-        !core::mem::replace(&mut self.established, true)
+    /// Creates the state of an end that knows the addresses of its configuration.
+    pub const fn new(role: Role) -> Self {
+        Self {
+            role,
+            announced: VecDeque::new(),
+            due: VecDeque::new(),
+            established: false,
+            joins_due: false,
+        }
+    }
+
+    /// Handles an established subflow: opens or announces the others after the first one.
+    pub fn on_established(&mut self, now: Instant, subflows: &mut Subflows) {
+        let first = !core::mem::replace(&mut self.established, true);
+        let config = subflows.config();
+        match (self.role, config.path_manager) {
+            (Role::Client, PathManager::FullMesh | PathManager::Ports(_)) => {
+                match config.join_after {
+                    JoinAfter::Handshake => subflows.open_all(),
+                    JoinAfter::Dss => self.joins_due = true,
+                }
+            }
+            (Role::Server, PathManager::Announced) if first && config.is_multipath() => {
+                for path in 1..subflows.path_count() {
+                    self.announce(now, PathId(path as u8));
+                }
+            }
+            (Role::Server, _) | (Role::Client, PathManager::Announced) => {}
+        }
+    }
+
+    /// Handles a subflow whose SYN went unanswered: the client tries the next one.
+    pub fn on_unanswered(&self, subflows: &mut Subflows) {
+        if self.role == Role::Client {
+            subflows.open_next();
+        }
+    }
+
+    /// Joins further subflows after the first DSS option of the server, which every segment but a SYN carries, if they
+    /// must wait for it (RFC 8684 §3.1).
+    #[inline]
+    pub fn on_segment(&mut self, tcp: &Tcp, subflows: &mut Subflows) {
+        if !tcp.flags.has(Flags::SYN) && core::mem::take(&mut self.joins_due) {
+            subflows.open_all();
+        }
+    }
+
+    /// Processes an announcement of the peer, or its echo.
+    #[inline]
+    pub fn on_announcement(&mut self, tcp: &Tcp, subflows: &mut Subflows) {
+        let path = PathId(tcp.address);
+        if !tcp.flags.has(Flags::ADD_ADDRESS) {
+        } else if tcp.flags.has(Flags::ECHO_ADDRESS) {
+            self.forget(path);
+        } else {
+            self.due.push_back((Flags::ADD_ADDRESS.and(Flags::ECHO_ADDRESS), path));
+            if self.role == Role::Client && path.index() < subflows.path_count() {
+                self.join(path, subflows);
+            }
+        }
+    }
+
+    /// Adds a local address: the client opens a subflow over it, the server announces it (RFC 8684 §3.4.1).
+    pub fn add(&mut self, now: Instant, path: PathId, subflows: &mut Subflows) {
+        match self.role {
+            _ if !subflows.config().is_multipath() || path.index() >= subflows.path_count() => {}
+            Role::Client => self.join(path, subflows),
+            Role::Server => self.announce(now, path),
+        }
     }
 
     /// Time of the next repetition of an announcement.
@@ -53,7 +123,7 @@ impl Addresses {
     }
 
     /// Announces an address until the peer echoes it.
-    pub fn announce(&mut self, now: Instant, path: PathId) {
+    fn announce(&mut self, now: Instant, path: PathId) {
         self.announced.push_back((path, now + REPEAT_AFTER, 0));
         self.due.push_back((Flags::ADD_ADDRESS, path));
     }
@@ -61,11 +131,6 @@ impl Addresses {
     /// Withdraws an address.
     pub fn withdraw(&mut self, path: PathId) {
         self.due.push_back((Flags::REMOVE_ADDRESS, path));
-    }
-
-    /// Echoes the peer's announcement.
-    pub fn echo(&mut self, path: PathId) {
-        self.due.push_back((Flags::ADD_ADDRESS.and(Flags::ECHO_ADDRESS), path));
     }
 
     /// Stops announcing an address: the peer has echoed it, or it is gone.
@@ -85,13 +150,13 @@ impl Addresses {
     }
 
     /// Opens the subflows over `path`, of which there is one at least; they join once another is established.
-    pub fn join(&self, path: PathId, subflows: &mut Subflows) {
+    fn join(&self, path: PathId, subflows: &mut Subflows) {
         let mut all = subflows.all().iter();
-        let alive = all.any(|subflow| subflow.path == path && !subflow.is_removed());
+        let alive = all.any(|subflow| subflow.path() == path && !subflow.is_removed());
         if !alive && !subflows.is_full() {
             subflows.add(path);
         }
-        for subflow in subflows.all_mut().iter_mut().filter(|subflow| subflow.path == path) {
+        for subflow in subflows.all_mut().iter_mut().filter(|subflow| subflow.path() == path) {
             subflow.open(self.established);
         }
     }
@@ -104,7 +169,7 @@ mod tests {
     // Source: Linux `mptcp_pm_add_timer`: three repetitions at `add_addr_timeout`, 120 s.
     #[test]
     fn an_announcement_is_repeated_until_it_is_echoed() {
-        let (mut addresses, path) = (Addresses::default(), PathId(1));
+        let (mut addresses, path) = (Addresses::new(Role::Server), PathId(1));
         let mut now = Instant::ZERO;
         addresses.announce(now, path);
         let mut sent = 0;

@@ -5,29 +5,37 @@ use alloc::vec::Vec;
 
 use skybraid_units::Instant;
 
+use super::peer_window::PeerWindow;
+use super::send::{Next, SendSide};
 use super::subflows::Subflows;
+use super::walk::{Step, Walks};
 use crate::endpoint::Decision;
-use crate::scheduler::{Choice, Reason, Scheduler, Unit};
+use crate::scheduler::{Choice, Reason, Scheduler};
 use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::Subflow;
-use crate::{PathId, PathSet, PathView};
+use crate::{PathId, PathSet, PathView, SubflowId};
 
-/// Scheduler of a connection, with its recorded decisions.
+/// Scheduler of a connection, with its recorded decisions and the subflows that go their own way.
 #[derive(Debug)]
 pub struct Assignment {
     scheduler: Box<dyn Scheduler>,
     /// Time until which the scheduler wants to wait.
     wait_until: Instant,
+    walks: Option<Walks>,
+    peer_window: PeerWindow,
     views: Vec<PathView>,
     decisions: Option<Vec<Decision>>,
 }
 
 impl Assignment {
-    /// Creates the assignment of a connection with `subflows` subflows at first.
-    pub fn new(scheduler: Box<dyn Scheduler>, subflows: usize) -> Self {
+    /// Creates the assignment of a connection with `subflows` subflows at first. With `walks`, they go through the send
+    /// queue by themselves.
+    pub fn new(scheduler: Box<dyn Scheduler>, walks: Option<Walks>, subflows: usize) -> Self {
         Self {
             scheduler,
             wait_until: Instant::FAR_FUTURE,
+            walks,
+            peer_window: PeerWindow::default(),
             views: Vec::with_capacity(subflows),
             decisions: None,
         }
@@ -43,34 +51,121 @@ impl Assignment {
         self.decisions.iter_mut().flat_map(|decisions| decisions.drain(..))
     }
 
-    /// Time until which the scheduler wants to wait; [`Instant::FAR_FUTURE`] if for an event.
+    /// Peer's window, for its timer and its counts.
     #[inline]
-    pub const fn next_wakeup(&self) -> Instant {
-        self.wait_until
+    pub const fn peer_window(&self) -> &PeerWindow {
+        &self.peer_window
     }
 
-    /// Forgets the scheduler's wait.
+    /// Records that the peer's window has opened.
+    pub fn on_opened(&mut self, now: Instant) {
+        self.peer_window.on_opened(now);
+    }
+
+    /// Time until which the scheduler wants to wait, or of the next probe of the peer's window;
+    /// [`Instant::FAR_FUTURE`] if for an event.
     #[inline]
-    pub const fn stop_waiting(&mut self) {
+    pub fn next_wakeup(&self) -> Instant {
+        self.wait_until.min(self.peer_window.next_wakeup())
+    }
+
+    /// Fires expired timers.
+    #[inline]
+    pub fn wake(&mut self, now: Instant, subflows: &mut Subflows) {
+        self.peer_window.wake(now, subflows);
+    }
+
+    /// Returns the subflows that have carried `chunk`.
+    pub fn carried_by(&self, chunk: &Chunk) -> PathSet {
+        self.walks.as_ref().map_or(chunk.carried_by, |walks| walks.carried_by(chunk))
+    }
+
+    /// Assigns the next chunk to subflows. Returns false if nothing could be assigned.
+    #[inline]
+    pub fn assign_next(
+        &mut self,
+        now: Instant,
+        send: &mut SendSide,
+        subflows: &mut Subflows,
+    ) -> bool {
         self.wait_until = Instant::FAR_FUTURE;
+        let next = send.next();
+        if self.walks.is_some() && !matches!(next, Next::Chunk { again: true, .. }) {
+            return self.walk(now, &next, send, subflows);
+        }
+        let (chunk, again) = match next {
+            Next::Chunk { chunk, again } => (chunk, again),
+            Next::Nothing => return false,
+            Next::Blocked(message) => {
+                self.on_blocked(now, message, send, subflows);
+                return false;
+            }
+        };
+        let Some(chosen) = self.choose(now, &chunk, send, subflows) else { return false };
+        send.advance(&chunk, again);
+        let carried_by = chosen.iter().fold(chunk.carried_by, PathSet::with);
+        for path in chosen.iter() {
+            subflows[SubflowId::from_path(path)].assign(Chunk { carried_by, ..chunk });
+        }
+        true
     }
 
-    /// Chooses the subflows for `chunk`; `None` to wait. `unit` describes it to a scheduler, which a single subflow
-    /// does not need.
+    fn on_blocked(&mut self, now: Instant, message: u32, send: &SendSide, subflows: &mut Subflows) {
+        if self.peer_window.on_blocked(now, send, subflows) {
+            self.record(now, message, Choice::wait(Reason::PeerWindow), subflows);
+        }
+    }
+
+    /// Assigns the next chunk to the subflow whose turn it is.
+    fn walk(
+        &mut self,
+        now: Instant,
+        next: &Next,
+        send: &mut SendSide,
+        subflows: &mut Subflows,
+    ) -> bool {
+        let Some(walks) = &mut self.walks else { return false };
+        let has_unsent = send.has_unsent();
+        let step = walks.next(send.data_una(), has_unsent, send.segment(), subflows.all());
+        let (id, chunk) = match (step, next) {
+            (Some(Step::Copy(id, chunk)), _) => (id, chunk),
+            (Some(Step::New(id)), Next::Chunk { chunk, .. }) => {
+                send.advance(chunk, false);
+                (id, *chunk)
+            }
+            (_, Next::Blocked(message)) => {
+                self.on_blocked(now, *message, send, subflows);
+                return false;
+            }
+            _ => {
+                if has_unsent {
+                    subflows.all_mut().iter_mut().for_each(Subflow::note_limited);
+                }
+                return false;
+            }
+        };
+        let chunk = walks.on_taken(id, &chunk);
+        let choice = Choice::Send(PathSet::only(id.as_path()), Reason::EveryPath);
+        self.record(now, chunk.first_message, choice, subflows);
+        subflows[id].assign(chunk);
+        true
+    }
+
+    /// Chooses the subflows for `chunk`; `None` to wait.
     #[inline]
-    pub fn choose(
+    fn choose(
         &mut self,
         now: Instant,
         chunk: &Chunk,
+        send: &SendSide,
         subflows: &mut Subflows,
-        unit: impl FnOnce() -> Unit,
     ) -> Option<PathSet> {
         let len = chunk.len;
         let choice = if let [only] = subflows.all_mut() {
             let choice = if !only.is_established() {
                 Choice::wait(Reason::NoPath)
             } else if only.has_room(len) {
-                Choice::Send(PathSet::only(only.id), Reason::OnlyPath)
+                Choice::Send(PathSet::only(only.id().as_path()), Reason::OnlyPath)
             } else {
                 Choice::wait(Reason::WindowFull)
             };
@@ -87,9 +182,10 @@ impl Assignment {
                     subflow.note_limited();
                 }
             }
-            self.scheduler.choose(now, &unit(), &self.views)
+            let unit = send.unit(chunk, self.peer_window.times());
+            self.scheduler.choose(now, &unit, &self.views)
         };
-        self.record(now, chunk.first_message, choice, subflows.all());
+        self.record(now, chunk.first_message, choice, subflows);
         match choice {
             Choice::Send(paths, _) if !paths.is_empty() => Some(paths),
             Choice::Send(..) => None,
@@ -102,19 +198,13 @@ impl Assignment {
 
     /// Records a decision, if that is wanted.
     #[inline]
-    pub fn record(
-        &mut self,
-        at: Instant,
-        first_message: u32,
-        choice: Choice,
-        subflows: &[Subflow],
-    ) {
+    fn record(&mut self, at: Instant, first_message: u32, choice: Choice, subflows: &Subflows) {
         let Some(decisions) = &mut self.decisions else { return };
         // Schedulers choose subflows; the decisions table shows paths.
-        let path_of = |id: PathId| subflows.get(id.index()).map_or(id, |subflow| subflow.path);
+        let path_of = |id: PathId| subflows[SubflowId::from_path(id)].path();
         let choice = match choice {
-            Choice::Send(subflows, reason) => {
-                Choice::Send(subflows.iter().map(path_of).collect(), reason)
+            Choice::Send(chosen, reason) => {
+                Choice::Send(chosen.iter().map(path_of).collect(), reason)
             }
             Choice::Wait { reason, path, until } => {
                 Choice::Wait { reason, path: path.map(path_of), until }

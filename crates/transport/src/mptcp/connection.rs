@@ -1,44 +1,34 @@
 //! One end of a connection: messages in, segments out, over one or several subflows.
 
-use alloc::vec::Vec;
-
-use skybraid_units::{Bytes, Instant, Promised};
+use skybraid_units::{Bytes, Instant};
 
 use super::addresses::Addresses;
 use super::assignment::Assignment;
 use super::buffers::{Buffers, ReceiveTuning, SendTuning};
 use super::close::Closing;
-use super::path_manager::{JoinAfter, PathManager};
-use super::peer_window::PeerWindow;
 use super::reassembly::Arrived;
 use super::receive::ReceiveSide;
 use super::relay::{Relay, full_segment};
-use super::send::{Next, SendSide};
+use super::send::SendSide;
 use super::subflows::Subflows;
-use super::walk::{Step, Walks};
+use super::walk::Walks;
 use crate::endpoint::{ConnectionTotals, Decision, Role, SubflowSample, Transmit};
-use crate::scheduler::{Choice, Reason};
 use crate::segment::{Flags, Segment, Tcp};
 use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::{Event, Stamp, Subflow};
-use crate::{Delivered, Message, PathId, PathInfo, PathSet, TransportConfig};
+use crate::{Delivered, Message, PathId, PathInfo, PathSet, SubflowId, TransportConfig};
 
 /// One end of a TCP or MPTCP connection.
 #[derive(Debug)]
 pub struct Connection {
-    role: Role,
     subflows: Subflows,
     send: SendSide,
     assignment: Assignment,
-    walks: Option<Walks>,
-    peer_window: PeerWindow,
     receive: ReceiveSide,
     send_buffer: SendTuning,
     addresses: Addresses,
     closing: Closing,
     relay: Relay,
-    /// Subflows must be joined after the next segment of the peer.
-    joins_due: bool,
 }
 
 impl Connection {
@@ -67,12 +57,9 @@ impl Connection {
             first.open(false);
         }
         Self {
-            role,
             send: SendSide::new(segment),
-            assignment: Assignment::new(scheduler, subflows.all().len()),
-            walks,
+            assignment: Assignment::new(scheduler, walks, subflows.all().len()),
             subflows,
-            peer_window: PeerWindow::default(),
             receive: match config.buffers {
                 Buffers::Fixed => ReceiveSide::new(config.receive_buffer.get()),
                 Buffers::Auto => {
@@ -80,10 +67,9 @@ impl Connection {
                 }
             },
             send_buffer: SendTuning::new(config.buffers, config.send_buffer.get()),
-            addresses: Addresses::default(),
+            addresses: Addresses::new(role),
             closing: Closing::default(),
             relay: Relay::default(),
-            joins_due: false,
         }
     }
 
@@ -188,16 +174,16 @@ impl Connection {
 
     /// Processes a segment that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment, tcp: &Tcp) {
-        let own = usize::from(tcp.subflow);
-        if own == self.subflows.all().len()
+        if usize::from(tcp.subflow) == self.subflows.all().len()
             && !self.subflows.is_full()
             && tcp.flags.has(Flags::SYN.and(Flags::JOIN))
         {
             // The peer joins over an address that was added later.
             self.subflows.add(path);
         }
-        let Some((subflow, siblings)) = self.subflows.with_siblings(own) else { return };
-        if subflow.path != path {
+        let Some(own) = self.subflows.find(tcp.subflow) else { return };
+        let (subflow, siblings) = self.subflows.with_siblings(own);
+        if subflow.path() != path {
             return;
         }
         let receive = &mut self.receive;
@@ -211,95 +197,42 @@ impl Connection {
             self.closing.on_data_ack(self.send.data_una(), self.send.write_end());
         }
         if self.send.on_window_end(tcp.window_end) {
-            self.peer_window.on_opened(now);
+            self.assignment.on_opened(now);
         }
         self.relay.on_peer_flags(tcp.flags);
         if tcp.flags.has(Flags::FIN) {
             self.closing.on_fin(tcp.dsn);
         }
-        if self.closing.take_fin(&mut self.receive)
-            && let Some(subflow) =
-                self.subflows.all_mut().get_mut(own).promised("the receiving subflow")
-        {
-            subflow.acknowledge_now();
+        if self.closing.take_fin(&mut self.receive) {
+            self.subflows[own].acknowledge_now();
         }
-        self.receive_address(tcp);
+        self.addresses.on_announcement(tcp, &mut self.subflows);
+        if tcp.flags.has(Flags::REMOVE_ADDRESS) {
+            // The subflow that carries the withdrawal uses an address that has come back.
+            self.remove_subflows(PathId(tcp.address), Some(own));
+        }
         self.on_event(now, event, own);
         self.receive.tune(now, || self.subflows.receiver_rtt());
         if self.send_buffer.is_tuned() {
             let established = self.subflows.all().iter().filter(|subflow| subflow.is_established());
             self.send_buffer.on_windows(self.send.segment(), established.map(Subflow::window));
         }
-        if !tcp.flags.has(Flags::SYN) {
-            self.join_if_due();
-        }
+        self.addresses.on_segment(tcp, &mut self.subflows);
     }
 
-    /// Joins further subflows after the first DSS option of the server, which every segment but a SYN carries, if they
-    /// must wait for it (RFC 8684 §3.1).
-    fn join_if_due(&mut self) {
-        if core::mem::take(&mut self.joins_due) {
-            self.subflows.open_all();
-        }
-    }
-
-    fn receive_address(&mut self, tcp: &Tcp) {
-        let path = PathId(tcp.address);
-        if tcp.flags.has(Flags::ADD_ADDRESS) {
-            if tcp.flags.has(Flags::ECHO_ADDRESS) {
-                self.addresses.forget(path);
-            } else {
-                self.addresses.echo(path);
-                if self.role == Role::Client && path.index() < self.subflows.path_count() {
-                    self.addresses.join(path, &mut self.subflows);
-                }
-            }
-        }
-        if tcp.flags.has(Flags::REMOVE_ADDRESS) {
-            // The subflow that carries the withdrawal uses an address that has come back.
-            self.remove_subflows(path, Some(usize::from(tcp.subflow)));
-        }
-    }
-
-    fn on_event(&mut self, now: Instant, event: Option<Event>, own: usize) {
+    fn on_event(&mut self, now: Instant, event: Option<Event>, own: SubflowId) {
         match event {
-            Some(Event::Established) => self.on_established(now),
-            Some(Event::Unanswered) if self.role == Role::Client => self.subflows.open_next(),
+            Some(Event::Established) => self.addresses.on_established(now, &mut self.subflows),
+            Some(Event::Unanswered) => self.addresses.on_unanswered(&mut self.subflows),
             Some(Event::TimedOut) if self.subflows.all().len() > 1 => self.reinject_from(own),
-            _ => {}
-        }
-    }
-
-    /// Handles an established subflow: opens or announces the others after the first one.
-    fn on_established(&mut self, now: Instant) {
-        let first = self.addresses.on_established();
-        let config = self.subflows.config();
-        match (self.role, config.path_manager) {
-            (Role::Client, PathManager::FullMesh | PathManager::Ports(_)) => {
-                match config.join_after {
-                    JoinAfter::Handshake => self.subflows.open_all(),
-                    JoinAfter::Dss => self.joins_due = true,
-                }
-            }
-            (Role::Server, PathManager::Announced) if first && config.is_multipath() => {
-                for path in 1..self.subflows.path_count() {
-                    self.addresses.announce(now, PathId(path as u8));
-                }
-            }
-            (Role::Server, _) | (Role::Client, PathManager::Announced) => {}
+            Some(Event::TimedOut) | None => {}
         }
     }
 
     /// Adds a local address, over which a subflow joins on `path`. The client opens the subflow;
     /// the server announces the address (RFC 8684 §3.4.1).
     pub fn add_path(&mut self, now: Instant, path: PathId) {
-        if !self.subflows.config().is_multipath() || path.index() >= self.subflows.path_count() {
-            return;
-        }
-        match self.role {
-            Role::Client => self.addresses.join(path, &mut self.subflows),
-            Role::Server => self.addresses.announce(now, path),
-        }
+        self.addresses.add(now, path, &mut self.subflows);
     }
 
     /// Removes a local address: ends the subflows over `path`, reinjects their data, and notifies
@@ -309,13 +242,10 @@ impl Connection {
         self.addresses.withdraw(path);
     }
 
-    fn remove_subflows(&mut self, path: PathId, except: Option<usize>) {
-        for own in 0..self.subflows.all().len() {
-            if let Some(subflow) = self.subflows.all_mut().get_mut(own).promised("a subflow")
-                && subflow.path == path
-                && Some(own) != except
-                && !subflow.is_removed()
-            {
+    fn remove_subflows(&mut self, path: PathId, except: Option<SubflowId>) {
+        for own in self.subflows.ids() {
+            let subflow = &mut self.subflows[own];
+            if subflow.path() == path && Some(own) != except && !subflow.is_removed() {
                 subflow.remove();
                 self.reinject_from(own);
             }
@@ -325,34 +255,11 @@ impl Connection {
 
     /// Reinjects the chunks of a failed subflow, except those that a usable subflow carries as
     /// well.
-    fn reinject_from(&mut self, own: usize) {
-        let usable = self.subflows.usable();
-        let failed = self.subflows.all_mut().get_mut(own).promised("the failed subflow");
-        let Some(failed) = failed else { return };
-        let id = failed.id;
-        let waiting: Vec<Chunk> = failed.take_backlog().collect();
-        let all = self.subflows.all();
+    fn reinject_from(&mut self, own: SubflowId) {
+        let assignment = &self.assignment;
         let una = self.send.data_una();
-        let needed = |chunk: &Chunk| {
-            let carried_by = match &self.walks {
-                Some(walks) => walks.carried_by(chunk),
-                None => chunk.carried_by,
-            };
-            let carried_elsewhere =
-                carried_by.without(id).iter().any(|other| usable.contains(other));
-            chunk.end() > una && !carried_elsewhere
-        };
-        let outstanding = all.get(own).into_iter().flat_map(Subflow::outstanding).filter(needed);
-        let outstanding =
-            outstanding.map(|chunk| Chunk { carried_by: chunk.carried_by.with(id), ..chunk });
-        // Chunks in the backlog were never sent here, and perhaps not on the subflow that had them
-        // before.
-        let held = |dsn| all.iter().any(|subflow| subflow.is_usable() && subflow.has_chunk(dsn));
-        let waiting = waiting
-            .into_iter()
-            .filter(|chunk| chunk.end() > una && !held(chunk.dsn))
-            .map(|chunk| Chunk { carried_by: chunk.carried_by.without(id), ..chunk });
-        self.send.reinject(outstanding.chain(waiting));
+        let chunks = self.subflows.take_chunks(own, una, |chunk| assignment.carried_by(chunk));
+        self.send.reinject(chunks);
     }
 
     /// Returns the next segment to send and its path.
@@ -363,11 +270,11 @@ impl Connection {
                 for subflow in self.subflows.all_mut() {
                     if let Some(due) = subflow.poll_send(now, &stamp) {
                         let segment = subflow.send(now, &stamp, &due);
-                        return Some(Transmit { path: subflow.path, segment });
+                        return Some(Transmit { path: subflow.path(), segment });
                     }
                 }
             }
-            if !self.schedule(now) {
+            if !self.assignment.assign_next(now, &mut self.send, &mut self.subflows) {
                 break;
             }
         }
@@ -376,7 +283,8 @@ impl Connection {
             self.subflows.all_mut().iter_mut().for_each(Subflow::note_starved);
         }
         if self.subflows.all().iter().any(Subflow::owes_tail_probe) {
-            let sent = self.poll_subflows(|subflow, stamp| subflow.poll_tail_probe(now, stamp));
+            let stamp = self.stamp();
+            let sent = self.subflows.poll(|subflow| subflow.poll_tail_probe(now, &stamp));
             if sent.is_some() {
                 return sent;
             }
@@ -385,91 +293,10 @@ impl Connection {
             return Some(transmit);
         }
         if self.subflows.all().iter().any(Subflow::owes_ack) {
-            return self.poll_subflows(|subflow, stamp| subflow.poll_ack(now, stamp));
+            let stamp = self.stamp();
+            return self.subflows.poll(|subflow| subflow.poll_ack(now, &stamp));
         }
         None
-    }
-
-    /// Assigns the next chunk to subflows. Returns false if nothing could be assigned.
-    fn schedule(&mut self, now: Instant) -> bool {
-        self.assignment.stop_waiting();
-        let next = self.send.next();
-        if !matches!(next, Next::Chunk { again: true, .. })
-            && let Some(walked) = self.walk(now, &next)
-        {
-            return walked;
-        }
-        let (chunk, again) = match next {
-            Next::Chunk { chunk, again } => (chunk, again),
-            Next::Nothing => return false,
-            Next::Blocked(message) => {
-                self.on_blocked(now, message);
-                return false;
-            }
-        };
-        let (send, blocked) = (&self.send, self.peer_window.times());
-        let unit = || send.unit(&chunk, blocked);
-        let Some(chosen) = self.assignment.choose(now, &chunk, &mut self.subflows, unit) else {
-            return false;
-        };
-        self.send.advance(&chunk, again);
-        let carried_by = chosen.iter().fold(chunk.carried_by, PathSet::with);
-        for id in chosen.iter() {
-            if let Some(subflow) = self.subflows.of(id) {
-                subflow.assign(Chunk { carried_by, ..chunk });
-            }
-        }
-        true
-    }
-
-    fn on_blocked(&mut self, now: Instant, message: u32) {
-        if self.peer_window.on_blocked(now, &self.send, &mut self.subflows) {
-            let choice = Choice::wait(Reason::PeerWindow);
-            self.assignment.record(now, message, choice, self.subflows.all());
-        }
-    }
-
-    /// Assigns the next chunk to the subflow whose turn it is, if subflows go through the send queue by themselves.
-    /// Returns false if nothing could be assigned; `None` if the scheduler decides.
-    fn walk(&mut self, now: Instant, next: &Next) -> Option<bool> {
-        let walks = self.walks.as_mut()?;
-        let (una, segment) = (self.send.data_una(), self.send.segment());
-        let has_unsent = self.send.has_unsent();
-        let step = walks.next(una, has_unsent, segment, self.subflows.all());
-        let (id, chunk) = match (step, next) {
-            (Some(Step::Copy(id, chunk)), _) => (id, chunk),
-            (Some(Step::New(id)), Next::Chunk { chunk, .. }) => {
-                self.send.advance(chunk, false);
-                (id, *chunk)
-            }
-            (_, Next::Blocked(message)) => {
-                self.on_blocked(now, *message);
-                return Some(false);
-            }
-            _ => {
-                if has_unsent {
-                    self.subflows.all_mut().iter_mut().for_each(Subflow::note_limited);
-                }
-                return Some(false);
-            }
-        };
-        let chunk = walks.on_taken(id, &chunk);
-        let choice = Choice::Send(PathSet::only(id), Reason::EveryPath);
-        self.assignment.record(now, chunk.first_message, choice, self.subflows.all());
-        if let Some(subflow) = self.subflows.of(id) {
-            subflow.assign(chunk);
-        }
-        Some(true)
-    }
-
-    fn poll_subflows(
-        &mut self,
-        mut poll: impl FnMut(&mut Subflow, &Stamp) -> Option<Segment>,
-    ) -> Option<Transmit> {
-        let stamp = self.stamp();
-        self.subflows.all_mut().iter_mut().find_map(|subflow| {
-            poll(subflow, &stamp).map(|segment| Transmit { path: subflow.path, segment })
-        })
     }
 
     fn poll_address(&mut self, now: Instant) -> Option<Transmit> {
@@ -496,16 +323,9 @@ impl Connection {
         if due { self.signal(now, Flags::WINDOW, |_| {}) } else { None }
     }
 
-    /// Builds an acknowledgement with `flags` on the usable subflow with the lowest round-trip
-    /// time.
     fn signal(&mut self, now: Instant, flags: Flags, mark: impl Fn(&mut Tcp)) -> Option<Transmit> {
         let stamp = self.stamp();
-        let subflow = self.subflows.fastest()?;
-        let mut segment = subflow.signal_segment(now, &stamp, flags);
-        if let crate::Body::Tcp(tcp) = &mut segment.body {
-            mark(tcp);
-        }
-        Some(Transmit { path: subflow.path, segment })
+        self.subflows.signal(now, &stamp, flags, mark)
     }
 
     fn stamp(&mut self) -> Stamp {
@@ -516,48 +336,38 @@ impl Connection {
 
     /// Earliest instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
-        let own = self.peer_window.next_wakeup().min(self.assignment.next_wakeup());
-        let own = own.min(self.addresses.next_wakeup()).min(self.closing.next_wakeup());
+        let own = self.assignment.next_wakeup().min(self.addresses.next_wakeup());
+        let own = own.min(self.closing.next_wakeup());
         self.subflows.all().iter().map(Subflow::next_wakeup).fold(own, Instant::min)
     }
 
     /// Fires expired timers.
     pub fn wake(&mut self, now: Instant) {
-        for own in 0..self.subflows.all().len() {
-            let event = self
-                .subflows
-                .with_siblings(own)
-                .and_then(|(subflow, siblings)| subflow.wake(now, siblings));
+        for own in self.subflows.ids() {
+            let (subflow, siblings) = self.subflows.with_siblings(own);
+            let event = subflow.wake(now, siblings);
             self.on_event(now, event, own);
         }
-        self.peer_window.wake(now, &mut self.subflows);
+        self.assignment.wake(now, &mut self.subflows);
         self.addresses.wake(now);
         self.closing.wake(now);
     }
 
     /// Totals of the connection up to `now`.
     pub fn totals(&self, now: Instant) -> ConnectionTotals {
+        let peer_window = self.assignment.peer_window();
         ConnectionTotals {
-            window_blocked: self.peer_window.time(now),
-            window_blocked_times: self.peer_window.times(),
+            window_blocked: peer_window.time(now),
+            window_blocked_times: peer_window.times(),
             holding: self.receive.holding(now),
             reinjections: self.send.reinjections(),
-            opportunistic: self.peer_window.opportunistic(),
+            opportunistic: peer_window.opportunistic(),
         }
     }
 
     /// Returns the state of each subflow.
     pub fn samples(&self) -> impl Iterator<Item = SubflowSample> + '_ {
-        self.subflows.all().iter().map(|subflow| SubflowSample {
-            subflow: subflow.id.0,
-            path: subflow.path,
-            window: Bytes::new(subflow.window()),
-            threshold: subflow.control().slow_start_threshold(),
-            pacing: subflow.control().pacing_rate(),
-            srtt: subflow.rtt().srtt(),
-            in_flight: Bytes::new(subflow.in_flight()),
-            totals: subflow.totals(),
-        })
+        self.subflows.all().iter().map(Subflow::sample)
     }
 }
 

@@ -6,9 +6,10 @@
 //! 1. `path_manager` and `subflows`: which subflows there are, over which paths;
 //! 2. `send`: messages become chunks of the stream, which may be reinjected;
 //! 3. `assignment`: a scheduler chooses the subflows of each chunk; `walk`: or each subflow takes them in turn;
+//!    `peer_window`: what happens while the peer's window blocks;
 //! 4. `reassembly` and `receive`: chunks become messages; the receive window; `buffers`: its size;
-//! 5. `peer_window`: what happens while the peer's window blocks;
-//! 6. `addresses`: addresses come and go; `close`: both sides end the stream;
+//! 5. `addresses`: addresses come and go, and subflows join over them;
+//! 6. `close`: both sides end the stream;
 //! 7. `relay`: what differs where the connection ends at a proxy;
 //! 8. `connection`: all of these as one end of a connection.
 //!

@@ -3,11 +3,11 @@
 //! Source: RFC 9293 §3.8.6.1 (probing); Raiciu et al., "How Hard Can It Be?", NSDI 2012 (opportunistic
 //! retransmission and penalisation), as in Linux out-of-tree MPTCP, `mptcp_rcv_buf_optimization`.
 
-use skybraid_units::{Duration, Instant, Promised};
+use skybraid_units::{Duration, Instant};
 
 use super::send::SendSide;
 use super::subflows::Subflows;
-use crate::PathId;
+use crate::SubflowId;
 use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::Subflow;
 
@@ -104,7 +104,7 @@ impl PeerWindow {
             .iter()
             .filter(|subflow| subflow.is_usable() && subflow.has_room(send.segment()))
             .min_by_key(|subflow| subflow.srtt_or_max())
-            .map(|subflow| subflow.id);
+            .map(Subflow::id);
         let Some(free) = free else { return false };
         let begins = self.since.is_none();
         if begins {
@@ -119,7 +119,7 @@ impl PeerWindow {
 
     /// Relieves the window while subflow `free` has room: penalises the subflow that carries the oldest
     /// unacknowledged chunk, and retransmits the chunk on `free` if that is much faster.
-    fn relieve(&mut self, now: Instant, free: PathId, send: &SendSide, subflows: &mut Subflows) {
+    fn relieve(&mut self, now: Instant, free: SubflowId, send: &SendSide, subflows: &mut Subflows) {
         let una = send.data_una();
         let find = |subflow: &Subflow| {
             subflow
@@ -128,20 +128,17 @@ impl PeerWindow {
                 .find(|chunk| chunk.dsn <= una && una < chunk.end())
         };
         let all = subflows.all();
-        let Some(fast) = all.get(free.index()).promised("the free subflow") else { return };
+        let fast = &subflows[free];
         let fast_srtt = fast.srtt_or_max();
         if find(fast).is_some() {
             return;
         }
-        let others = all.iter().filter(|subflow| subflow.id != free);
-        let Some((holder, head)) =
-            others.filter_map(|subflow| Some((subflow.id, find(subflow)?))).next()
-        else {
-            return;
-        };
+        let mut others = all.iter().filter(|subflow| subflow.id() != free);
+        let holder = others.find_map(|subflow| Some((subflow.id(), find(subflow)?)));
+        let Some((holder, head)) = holder else { return };
         let config = subflows.config();
         let (penalises, retransmits) = (config.penalisation, config.opportunistic_retransmission);
-        let Some(slow) = subflows.of(holder) else { return };
+        let slow = &mut subflows[holder];
         let slow_srtt = slow.srtt_or_max();
         let due = self.penalised_at.is_none_or(|last| now.since(last) >= fast_srtt);
         if penalises && fast_srtt < slow_srtt && due {
@@ -154,14 +151,12 @@ impl PeerWindow {
         if retransmits
             && much_slower
             && self.last_opportunistic != Some(head.dsn)
-            && !head.carried_by.contains(free)
+            && !head.carried_by.contains(free.as_path())
         {
             self.last_opportunistic = Some(head.dsn);
             self.opportunistic += 1;
-            let carried_by = head.carried_by.with(free);
-            if let Some(fast) = subflows.of(free) {
-                fast.assign(Chunk { carried_by, ..head });
-            }
+            let carried_by = head.carried_by.with(free.as_path());
+            subflows[free].assign(Chunk { carried_by, ..head });
         }
     }
 }

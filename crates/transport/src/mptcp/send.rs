@@ -247,7 +247,7 @@ impl SendSide {
     }
 
     /// Queues chunks for another subflow, together with those that wait already.
-    pub fn reinject(&mut self, more: impl Iterator<Item = Chunk>) {
+    pub fn reinject(&mut self, more: impl IntoIterator<Item = Chunk>) {
         let mut chunks: Vec<Chunk> = core::mem::take(&mut self.reinject).into();
         chunks.extend(more);
         chunks.sort_by_key(|chunk| chunk.dsn);

@@ -1,15 +1,18 @@
 //! Subflows of a connection, with the paths that they may take.
 
 use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
 
-use skybraid_units::{Duration, Promised};
+use skybraid_units::{Duration, Instant, Promised};
 
 use crate::congestion::{Sibling, Siblings};
-use crate::endpoint::Role;
-use crate::tcp::subflow::Subflow;
-use crate::{PathId, PathInfo, PathSet, TransportConfig};
+use crate::endpoint::{Role, Transmit};
+use crate::segment::{Body, Flags, Segment, Tcp};
+use crate::tcp::scoreboard::Chunk;
+use crate::tcp::subflow::{Stamp, Subflow};
+use crate::{PathId, PathInfo, PathSet, SubflowId, TransportConfig};
 
-/// Subflows of a connection. Numbers are positions, and identify the subflow to both ends.
+/// Subflows of a connection. Their numbers identify them to both ends; none is ever taken out of the list.
 #[derive(Debug)]
 pub struct Subflows {
     config: TransportConfig,
@@ -59,9 +62,8 @@ impl Subflows {
     /// Adds a closed subflow over `path`; ignored for an unknown path.
     pub fn add(&mut self, path: PathId) {
         let Some(info) = self.paths.get(path.index()).copied() else { return };
-        let id = PathId(self.all.len() as u8);
-        let (config, role, segment) = (&self.config, self.role, self.segment);
-        self.all.push(Subflow::new(config, role, id, path, info, segment));
+        let id = SubflowId::from_index(self.all.len());
+        self.all.push(Subflow::new(&self.config, self.role, id, (path, info), self.segment));
     }
 
     /// All subflows, by number.
@@ -76,25 +78,35 @@ impl Subflows {
         &mut self.all
     }
 
-    /// Returns the subflow that `id` names.
-    #[inline]
-    pub fn of(&mut self, id: PathId) -> Option<&mut Subflow> {
-        self.all.get_mut(id.index()).promised("the subflow of this number")
+    /// Numbers of all subflows.
+    pub fn ids(&self) -> impl Iterator<Item = SubflowId> + use<> {
+        (0..self.all.len()).map(SubflowId::from_index)
     }
 
-    /// Returns subflow number `own`, if it exists, and what its congestion control sees of the others.
+    /// Returns the subflow that segments call `number`, if there is one.
     #[inline]
-    pub fn with_siblings(&mut self, own: usize) -> Option<(&mut Subflow, Siblings<'_>)> {
-        if self.all.get(own)?.is_coupled() {
+    pub fn find(&self, number: u8) -> Option<SubflowId> {
+        self.all.get(usize::from(number)).map(Subflow::id)
+    }
+
+    /// Returns subflow `own` and what its congestion control sees of the others.
+    #[inline]
+    pub fn with_siblings(&mut self, own: SubflowId) -> (&mut Subflow, Siblings<'_>) {
+        if self[own].is_coupled() {
             self.siblings.clear();
             self.siblings.extend(self.all.iter().map(Subflow::sibling));
         }
-        Some((self.all.get_mut(own)?, Siblings { all: &self.siblings, own }))
+        let Self { all, siblings, .. } = self;
+        (find_mut(all, own), Siblings { all: siblings, own: own.index() })
     }
 
     /// Numbers of the usable subflows.
     pub fn usable(&self) -> PathSet {
-        self.all.iter().filter(|subflow| subflow.is_usable()).map(|subflow| subflow.id).collect()
+        self.all
+            .iter()
+            .filter(|subflow| subflow.is_usable())
+            .map(|subflow| subflow.id().as_path())
+            .collect()
     }
 
     /// Returns the usable subflow with the lowest round-trip time.
@@ -133,10 +145,94 @@ impl Subflows {
         self.all
             .iter()
             .filter(|subflow| subflow.is_established())
-            .map(|subflow| subflow.rtt().timeout())
+            .map(Subflow::timeout)
             .min()
             .unwrap_or(Duration::from_secs(1))
     }
+
+    /// Takes the chunks of subflow `own`, which has failed, for reinjection: those beyond `una` that no usable subflow
+    /// carries as well. `carried_by` returns the subflows that have carried a chunk.
+    pub fn take_chunks(
+        &mut self,
+        own: SubflowId,
+        una: u64,
+        carried_by: impl Fn(&Chunk) -> PathSet,
+    ) -> Vec<Chunk> {
+        let (usable, id) = (self.usable(), own.as_path());
+        let waiting: Vec<Chunk> = self[own].take_backlog().collect();
+        let carried_elsewhere = |chunk: &Chunk| {
+            carried_by(chunk).without(id).iter().any(|other| usable.contains(other))
+        };
+        let outstanding = self[own]
+            .outstanding()
+            .filter(|chunk| chunk.end() > una && !carried_elsewhere(chunk))
+            .map(|chunk| Chunk { carried_by: chunk.carried_by.with(id), ..chunk });
+        // Chunks in the backlog were never sent here, and perhaps not on the subflow that had them
+        // before.
+        let held =
+            |dsn| self.all.iter().any(|subflow| subflow.is_usable() && subflow.has_chunk(dsn));
+        let waiting = waiting
+            .into_iter()
+            .filter(|chunk| chunk.end() > una && !held(chunk.dsn))
+            .map(|chunk| Chunk { carried_by: chunk.carried_by.without(id), ..chunk });
+        outstanding.chain(waiting).collect()
+    }
+
+    /// Returns the first segment that `poll` finds at a subflow.
+    #[inline]
+    pub fn poll(
+        &mut self,
+        mut poll: impl FnMut(&mut Subflow) -> Option<Segment>,
+    ) -> Option<Transmit> {
+        self.all.iter_mut().find_map(|subflow| {
+            poll(subflow).map(|segment| Transmit { path: subflow.path(), segment })
+        })
+    }
+
+    /// Builds an acknowledgement with `flags` on the usable subflow with the lowest round-trip
+    /// time.
+    pub fn signal(
+        &mut self,
+        now: Instant,
+        stamp: &Stamp,
+        flags: Flags,
+        mark: impl Fn(&mut Tcp),
+    ) -> Option<Transmit> {
+        let subflow = self.fastest()?;
+        let mut segment = subflow.signal_segment(now, stamp, flags);
+        if let Body::Tcp(tcp) = &mut segment.body {
+            mark(tcp);
+        }
+        Some(Transmit { path: subflow.path(), segment })
+    }
+}
+
+impl Index<SubflowId> for Subflows {
+    type Output = Subflow;
+
+    #[inline]
+    #[track_caller]
+    fn index(&self, id: SubflowId) -> &Subflow {
+        self.all.get(id.index()).promised(EXPECTED).unwrap_or_else(|| &self.all[0])
+    }
+}
+
+impl IndexMut<SubflowId> for Subflows {
+    #[inline]
+    #[track_caller]
+    fn index_mut(&mut self, id: SubflowId) -> &mut Subflow {
+        find_mut(&mut self.all, id)
+    }
+}
+
+/// What a lookup expects. The number of another connection is a bug, for which the first subflow stands in.
+const EXPECTED: &str = "a subflow of this connection";
+
+#[inline]
+#[track_caller]
+fn find_mut(all: &mut [Subflow], id: SubflowId) -> &mut Subflow {
+    let known = all.get(id.index()).promised(EXPECTED).map_or(0, |_| id.index());
+    &mut all[known]
 }
 
 #[cfg(test)]
@@ -161,8 +257,30 @@ mod tests {
                 subflows.add(PathId(1));
             }
         });
-        let last = subflows.all().last().map(|subflow| (subflow.id, subflow.path));
-        assert_eq!(last, Some((PathId(63), PathId(1))));
+        let last = subflows.find(63).map(|id| subflows[id].path());
+        assert_eq!((last, subflows.find(64)), (Some(PathId(1)), None));
         assert!(subflows.usable().is_empty() && subflows.fastest().is_none());
+    }
+
+    #[test]
+    fn a_failed_subflow_gives_back_what_no_other_carries() {
+        let config = TransportConfig { protocol: Protocol::Mptcp, ..TransportConfig::default() };
+        let mut subflows = Subflows::new(&config, &[PathInfo::default(); 2], Role::Client, 1400);
+        let [first, second] = [0, 1].map(SubflowId::from_index);
+        for dsn in [0, 1000, 2000] {
+            subflows[first].assign(Chunk {
+                dsn,
+                len: 1000,
+                first_message: 0,
+                messages: 1,
+                stream: 0,
+                tail: false,
+                carried_by: PathSet::only(first.as_path()),
+            });
+        }
+        let taken = subflows.take_chunks(first, 1000, |chunk| chunk.carried_by);
+        let taken: Vec<_> = taken.iter().map(|chunk| (chunk.dsn, chunk.carried_by)).collect();
+        assert_eq!(taken, [(1000, PathSet::EMPTY), (2000, PathSet::EMPTY)]);
+        assert!(subflows[first].is_idle() && subflows[second].is_idle());
     }
 }

@@ -4,20 +4,20 @@
 //! and #474 and pull requests #391 and #478.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
+use crate::per_path::PerPath;
 use crate::scheduler::redundant::Walk;
 use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::Subflow;
-use crate::{PathId, PathSet};
+use crate::{PathSet, SubflowId};
 
 /// Chunk that a subflow takes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A chunk that another subflow, or this one, has sent.
-    Copy(PathId, Chunk),
+    Copy(SubflowId, Chunk),
     /// The next chunk of new data.
-    New(PathId),
+    New(SubflowId),
 }
 
 /// Places of the subflows in the send queue.
@@ -27,7 +27,7 @@ pub struct Walks {
     /// Chunks sent but not acknowledged, oldest first, with all subflows that have carried each.
     sent: VecDeque<Chunk>,
     /// Data sequence number of the chunk that each subflow took last, and of the first byte after it.
-    places: Vec<Option<(u64, u64)>>,
+    places: PerPath<Option<(u64, u64)>>,
     /// Index of the subflow whose turn it is.
     turn: usize,
 }
@@ -35,7 +35,7 @@ pub struct Walks {
 impl Walks {
     /// Creates the walks of a connection that has sent nothing.
     pub const fn new(rule: Walk) -> Self {
-        Self { rule, sent: VecDeque::new(), places: Vec::new(), turn: 0 }
+        Self { rule, sent: VecDeque::new(), places: PerPath::new(None), turn: 0 }
     }
 
     /// Returns the subflows that have carried `chunk`.
@@ -57,7 +57,7 @@ impl Walks {
         let regular = all.iter().any(|subflow| subflow.is_usable() && !subflow.is_backup());
         let (before, after) = all.split_at(self.turn.min(all.len()));
         after.iter().chain(before).find_map(|subflow| {
-            let ahead = self.ahead(subflow.id, una);
+            let ahead = self.ahead(subflow.id(), una);
             let allowed = match ahead {
                 Some(_) => !subflow.is_backup(),
                 None => has_unsent && (!regular || !subflow.is_backup()),
@@ -65,14 +65,13 @@ impl Walks {
             if !allowed || !subflow.is_usable() || !subflow.has_room(len) {
                 return None;
             }
-            Some(ahead.map_or(Step::New(subflow.id), |chunk| Step::Copy(subflow.id, chunk)))
+            Some(ahead.map_or(Step::New(subflow.id()), |chunk| Step::Copy(subflow.id(), chunk)))
         })
     }
 
     /// Returns the sent chunk that subflow `id` takes next; none if new data is next.
-    fn ahead(&self, id: PathId, una: u64) -> Option<Chunk> {
-        let place = self.places.get(id.index()).copied().flatten();
-        let place = place.filter(|(start, end)| match self.rule {
+    fn ahead(&self, id: SubflowId, una: u64) -> Option<Chunk> {
+        let place = self.places[id.as_path()].filter(|(start, end)| match self.rule {
             Walk::Unsent | Walk::Unacknowledged => *end > una,
             Walk::Repeating => *start > una,
         });
@@ -86,23 +85,16 @@ impl Walks {
     }
 
     /// Records that subflow `id` takes `chunk`. Returns the chunk with all subflows that have carried it.
-    pub fn on_taken(&mut self, id: PathId, chunk: &Chunk) -> Chunk {
-        let place = self.sent.partition_point(|sent| sent.dsn < chunk.dsn);
-        if self.sent.get(place).is_none_or(|sent| sent.dsn != chunk.dsn) {
-            self.sent.insert(place, *chunk);
-        }
-        if self.places.len() <= id.index() {
-            self.places.resize(id.index() + 1, None);
-        }
-        if let Some(own) = self.places.get_mut(id.index()) {
-            *own = Some((chunk.dsn, chunk.end()));
-        }
+    pub fn on_taken(&mut self, id: SubflowId, chunk: &Chunk) -> Chunk {
+        self.places[id.as_path()] = Some((chunk.dsn, chunk.end()));
         self.turn = id.index() + 1;
-        let mut taken = *chunk;
-        if let Some(sent) = self.sent.get_mut(place) {
-            sent.carried_by = sent.carried_by.with(id);
-            taken.carried_by = sent.carried_by;
+        let place = self.sent.partition_point(|sent| sent.dsn < chunk.dsn);
+        if let Some(sent) = self.sent.get_mut(place).filter(|sent| sent.dsn == chunk.dsn) {
+            sent.carried_by = sent.carried_by.with(id.as_path());
+            return Chunk { carried_by: sent.carried_by, ..*chunk };
         }
+        let taken = Chunk { carried_by: chunk.carried_by.with(id.as_path()), ..*chunk };
+        self.sent.insert(place, taken);
         taken
     }
 }

@@ -3,12 +3,12 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
-use alloc::vec::Vec;
 
 use skybraid_units::{Duration, Instant, Promised};
 
 use super::{Engine, RttKind};
 use crate::PathId;
+use crate::per_path::PerPath;
 use crate::registry::{Compat, InvalidParameter, Parameter};
 use crate::segment::Datagram;
 
@@ -34,12 +34,7 @@ pub(super) const CAPACITY: Parameter = Parameter {
     default: "2048",
     summary: "how many are held at most",
 };
-pub(super) const COMPAT: Parameter = Parameter {
-    name: "compat",
-    unit: "paper or linux",
-    default: "paper",
-    summary: "what is meant, or what is deployed",
-};
+pub(super) const COMPAT: Parameter = Compat::parameter("what is meant, or what is deployed");
 
 /// Timer interval of Telekom's kernel module.
 const TICK: Duration = Duration::from_millis(50);
@@ -116,7 +111,7 @@ pub struct Reorderer {
     held: VecDeque<Held>,
     /// Instant at which the first wait ends.
     wake_at: Instant,
-    paths: Vec<PathState>,
+    paths: PerPath<PathState>,
 }
 
 impl Reorderer {
@@ -128,7 +123,7 @@ impl Reorderer {
             next: 0,
             held: VecDeque::new(),
             wake_at: Instant::FAR_FUTURE,
-            paths: Vec::new(),
+            paths: PerPath::new(PathState::default()),
         }
     }
 
@@ -142,16 +137,9 @@ impl Reorderer {
         self.engine.wants_rtt()
     }
 
-    fn path_mut(&mut self, path: PathId) -> Option<&mut PathState> {
-        if self.paths.len() <= path.index() {
-            self.paths.resize(path.index() + 1, PathState::default());
-        }
-        self.paths.get_mut(path.index()).promised("a state per path")
-    }
-
     /// Records the arrival of packet `number` of the path, data or not.
     pub fn on_packet(&mut self, path: PathId, number: u64) {
-        let Some(state) = self.path_mut(path) else { return };
+        let state = &mut self.paths[path];
         let next = state.next_packet.unwrap_or(number);
         if number >= next {
             state.missed += number - next;
@@ -163,9 +151,8 @@ impl Reorderer {
 
     /// Records the arrival of datagram `sequence`, duplicate or not.
     pub fn on_datagram(&mut self, path: PathId, sequence: u64) {
-        if let Some(state) = self.path_mut(path) {
-            state.datagram_end = state.datagram_end.max(sequence + 1);
-        }
+        let state = &mut self.paths[path];
+        state.datagram_end = state.datagram_end.max(sequence + 1);
     }
 
     /// Inserts a datagram that is not a duplicate, if any, and releases what is due.
@@ -260,6 +247,7 @@ impl Reorderer {
 #[cfg(test)]
 pub(super) mod testing {
     use super::*;
+    use alloc::vec::Vec;
 
     /// A reorder buffer whose methods return the sequence numbers released.
     pub struct Bench(Reorderer);
@@ -300,6 +288,8 @@ pub(super) mod testing {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::super::fixed;
     use super::testing::Bench;
     use super::*;

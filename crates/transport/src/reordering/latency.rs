@@ -1,11 +1,11 @@
 //! Filtered one-way latencies of paths.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Promised};
+use skybraid_units::Duration;
 
 use crate::PathId;
+use crate::per_path::PerPath;
 use crate::registry::Parameter;
 
 pub(super) const FILTER: Parameter = Parameter {
@@ -125,32 +125,27 @@ fn mean(window: &VecDeque<f64>) -> f64 {
 #[derive(Debug)]
 pub struct Latencies {
     rules: LatencyRules,
-    paths: Vec<Option<Estimate>>,
+    paths: PerPath<Option<Estimate>>,
 }
 
 impl Latencies {
     /// Creates a set without known latencies.
     pub fn new(rules: LatencyRules) -> Self {
-        Self { rules, paths: Vec::new() }
+        Self { rules, paths: PerPath::new(None) }
     }
 
     /// Adds a sample.
     pub fn add(&mut self, path: PathId, latency: Duration) {
-        if self.paths.len() <= path.index() {
-            self.paths.resize(path.index() + 1, None);
-        }
-        let slot = self.paths.get_mut(path.index());
-        let Some(slot) = slot.promised("a slot per path") else { return };
         let sample = latency.as_millis_f64();
-        match slot {
+        match &mut self.paths[path] {
             Some(estimate) => estimate.update(&self.rules, sample),
-            None => *slot = Some(Estimate::new(sample)),
+            unknown => *unknown = Some(Estimate::new(sample)),
         }
     }
 
     /// Latency of a path, if known.
     pub fn of(&self, path: PathId) -> Option<Duration> {
-        self.paths.get(path.index())?.as_ref().map(from_millis)
+        self.paths[path].as_ref().map(from_millis)
     }
 
     /// Minimum and maximum of the known latencies.

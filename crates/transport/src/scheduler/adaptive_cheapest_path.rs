@@ -1,14 +1,14 @@
 //! ACPF: cheapest path first, with a smaller part of its window while its queue grows.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant, Promised};
+use skybraid_units::{Duration, Instant};
 
 use super::cheapest_path::cheapest;
 use super::{Choice, Scheduler, Unit};
 use crate::PathView;
-use crate::registry::{About, Check, Compat, Parameter};
+use crate::per_path::PerPath;
+use crate::registry::{About, Compat, compat_config};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -20,32 +20,20 @@ pub const ABOUT: About = About {
     linux: "The law as it is coded, in whole numbers, with its fault of precedence: for lowest \
             round-trip times above 5.05 ms the window never shrinks. Spills as `cheapest_path` does \
             with linux.",
-    parameters: &[Parameter {
-        name: "compat",
-        unit: "paper or linux",
-        default: "paper",
-        summary: "the law that was meant, or as it is coded",
-    }],
+    parameters: &[Compat::parameter("the law that was meant, or as it is coded")],
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+compat_config! {
+    /// Parameters of the scheduler.
+    ///
     /// The law that was meant, or the law as coded.
-    pub compat: Compat,
-}
-
-impl Check for Config {
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
-    }
+    Config
 }
 
 impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(AdaptiveCheapestPath { compat: self.compat, parts: Vec::new() })
+        Box::new(AdaptiveCheapestPath { compat: self.compat, parts: PerPath::new(None) })
     }
 }
 
@@ -53,7 +41,7 @@ impl Config {
 struct AdaptiveCheapestPath {
     compat: Compat,
     /// Usable part of each path's window, indexed by path.
-    parts: Vec<Part>,
+    parts: PerPath<Option<Part>>,
 }
 
 /// Usable part of a path's window.
@@ -152,17 +140,11 @@ impl Scheduler for AdaptiveCheapestPath {
         let measured = (Duration::ZERO, Duration::ZERO);
         let initial = Part { thousandths: WHOLE, since: now, measured, change: 0.0 };
         for path in paths {
-            if self.parts.len() <= path.id.index() {
-                self.parts.resize(path.id.index() + 1, initial);
-            }
-            if let Some(part) = self.parts.get_mut(path.id.index()).promised("a part per path") {
-                part.adapt(now, self.compat, path);
-            }
+            self.parts[path.id].get_or_insert(initial).adapt(now, self.compat, path);
         }
-        cheapest(self.compat, unit, paths, |path| {
-            let part = self.parts.get(path.id.index()).promised("a part per path");
-            part.is_some_and(|part| part.has_room(path))
-        })
+        let has_room =
+            |path: &PathView| self.parts[path.id].is_some_and(|part| part.has_room(path));
+        cheapest(self.compat, unit, paths, has_room)
     }
 
     fn needs_rtt(&self) -> bool {

@@ -22,12 +22,7 @@ pub const ABOUT: About = About {
     linux: "λ starts at 1.2; round trips are whole numbers, one more than the quotient, and a fast \
             path in its first slow start is expected to double its window in each.",
     parameters: &[
-        Parameter {
-            name: "compat",
-            unit: "paper or linux",
-            default: "paper",
-            summary: "which form of the estimate",
-        },
+        Compat::parameter("which form of the estimate"),
         Parameter {
             name: "lambda",
             unit: "ratio",

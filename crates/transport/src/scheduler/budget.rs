@@ -1,15 +1,15 @@
 //! Paths within a latency budget, weighted by what they add to the delay.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant, Probability, Promised};
+use skybraid_units::{Duration, Instant, Probability};
 
 use super::hedge::positive;
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, wait_for_room};
+use crate::per_path::PerPath;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
-use crate::{PathId, PathSet, PathView};
+use crate::{PathSet, PathView};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -95,7 +95,7 @@ impl Check for Config {
 impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Budget { config: self.clone(), paths: Vec::new(), units: 0 })
+        Box::new(Budget { config: self.clone(), paths: PerPath::new(PathState::FRESH), units: 0 })
     }
 }
 
@@ -110,7 +110,7 @@ const FIRST_WEIGHT: f64 = 0.1;
 struct Budget {
     config: Config,
     /// State of each path, indexed by path.
-    paths: Vec<PathState>,
+    paths: PerPath<PathState>,
     units: u64,
 }
 
@@ -171,20 +171,16 @@ impl PathState {
 }
 
 impl Budget {
-    fn state(&mut self, path: PathId) -> Option<&mut PathState> {
-        if self.paths.len() <= path.index() {
-            self.paths.resize(path.index() + 1, PathState::FRESH);
-        }
-        self.paths.get_mut(path.index()).promised("a state per path")
-    }
-
     /// Returns the path with room whose turn it is (smooth weighted round robin).
     fn turn<'a>(&mut self, now: Instant, paths: &'a [PathView]) -> Option<&'a PathView> {
         let config = self.config.clone();
         let mut total = 0.0;
         let mut best: Option<(&PathView, f64)> = None;
         for view in candidates(paths).filter(|path| path.has_room) {
-            let Some(state) = self.state(view.id).filter(|state| state.is_used()) else { continue };
+            let state = &mut self.paths[view.id];
+            if !state.is_used() {
+                continue;
+            }
             let weight = state.weight(now, &config, view);
             state.credit += weight;
             total += weight;
@@ -193,9 +189,7 @@ impl Budget {
             }
         }
         let (view, _) = best?;
-        if let Some(state) = self.state(view.id) {
-            state.credit -= total;
-        }
+        self.paths[view.id].credit -= total;
         Some(view)
     }
 }
@@ -207,26 +201,20 @@ impl Scheduler for Budget {
         }
         let config = self.config.clone();
         for view in paths {
-            if let Some(state) = self.state(view.id) {
-                state.update(now, &config, view);
-            }
+            self.paths[view.id].update(now, &config, view);
         }
         if !candidates(paths).any(|path| path.has_room) {
             return wait_for_room(paths);
         }
         let Some(first) = self.turn(now, paths) else {
             // None within the budget has room: if one is within it, wait for that.
-            let within =
-                |view: &PathView| self.paths.get(view.id.index()).is_some_and(PathState::is_used);
-            if let Some(path) = candidates(paths).find(|view| within(view)) {
+            if let Some(path) = candidates(paths).find(|view| self.paths[view.id].is_used()) {
                 return Choice::wait_for(path.id, Reason::Patience);
             }
             return lowest_rtt(unit, paths);
         };
         self.units += 1;
-        let left = |view: &&PathView| {
-            view.has_room && self.paths.get(view.id.index()).is_some_and(|state| !state.is_used())
-        };
+        let left = |view: &&PathView| view.has_room && !self.paths[view.id].is_used();
         if self.units.is_multiple_of(PROBE_EVERY)
             && let Some(probed) = candidates(paths).find(left)
         {

@@ -6,7 +6,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, lowest_class, send_on, wait_for_room};
 use crate::PathView;
-use crate::registry::{About, Check, Compat, Parameter};
+use crate::registry::{About, Compat, compat_config};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -18,26 +18,14 @@ pub const ABOUT: About = About {
     source: "baltaci2023 §2.4 (CPF of MP-DCCP); RFC 9897 §3.2.9 and §3.4 (priorities)",
     linux: "The form of Telekom's MP-DCCP kernel: a standby path carries what spills like any other, \
             and cost does not count.",
-    parameters: &[Parameter {
-        name: "compat",
-        unit: "paper or linux",
-        default: "paper",
-        summary: "whether standby paths wait for all others to be gone",
-    }],
+    parameters: &[Compat::parameter("whether standby paths wait for all others to be gone")],
 };
 
-/// Parameters of the scheduler. Priorities and costs are properties of the paths.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+compat_config! {
+    /// Parameters of the scheduler. Priorities and costs are properties of the paths.
+    ///
     /// Whether standby paths wait until all others have failed.
-    pub compat: Compat,
-}
-
-impl Check for Config {
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
-    }
+    Config
 }
 
 impl Config {

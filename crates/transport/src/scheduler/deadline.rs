@@ -1,9 +1,8 @@
 //! The least further copies that bring a share of the messages in time.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant, Probability, Promised};
+use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
 use super::hedge::{ACK_DELAY, WITHIN, next_path, one_way, positive};
@@ -11,6 +10,7 @@ use super::low_rtt::lowest_rtt;
 use super::odds::{BINS, LEVELS, PathOdds};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
+use crate::per_path::PerPath;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
 use crate::{PathId, PathSet, PathView};
 
@@ -94,12 +94,13 @@ impl Config {
 
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
+        let fresh = PathState { warning: Warning::new(self.memory), back: Duration::ZERO };
         Box::new(Deadline {
             config: self.clone(),
             within: self.within,
             purse: Purse::new(self.budget.ratio(), INITIAL_FILL),
             odds: PathOdds::default(),
-            paths: Vec::new(),
+            paths: PerPath::new(fresh),
         })
     }
 }
@@ -124,7 +125,7 @@ struct Deadline {
     purse: Purse,
     /// What became of earlier packets.
     odds: PathOdds,
-    paths: Vec<PathState>,
+    paths: PerPath<PathState>,
 }
 
 #[derive(Clone, Debug)]
@@ -154,15 +155,6 @@ fn joint(late: f64) -> f64 {
 }
 
 impl Deadline {
-    fn state(&mut self, path: PathId) -> Option<&mut PathState> {
-        if self.paths.len() <= path.index() {
-            let warning = Warning::new(self.config.memory);
-            let fresh = PathState { warning, back: Duration::ZERO };
-            self.paths.resize(path.index() + 1, fresh);
-        }
-        self.paths.get_mut(path.index()).promised("a state per path")
-    }
-
     fn within(&self) -> Duration {
         self.within.unwrap_or(USUAL)
     }
@@ -175,9 +167,7 @@ impl Deadline {
 
     fn route(&mut self, now: Instant, view: &PathView) -> Route {
         let back = one_way(view, 0) + self.config.ack_delay();
-        if let Some(state) = self.state(view.id) {
-            state.back = back;
-        }
+        self.paths[view.id].back = back;
         let level = self.level(now, view.id);
         let late = self.odds.chance(view.id, level, BINS);
         let srtt = view.srtt.unwrap_or(Duration::MAX);
@@ -186,8 +176,8 @@ impl Deadline {
 
     /// Returns the sign of trouble on a path, in eighths of the time until the deadline.
     fn level(&mut self, now: Instant, path: PathId) -> usize {
-        let sign = |state: &mut PathState| state.warning.sign(now, state.back);
-        let sign = self.state(path).map_or(Duration::MAX, sign);
+        let state = &mut self.paths[path];
+        let sign = state.warning.sign(now, state.back);
         (self.bins(sign) / 2).min(LEVELS - 1)
     }
 
@@ -288,22 +278,18 @@ impl Scheduler for Deadline {
 
     fn on_sent(&mut self, now: Instant, path: PathId) {
         let level = self.level(now, path);
-        if let Some(state) = self.state(path) {
-            state.warning.on_sent(now, level as u8);
-        }
+        self.paths[path].warning.on_sent(now, level as u8);
     }
 
     fn on_acked(&mut self, now: Instant, path: PathId, sent_at: Instant, delay: Duration) {
         let bins = self.bins(delay);
-        let Some(state) = self.state(path) else { return };
-        if let Some(level) = state.warning.on_acked(now, sent_at, delay) {
+        if let Some(level) = self.paths[path].warning.on_acked(now, sent_at, delay) {
             self.odds.on_settled(path, usize::from(level), bins);
         }
     }
 
     fn on_lost(&mut self, now: Instant, path: PathId, sent_at: Instant) {
-        let Some(state) = self.state(path) else { return };
-        if let Some(level) = state.warning.on_lost(now, sent_at) {
+        if let Some(level) = self.paths[path].warning.on_lost(now, sent_at) {
             self.odds.on_settled(path, usize::from(level), BINS);
         }
     }

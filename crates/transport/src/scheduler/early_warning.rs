@@ -1,14 +1,14 @@
 //! Partial duplication: copies only while the path in use shows signs of trouble.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant, Probability, Promised};
+use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
 use super::hedge::{ACK_DELAY, WITHIN, latest_age, next_in_time, next_path, one_way, positive};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, untried, wait_for_room};
+use crate::per_path::PerPath;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
 use crate::{PathId, PathSet, PathView};
 
@@ -99,7 +99,8 @@ impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         let purse = Purse::new(self.budget.ratio(), 0.0);
-        Box::new(EarlyWarning { config: self.clone(), purse, warnings: Vec::new() })
+        let warnings = PerPath::new(Warning::new(self.memory));
+        Box::new(EarlyWarning { config: self.clone(), purse, warnings })
     }
 }
 
@@ -107,24 +108,17 @@ impl Config {
 struct EarlyWarning {
     config: Config,
     purse: Purse,
-    /// Signs of trouble, indexed by path.
-    warnings: Vec<Warning>,
+    /// Signs of trouble.
+    warnings: PerPath<Warning>,
 }
 
 /// Sign that distinguishes no more: a path this quiet is chosen by its round-trip time.
 const STEP: i64 = 10_000_000;
 
 impl EarlyWarning {
-    fn warning(&mut self, path: PathId) -> Option<&mut Warning> {
-        if self.warnings.len() <= path.index() {
-            self.warnings.resize(path.index() + 1, Warning::new(self.config.memory));
-        }
-        self.warnings.get_mut(path.index()).promised("a state per path")
-    }
-
     fn sign(&mut self, now: Instant, path: &PathView) -> Duration {
         let back = one_way(path, 0) + self.config.ack_delay;
-        self.warning(path.id).map_or(Duration::MAX, |warning| warning.sign(now, back))
+        self.warnings[path.id].sign(now, back)
     }
 
     /// Returns the least troubled path that has not carried `unit`, with its sign.
@@ -183,21 +177,15 @@ impl Scheduler for EarlyWarning {
     }
 
     fn on_sent(&mut self, now: Instant, path: PathId) {
-        if let Some(warning) = self.warning(path) {
-            warning.on_sent(now, 0);
-        }
+        self.warnings[path].on_sent(now, 0);
     }
 
     fn on_acked(&mut self, now: Instant, path: PathId, sent_at: Instant, delay: Duration) {
-        if let Some(warning) = self.warning(path) {
-            warning.on_acked(now, sent_at, delay);
-        }
+        self.warnings[path].on_acked(now, sent_at, delay);
     }
 
     fn on_lost(&mut self, now: Instant, path: PathId, sent_at: Instant) {
-        if let Some(warning) = self.warning(path) {
-            warning.on_lost(now, sent_at);
-        }
+        self.warnings[path].on_lost(now, sent_at);
     }
 
     fn hedge_at(

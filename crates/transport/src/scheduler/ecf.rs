@@ -21,12 +21,7 @@ pub const ABOUT: About = About {
     linux: "Counts in bytes, takes the waiting data for at least one window of either path, and \
             allows for half of Linux's `rttvar`, which is four deviations and never less than 200 ms.",
     parameters: &[
-        Parameter {
-            name: "compat",
-            unit: "paper or linux",
-            default: "paper",
-            summary: "which form of the comparison",
-        },
+        Compat::parameter("which form of the comparison"),
         Parameter {
             name: "beta",
             unit: "ratio",

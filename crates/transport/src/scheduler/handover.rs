@@ -8,7 +8,7 @@ use skybraid_units::Instant;
 use super::cheapest_path::{cheapest, rank};
 use super::{Choice, Reason, Scheduler, Unit, send_on};
 use crate::PathView;
-use crate::registry::{About, Check, Compat, Parameter};
+use crate::registry::{About, Compat, compat_config};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -19,26 +19,14 @@ pub const ABOUT: About = About {
     source: "Telekom MP-DCCP kernel, handover scheduler: what was meant; RFC 9897 §3.2.9",
     linux: "As it is coded: nothing is sent while a path of priority 0 is usable and has room, and \
             otherwise it is `cheapest_path` with linux, spill included.",
-    parameters: &[Parameter {
-        name: "compat",
-        unit: "paper or linux",
-        default: "paper",
-        summary: "what was meant, or as it is coded",
-    }],
+    parameters: &[Compat::parameter("what was meant, or as it is coded")],
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
+compat_config! {
+    /// Parameters of the scheduler.
+    ///
     /// The rule that was meant, or the rule as coded.
-    pub compat: Compat,
-}
-
-impl Check for Config {
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
-    }
+    Config
 }
 
 impl Config {

@@ -2,11 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
-use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Instant, Promised};
+use skybraid_units::{Bytes, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
+use crate::per_path::PerPath;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
 use crate::{PathId, PathView};
 
@@ -66,7 +66,7 @@ impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         let config = Self { burst: self.burst.max(1), buffer: self.buffer.max(1) };
-        Box::new(LinuxUpstream { config, current: None, averages: Vec::new() })
+        Box::new(LinuxUpstream { config, current: None, averages: PerPath::new(0) })
     }
 }
 
@@ -76,7 +76,7 @@ struct LinuxUpstream {
     /// Path of the current burst, and the bytes left of it.
     current: Option<(PathId, u64)>,
     /// Average pacing rate of each path in bytes per second; zero for a path not seen yet.
-    averages: Vec<u64>,
+    averages: PerPath<u64>,
 }
 
 /// Returns the pacing rate in bytes per second. If the congestion control sets none, Linux's rule
@@ -114,19 +114,14 @@ impl LinuxUpstream {
 
     /// Returns the time to drain what the path holds, in units of 2⁻³² s.
     fn drain_time(&self, path: &PathView) -> u128 {
-        let average = self.averages.get(path.id.index()).promised("an average per path");
-        let average = average.copied().unwrap_or(0).max(1);
-        (u128::from(held(path).get()) << 32) / u128::from(average)
+        (u128::from(held(path).get()) << 32) / u128::from(self.averages[path.id].max(1))
     }
 
     /// Initialises the average rate of each new path.
     fn add_paths(&mut self, paths: &[PathView]) {
         for path in paths {
-            if self.averages.len() <= path.id.index() {
-                self.averages.resize(path.id.index() + 1, 0);
-            }
-            let average = self.averages.get_mut(path.id.index());
-            if let Some(average @ 0) = average.promised("an average per path") {
+            let average = &mut self.averages[path.id];
+            if *average == 0 {
                 *average = pacing(path);
             }
         }
@@ -152,10 +147,8 @@ impl Scheduler for LinuxUpstream {
             return Choice::wait_for(path.id, Reason::WindowFull);
         }
         let burst = self.config.burst.min(unit.window_room.get());
-        let average = self.averages.get_mut(path.id.index());
-        if let Some(average) = average.promised("an average per path") {
-            *average = averaged(*average, held(path).get(), pacing(path), burst);
-        }
+        let average = &mut self.averages[path.id];
+        *average = averaged(*average, held(path).get(), pacing(path), burst);
         self.current = Some((path.id, burst.saturating_sub(unit.bytes.get())));
         send_on(Some(path), Reason::ShortestQueue, paths)
     }
@@ -167,6 +160,8 @@ impl Scheduler for LinuxUpstream {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::super::testing::{UNIT, paths};
     use super::*;
     use crate::PathSet;

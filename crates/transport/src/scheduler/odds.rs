@@ -1,10 +1,7 @@
 //! Chance of a path to deliver in time, learned from what became of earlier packets.
 
-use alloc::vec::Vec;
-
-use skybraid_units::Promised;
-
 use crate::PathId;
+use crate::per_path::PerPath;
 
 /// Parts into which the time until the deadline is divided.
 pub const BINS: usize = 16;
@@ -54,7 +51,7 @@ impl Odds {
     /// Records that a packet that left at `level` took longer than `bins` sixteenths; all of them
     /// if it is late or lost.
     pub fn on_settled(&mut self, level: usize, bins: usize) {
-        let Some(longer) = self.longer.get_mut(level) else { return };
+        let longer = &mut self.longer[level];
         if longer.first().is_some_and(|count| *count >= REMEMBERED) {
             longer.iter_mut().for_each(|count| *count /= 2.0);
         }
@@ -64,9 +61,8 @@ impl Odds {
     /// Returns the chance of a packet at `level` to take longer than `bins` sixteenths, of which
     /// `without` holds for `weight` packets.
     fn chance(&self, level: usize, bins: usize, without: f64, weight: f64) -> f64 {
-        let longer = self.longer.get(level);
-        let at = |bin: usize| longer.and_then(|longer| longer.get(bin)).copied().unwrap_or(0.0);
-        (at(bins) + weight * without) / (at(0) + weight)
+        let longer = &self.longer[level];
+        (longer[bins] + weight * without) / (longer[0] + weight)
     }
 }
 
@@ -75,32 +71,26 @@ impl Odds {
 pub struct PathOdds {
     prior: [Tail; LEVELS],
     all: Odds,
-    paths: Vec<Odds>,
+    paths: PerPath<Odds>,
 }
 
 impl Default for PathOdds {
     fn default() -> Self {
-        Self { prior: prior(), all: Odds::default(), paths: Vec::new() }
+        Self { prior: prior(), all: Odds::default(), paths: PerPath::new(Odds::default()) }
     }
 }
 
 impl PathOdds {
     /// Records what became of a packet on a path, see [`Odds::on_settled`].
     pub fn on_settled(&mut self, path: PathId, level: usize, bins: usize) {
-        if self.paths.len() <= path.index() {
-            self.paths.resize(path.index() + 1, Odds::default());
-        }
-        if let Some(own) = self.paths.get_mut(path.index()).promised("the odds of a path") {
-            own.on_settled(level, bins);
-        }
+        self.paths[path].on_settled(level, bins);
         self.all.on_settled(level, bins);
     }
 
     /// Returns the chance of a packet on `path` at `level` to take longer than `bins` sixteenths.
     pub fn chance(&self, path: PathId, level: usize, bins: usize) -> f64 {
-        let prior = self.prior.get(level).and_then(|tail| tail.get(bins)).copied().unwrap_or(1.0);
-        let all = self.all.chance(level, bins, prior, PRIOR);
-        self.paths.get(path.index()).map_or(all, |own| own.chance(level, bins, all, POOLED))
+        let all = self.all.chance(level, bins, self.prior[level][bins], PRIOR);
+        self.paths[path].chance(level, bins, all, POOLED)
     }
 }
 

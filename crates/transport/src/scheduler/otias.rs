@@ -19,12 +19,7 @@ pub const ABOUT: About = About {
     linux: "The form of Telekom's MP-DCCP kernel: round trips are whole, rounded down. It bounds the \
             queues by the sockets' `tx_qlen`: set `queue` to the same.",
     parameters: &[
-        Parameter {
-            name: "compat",
-            unit: "paper or linux",
-            default: "paper",
-            summary: "round trips of waiting as they are, or rounded down",
-        },
+        Compat::parameter("round trips of waiting as they are, or rounded down"),
         Parameter {
             name: "queue",
             unit: "segments",

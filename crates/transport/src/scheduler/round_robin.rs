@@ -2,11 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
-use alloc::vec::Vec;
 
-use skybraid_units::{Instant, Promised};
+use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
+use crate::per_path::PerPath;
 use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 use crate::{PathId, PathView};
 
@@ -19,12 +19,7 @@ pub const ABOUT: About = About {
     linux: "Rounds of quotas: a path that was skipped while full keeps its turn of the round, a burst \
             that was interrupted goes on first, and the last path of the list begins.",
     parameters: &[
-        Parameter {
-            name: "compat",
-            unit: "paper or linux",
-            default: "paper",
-            summary: "plain turns, or rounds of quotas",
-        },
+        Compat::parameter("plain turns, or rounds of quotas"),
         Parameter {
             name: "segments",
             unit: "segments",
@@ -78,7 +73,7 @@ impl Config {
             config: Self { segments: self.segments.max(1), ..*self },
             current: None,
             taken: 0,
-            quotas: Vec::new(),
+            quotas: PerPath::new(0),
         })
     }
 }
@@ -90,7 +85,7 @@ struct RoundRobin {
     current: Option<PathId>,
     taken: u32,
     /// Segments of each path in the current round, for Linux's quotas.
-    quotas: Vec<u32>,
+    quotas: PerPath<u32>,
 }
 
 impl RoundRobin {
@@ -120,24 +115,18 @@ impl RoundRobin {
         Open: Iterator<Item = &'a PathView> + Clone,
     {
         let segments = self.config.segments;
-        let quota = |path: &PathView| self.quotas.get(path.id.index()).copied().unwrap_or(0);
+        let quota = |path: &PathView| self.quotas[path.id];
         let unfinished = open.clone().find(|path| (1..segments).contains(&quota(path)));
         let untouched = open.clone().filter(|path| quota(path) == 0).last();
         let mut next = unfinished.or(untouched);
         if next.is_none() {
             for path in open {
-                if let Some(quota) = self.quotas.get_mut(path.id.index()).promised("a used quota") {
-                    *quota = 0;
-                }
+                self.quotas[path.id] = 0;
                 next = Some(path);
             }
         }
         if let Some(path) = next.filter(|path| path.has_room) {
-            let len = self.quotas.len().max(path.id.index() + 1);
-            self.quotas.resize(len, 0);
-            if let Some(quota) = self.quotas.get_mut(path.id.index()).promised("a quota per path") {
-                *quota += 1;
-            }
+            self.quotas[path.id] += 1;
         }
         next
     }
@@ -157,6 +146,8 @@ impl Scheduler for RoundRobin {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::super::testing::{UNIT, chosen, paths};
     use super::*;
     use crate::PathSet;

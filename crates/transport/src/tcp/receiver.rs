@@ -5,12 +5,14 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use skybraid_units::Instant;
+use skybraid_units::{Duration, Instant};
 
 use super::acks::Acks;
+use super::receiver_rtt::ReceiverRtt;
 use super::scoreboard::Chunk;
 use crate::rtt::RttEstimator;
-use crate::segment::Sacks;
+use crate::segment::{Sacks, Segment, Tcp};
+use crate::{PathId, PathSet};
 
 /// Receive side of a subflow.
 #[derive(Debug)]
@@ -26,11 +28,13 @@ pub struct Receiver {
     duplicate: Option<(u64, u64)>,
     /// Timestamp to be echoed (TS.Recent of RFC 7323 §4.3).
     echo: Instant,
+    /// Measured if it tunes the receive buffer.
+    rtt: Option<ReceiverRtt>,
 }
 
 impl Receiver {
-    /// Creates a receiver that acknowledges as `acks` says.
-    pub fn new(acks: Acks) -> Self {
+    /// Creates a receiver that acknowledges as `acks` says, and measures the round-trip time if that tunes a buffer.
+    pub fn new(acks: Acks, measures_rtt: bool) -> Self {
         Self {
             next: 0,
             beyond: VecDeque::new(),
@@ -39,6 +43,7 @@ impl Receiver {
             acks,
             duplicate: None,
             echo: Instant::ZERO,
+            rtt: measures_rtt.then(ReceiverRtt::default),
         }
     }
 
@@ -57,30 +62,58 @@ impl Receiver {
         self.echo
     }
 
-    /// Takes the timestamp of an acknowledgement without data (RFC 7323 §4.3).
-    pub fn on_pure_ack(&mut self, seq: u64, sent_at: Instant) {
-        if self.acks.is_clear() && seq <= self.next {
-            self.echo = self.echo.max(sent_at);
+    /// Round-trip time that this end has measured as a receiver; none unless it tunes the receive buffer.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt.as_ref().and_then(ReceiverRtt::get)
+    }
+
+    /// Processes a segment. Chunks that are in order go to `deliver`, with their times of arrival.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        tcp: &Tcp,
+        rtt: &RttEstimator,
+        deliver: &mut impl FnMut(Chunk, Instant),
+    ) {
+        if tcp.len > 0 {
+            if let Some(rtt) = &mut self.rtt {
+                rtt.on_segment(now, tcp.len, tcp.echo);
+            }
+            let chunk = Chunk {
+                dsn: tcp.dsn,
+                len: tcp.len,
+                first_message: segment.first_message,
+                messages: segment.messages,
+                stream: segment.stream,
+                tail: segment.tail,
+                carried_by: PathSet::only(PathId(tcp.subflow)),
+            };
+            if tcp.seq == self.next && self.acks.is_clear() {
+                self.echo = segment.sent_at;
+            }
+            self.take(now, tcp.seq, chunk, rtt, deliver);
+        } else if tcp.seq < self.next {
+            self.acks.request();
+        } else if self.rtt.is_some() && self.acks.is_clear() && tcp.seq <= self.next {
+            // A peer that tunes its buffer measures by what its acknowledgements are echoed (RFC 7323 §4.3).
+            self.echo = self.echo.max(segment.sent_at);
         }
     }
 
-    /// Processes a data segment. Chunks that are in order go to `deliver`, with their times of
-    /// arrival.
-    pub fn receive(
+    /// Takes a chunk of data.
+    fn take(
         &mut self,
         now: Instant,
         seq: u64,
         chunk: Chunk,
-        sent_at: Instant,
         rtt: &RttEstimator,
         deliver: &mut impl FnMut(Chunk, Instant),
     ) {
         let end = seq + u64::from(chunk.len);
         if seq == self.next {
             self.next = end;
-            if self.acks.is_clear() {
-                self.echo = sent_at;
-            }
             deliver(chunk, now);
             if self.beyond.is_empty() {
                 self.acks.on_in_order(now, chunk.len, rtt);
@@ -179,32 +212,43 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PathSet;
     use crate::rtt::RtoRule;
+    use crate::segment::{Body, Flags};
     use crate::tcp::acks::AckRule;
-    use skybraid_units::Duration;
 
     fn arrive(receiver: &mut Receiver, number: u64) -> Vec<u64> {
         let mut out = Vec::new();
-        let chunk = Chunk {
-            dsn: number * 1000,
+        let tcp = Tcp {
+            flags: Flags::ACK,
+            subflow: 0,
+            address: 0,
+            seq: number * 1000,
             len: 1000,
+            ack: 0,
+            dsn: number * 1000,
+            data_ack: 0,
+            window_end: 0,
+            echo: Instant::ZERO,
+            sacks: Sacks::NONE,
+        };
+        let now = Instant::from_millis(number as i64);
+        let segment = Segment {
+            size: 1052,
+            sent_at: now,
             first_message: 0,
             messages: 0,
             stream: 0,
             tail: false,
-            carried_by: PathSet::EMPTY,
+            body: Body::Tcp(tcp),
         };
-        let now = Instant::from_millis(number as i64);
-        let rtt = estimator();
-        receiver.receive(now, number * 1000, chunk, now, &rtt, &mut |chunk, _| {
+        receiver.receive(now, &segment, &tcp, &estimator(), &mut |chunk, _| {
             out.push(chunk.dsn / 1000);
         });
         out
     }
 
     fn receiver() -> Receiver {
-        Receiver::new(Acks::new(AckRule::Fixed, 2, Duration::from_millis(40)))
+        Receiver::new(Acks::new(AckRule::Fixed, 2, Duration::from_millis(40)), false)
     }
 
     fn estimator() -> RttEstimator {

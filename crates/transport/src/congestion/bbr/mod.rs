@@ -34,12 +34,7 @@ pub const ABOUT: About = About {
             transmission units more, rounded up to an even number of segments, and two more while \
             probing",
     parameters: &[
-        Parameter {
-            name: "compat",
-            unit: "paper or linux",
-            default: "paper",
-            summary: "gains and rounding of the draft, or those of Linux",
-        },
+        Compat::parameter("gains and rounding of the draft, or those of Linux"),
         Parameter {
             name: "bandwidth_rounds",
             unit: "round trips",

@@ -3,7 +3,6 @@
 //!
 //! Source: RFC 4340 §8.1 (handshake), RFC 4341 (windows, loss, timeout), RFC 9897 §3.3 (joining).
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use skybraid_units::{Bytes, Duration, Instant};
@@ -12,34 +11,28 @@ use super::ack_ratio::AckRatio;
 use super::ack_vector::Place;
 use super::receiver::Receiver;
 use super::sent_packets::{Progress, SentPackets};
-use crate::congestion::{Acked, Congestion, CongestionConfig, Lost, PathBasics, Sibling, Siblings};
-use crate::endpoint::Role;
+use crate::congestion::{
+    Acked, CongestionConfig, CongestionWindow, IdleRestart, Lost, PathBasics, Sibling, Siblings,
+};
+use crate::endpoint::{Role, SubflowSample};
 use crate::pacing::Pacer;
 use crate::registry::Compat;
 use crate::reordering::RttKind;
 use crate::rtt::RttEstimator;
 use crate::segment::{Datagram, Dccp, DccpKind, DccpOptions, Segment};
 use crate::tcp::subflow::Totals;
-use crate::{PathId, PathInfo, PathView, TransportConfig};
+use crate::timer::RetransmissionTimer;
+use crate::{PathId, PathInfo, PathView, Protocol, SubflowId, TransportConfig};
 
+mod handshake;
 mod outgoing;
+mod rtt_report;
+
+use handshake::{Handshake, State, Step};
+use rtt_report::RttReport;
 
 /// Maximum timeout (RFC 4340 §8.1.1: that of a Request).
 const MAX_TIMEOUT: Duration = Duration::from_secs(64);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Initial state.
-    Closed,
-    /// A Request is due or has been sent.
-    Requesting,
-    /// A Request has been received.
-    Responding,
-    /// A Response has been received; the peer has not confirmed the acknowledgement.
-    PartOpen,
-    /// The handshake is complete.
-    Open,
-}
 
 /// Event of a subflow that concerns the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,37 +47,23 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Subflow {
     /// Path of the subflow, and its number within the connection.
-    pub id: PathId,
+    id: PathId,
     info: PathInfo,
     role: Role,
     multipath: bool,
-    joins: bool,
     /// False if the driver has excluded the path.
     allowed: bool,
+    /// Maximum payload of a packet; in windows, each packet counts as much.
     segment: u32,
-    state: State,
-    /// True if a packet of the handshake is due.
-    handshake_due: bool,
-    /// Number of the packet that told the client that the server is open.
-    opened_with: u64,
+    handshake: Handshake,
     sent: SentPackets,
     receiver: Receiver,
     ratio: AckRatio,
     /// Ack Ratio confirmed by the peer.
     confirmed_ratio: u32,
-    rtt: RttEstimator,
-    last_rtt: Duration,
-    max_rtt: Duration,
-    /// Kind of round-trip time to report to the peer, and the time of the next report.
-    reported_rtt: Option<RttKind>,
-    report_at: Instant,
+    rtt_report: RttReport,
     peer_priority: Option<u8>,
-    control: Box<dyn Congestion>,
-    /// Window and slow start threshold in bytes, as of the control's last event; each packet counts
-    /// as a full segment.
-    window: u64,
-    threshold: u64,
-    coupled: bool,
+    window: CongestionWindow,
     backlog: VecDeque<Datagram>,
     /// Packets from this number on were sent after the last reaction to a loss.
     reaction: u64,
@@ -96,14 +75,9 @@ pub struct Subflow {
     sync_due: bool,
     sync_ack_due: bool,
     /// Timer for a timeout, a probe of a failed path, or a keep-alive on an idle path.
-    timer_at: Instant,
-    timeouts: u32,
+    timer: RetransmissionTimer,
     probe_every: Duration,
     keep_alive: Duration,
-    last_sent: Instant,
-    pacer: Pacer,
-    since_loss: u64,
-    between_losses: u64,
     totals: Totals,
 }
 
@@ -114,41 +88,34 @@ impl Subflow {
         id: PathId,
         info: PathInfo,
         role: Role,
-        multipath: bool,
         segment: u32,
         reported_rtt: Option<RttKind>,
     ) -> Self {
-        let basics = PathBasics::of(config, role, id, segment, true);
-        let control = config.congestion.build(&basics);
+        let multipath = config.protocol == Protocol::MpDccp;
+        let basics = PathBasics::of(config, role, SubflowId::from_path(id), segment, true);
         let compat = match &config.congestion {
             CongestionConfig::Ccid2(ccid2) => ccid2.compat,
             _ => Compat::Paper,
         };
-        let mut new = Self {
+        let ratio = AckRatio::new(config.ack_every, compat);
+        let mut control = config.congestion.build(&basics);
+        control.set_ack_ratio(ratio.get());
+        let rtt = RttEstimator::new(config.rto_rule, config.rto_min, MAX_TIMEOUT);
+        Self {
             id,
             info,
             role,
             multipath,
-            joins: false,
             allowed: true,
             segment,
-            state: State::Closed,
-            handshake_due: false,
-            opened_with: 0,
+            handshake: Handshake::new(role, multipath),
             sent: SentPackets::new(segment),
             receiver: Receiver::new(config.ack_every, config.ack_delay),
-            ratio: AckRatio::new(config.ack_every, compat),
+            ratio,
             confirmed_ratio: config.ack_every,
-            rtt: RttEstimator::new(config.rto_rule, config.rto_min, MAX_TIMEOUT),
-            last_rtt: Duration::ZERO,
-            max_rtt: Duration::ZERO,
-            reported_rtt,
-            report_at: Instant::ZERO,
+            rtt_report: RttReport::new(reported_rtt),
             peer_priority: None,
-            window: 0,
-            threshold: 0,
-            coupled: control.is_coupled(),
-            control,
+            window: CongestionWindow::new(control, Pacer::default(), IdleRestart::default()),
             backlog: VecDeque::new(),
             reaction: 0,
             recovering: false,
@@ -156,45 +123,38 @@ impl Subflow {
             probe: None,
             sync_due: false,
             sync_ack_due: false,
-            timer_at: Instant::FAR_FUTURE,
-            timeouts: 0,
+            timer: RetransmissionTimer::new(rtt),
             probe_every: config.probe_every,
             keep_alive: config.keep_alive,
-            last_sent: Instant::ZERO,
-            pacer: Pacer::default(),
-            since_loss: 0,
-            between_losses: 0,
             totals: Totals::default(),
-        };
-        new.control.set_ack_ratio(new.ratio.get());
-        new.read_control();
-        new
+        }
+    }
+
+    /// Path of the subflow, and its number within the connection.
+    #[inline]
+    pub const fn id(&self) -> PathId {
+        self.id
     }
 
     /// Starts the handshake. `joins` is true to join an existing connection, false to open a new
     /// one.
     pub fn open(&mut self, joins: bool) {
-        if self.state == State::Closed {
-            self.joins = joins;
-            self.state = State::Requesting;
-            self.handshake_due = true;
-        }
+        self.handshake.open(joins);
     }
 
     /// True in the initial state.
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.handshake.state() == State::Closed
     }
 
-    /// True if data may be sent. With several subflows, the peer must have confirmed the handshake
-    /// first (RFC 9897 §3.3).
+    /// True if data may be sent.
     pub fn is_established(&self) -> bool {
-        self.state == State::Open || self.state == State::PartOpen && !self.multipath
+        self.handshake.is_established()
     }
 
     /// True if established, allowed by the driver and not suspected of having failed.
     pub fn is_usable(&self) -> bool {
-        self.is_established() && self.timeouts == 0 && self.allowed
+        self.is_established() && !self.timer.has_expired() && self.allowed
     }
 
     /// Allows or forbids new messages.
@@ -205,53 +165,55 @@ impl Subflow {
     /// True if another packet may be assigned.
     pub fn has_room(&self) -> bool {
         let ahead = self.sent.in_flight() + self.backlog.len() as u64 * u64::from(self.segment);
-        ahead == 0 || ahead + u64::from(self.segment) <= self.window && !self.pace_is_full()
+        ahead == 0 || ahead + u64::from(self.segment) <= self.window.bytes() && !self.pace_is_full()
     }
 
     /// True if the pacer's queue is full.
     fn pace_is_full(&self) -> bool {
         let packets = |quantum| quantum / u64::from(self.segment);
-        let max = self.pacer.quantum(self.segment).map(packets);
+        let max = self.window.pacer().quantum(self.segment).map(packets);
         max.is_some_and(|max| self.backlog.len() as u64 >= max)
     }
 
-    /// Congestion control, for its window, threshold and pacing rate.
-    pub fn control(&self) -> &dyn Congestion {
-        &*self.control
+    /// Smoothed round-trip time, if there is a sample.
+    pub fn srtt(&self) -> Option<Duration> {
+        self.timer.srtt()
     }
 
-    /// Round-trip time estimator.
-    pub fn rtt(&self) -> &RttEstimator {
-        &self.rtt
-    }
-
-    /// Bytes in flight, each packet counted as a full segment.
-    pub fn in_flight(&self) -> u64 {
-        self.sent.in_flight()
-    }
-
-    /// Totals since the start.
-    pub fn totals(&self) -> Totals {
-        Totals { lost: self.sent.losses(), ..self.totals }
+    /// Returns the state of the subflow for tables. DCCP counts packets: windows and bytes in flight are full segments
+    /// for each packet.
+    pub fn sample(&self) -> SubflowSample {
+        let control = self.window.control();
+        SubflowSample {
+            subflow: self.id.0,
+            path: self.id,
+            window: control.window(),
+            threshold: control.slow_start_threshold(),
+            pacing: control.pacing_rate(),
+            srtt: self.timer.srtt(),
+            in_flight: Bytes::new(self.sent.in_flight()),
+            totals: Totals { lost: self.sent.losses(), ..self.totals },
+        }
     }
 
     /// True if the congestion control reads its siblings.
     pub fn is_coupled(&self) -> bool {
-        self.coupled
+        self.window.is_coupled()
     }
 
     /// Returns the view of a scheduler. `none_better` is true if no subflow makes progress.
     pub fn view(&self, none_better: bool) -> PathView {
+        let rtt = self.timer.rtt();
         PathView {
             id: self.id,
             usable: self.is_usable() || none_better && self.is_established(),
             has_room: self.is_established() && self.has_room(),
-            srtt: self.rtt.srtt(),
-            rtt_deviation: self.rtt.deviation(),
-            min_rtt: self.rtt.min_rtt(),
-            window: Bytes::new(self.window),
-            threshold: Bytes::new(self.threshold),
-            pacing: self.pacer.rate(),
+            srtt: rtt.srtt(),
+            rtt_deviation: rtt.deviation(),
+            min_rtt: rtt.min_rtt(),
+            window: Bytes::new(self.window.bytes()),
+            threshold: Bytes::new(self.window.threshold()),
+            pacing: self.window.pacer().rate(),
             in_flight: Bytes::new(self.sent.in_flight()),
             queued: Bytes::new(self.backlog.len() as u64 * u64::from(self.segment)),
             segment: Bytes::new(u64::from(self.segment)),
@@ -263,14 +225,7 @@ impl Subflow {
 
     /// Returns the view of a sibling's congestion control.
     pub fn sibling(&self) -> Sibling {
-        Sibling {
-            active: self.is_usable() && self.rtt.srtt().is_some(),
-            window: Bytes::new(self.window),
-            acked_since_loss: Bytes::new(self.since_loss),
-            acked_between_losses: Bytes::new(self.between_losses),
-            srtt: self.rtt.srtt().unwrap_or(Duration::MAX),
-            segment: Bytes::new(u64::from(self.segment)),
-        }
+        self.window.sibling(self.is_usable(), self.timer.srtt(), self.segment)
     }
 
     /// Queues a datagram.
@@ -285,7 +240,7 @@ impl Subflow {
 
     /// Marks the delivery rate as application-limited if there is nothing to send.
     pub fn note_app_limited(&mut self) {
-        if self.state == State::Open && self.backlog.is_empty() && self.has_room() {
+        if self.handshake.state() == State::Open && self.backlog.is_empty() && self.has_room() {
             self.sent.note_app_limited();
         }
     }
@@ -304,8 +259,7 @@ impl Subflow {
         }
         let event = self.advance_handshake(now, dccp);
         if event == Some(Event::Established) {
-            self.control.on_established(now, self.rtt.srtt());
-            self.read_control();
+            self.window.on_established(now, self.timer.srtt());
         }
         match dccp.kind {
             DccpKind::Sync => self.sync_ack_due = true,
@@ -328,55 +282,42 @@ impl Subflow {
     }
 
     fn advance_handshake(&mut self, now: Instant, dccp: &Dccp) -> Option<Event> {
-        match (self.state, dccp.kind) {
-            (State::Closed | State::Responding, DccpKind::Request) => {
-                self.joins = dccp.options.has(DccpOptions::JOIN);
-                self.state = State::Responding;
-                self.handshake_due = true;
+        let step = self.handshake.on_packet(dccp, self.sent.next());
+        match step {
+            Step::Unchanged => return None,
+            Step::Unconfirmed => {
+                self.receiver.acknowledge_now();
+                return None;
             }
-            (State::Requesting, DccpKind::Response) => {
+            Step::Answered => {
                 self.end_probe(now, dccp);
-                self.rtt.end_back_off();
-                self.state = State::PartOpen;
-                self.handshake_due = true;
-                return (!self.multipath).then_some(Event::Established);
+                self.timer.end_back_off();
             }
-            // The acknowledgement was lost.
-            (State::PartOpen, DccpKind::Response) => self.handshake_due = true,
-            (State::Responding, DccpKind::Ack | DccpKind::DataAck) => {
+            Step::Accepted => {
                 self.end_probe(now, dccp);
-                self.state = State::Open;
-                self.opened_with = self.sent.next();
                 self.receiver.acknowledge_now();
                 self.arm(now);
-                return Some(Event::Established);
             }
-            (State::PartOpen, _) => {
+            Step::Confirmed => {
                 if dccp.kind.has_ack_number() {
                     self.end_probe(now, dccp);
                 }
                 self.probe = None;
-                self.rtt.end_back_off();
-                self.state = State::Open;
-                self.handshake_due = false;
+                self.timer.end_back_off();
                 self.arm(now);
-                return self.multipath.then_some(Event::Established);
             }
-            // The client does not know yet that this end is open.
-            (State::Open, DccpKind::Ack)
-                if self.role == Role::Server && dccp.acks.newest() < self.opened_with =>
-            {
-                self.receiver.acknowledge_now();
-            }
-            _ => {}
         }
-        None
+        let established = match step {
+            Step::Answered => !self.multipath,
+            Step::Confirmed => self.multipath,
+            _ => true,
+        };
+        established.then_some(Event::Established)
     }
 
     fn sample_rtt(&mut self, rtt: Duration) {
-        self.last_rtt = rtt;
-        self.max_rtt = self.max_rtt.max(rtt);
-        self.rtt.on_sample(rtt, true);
+        self.rtt_report.on_sample(rtt);
+        self.timer.on_handshake(Some(rtt));
     }
 
     /// Takes a round-trip time sample if the packet acknowledges the probe. Every packet has a
@@ -392,10 +333,9 @@ impl Subflow {
     }
 
     fn on_progress(&mut self, now: Instant) {
-        self.timeouts = 0;
+        self.timer.on_progress();
         self.sync_due = false;
         self.probe = None;
-        self.rtt.end_back_off();
         self.arm(now);
     }
 
@@ -411,14 +351,14 @@ impl Subflow {
         }
         self.on_progress(now);
         self.totals.acked_bytes += progress.payload;
-        self.since_loss += u64::from(progress.delivered) * u64::from(self.segment);
+        self.window.on_acked(u64::from(progress.delivered) * u64::from(self.segment));
         if progress.delivered > 0 || progress.lost > 0 {
             self.update_control(now, before, rtt, &progress, siblings);
         }
-        let window = (self.window / u64::from(self.segment)) as u32;
+        let window = self.window_in_packets();
         let newest = self.sent.newest_known();
         self.ratio.on_ack(newest, progress.delivered, self.sent.next(), window);
-        self.control.set_ack_ratio(self.ratio.get());
+        self.window.control_mut().set_ack_ratio(self.ratio.get());
     }
 
     fn update_control(
@@ -430,72 +370,70 @@ impl Subflow {
         siblings: Siblings<'_>,
     ) {
         let in_bytes = |packets: u32| Bytes::new(u64::from(packets) * u64::from(self.segment));
-        let slow_start = self.window < self.threshold;
+        let (window, threshold) = (self.window.bytes(), self.window.threshold());
         let acked = Acked {
             now,
             bytes: in_bytes(progress.delivered),
             delivered: Bytes::new(self.sent.delivered()),
-            srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
+            srtt: self.timer.srtt().unwrap_or(Duration::ZERO),
             rtt,
             latest_rtt: rtt,
             in_flight: Bytes::new(before),
             in_flight_after: Bytes::new(self.sent.in_flight()),
             lost: in_bytes(progress.lost),
             window_limited: progress.first.is_some_and(|first| first < self.limited_mark)
-                || slow_start && self.window < 2 * before,
+                || window < threshold && window < 2 * before,
             recovering: self.recovering,
             rate: progress.rate,
         };
-        self.control.on_delivery(&acked, siblings);
+        self.window.control_mut().on_delivery(&acked, siblings);
         if self.recovering && self.sent.newest_known() >= self.reaction {
             self.recovering = false;
-            self.control.on_recovered(now);
+            self.window.control_mut().on_recovered(now);
         }
         // One reaction per window of data: to losses among packets sent after the last reaction.
         if progress.last_lost.is_some_and(|lost| lost >= self.reaction) {
             self.reaction = self.sent.next();
             self.recovering = true;
             self.totals.fast_recoveries += 1;
-            self.between_losses = core::mem::take(&mut self.since_loss);
-            self.control.on_loss(&Lost { now, in_flight: Bytes::new(before) }, siblings);
-            self.read_control();
+            self.window.on_loss(&Lost { now, in_flight: Bytes::new(before) }, siblings);
+            self.window.update(self.timer.srtt());
             self.on_reduction(false);
         } else if progress.delivered > 0 {
             // Nothing is retransmitted, so that the window may grow in recovery.
-            self.control.on_ack(&acked, siblings);
-            self.read_control();
+            self.window.control_mut().on_ack(&acked, siblings);
+            self.window.update(self.timer.srtt());
         }
     }
 
-    fn read_control(&mut self) {
-        self.window = self.control.window().get();
-        self.threshold = self.control.slow_start_threshold().get();
-        self.pacer.set_rate(self.control.pacing_rate());
+    const fn window_in_packets(&self) -> u32 {
+        (self.window.bytes() / self.segment as u64) as u32
     }
 
     fn on_reduction(&mut self, timeout: bool) {
-        self.ratio.on_reduction((self.window / u64::from(self.segment)) as u32, timeout);
-        self.control.set_ack_ratio(self.ratio.get());
+        self.ratio.on_reduction(self.window_in_packets(), timeout);
+        self.window.control_mut().set_ack_ratio(self.ratio.get());
     }
 
     /// Sets the timer for the next event.
     fn arm(&mut self, now: Instant) {
-        let timeout = self.rtt.timeout();
-        self.timer_at = match self.state {
-            State::Closed | State::Responding => Instant::FAR_FUTURE,
-            State::Requesting | State::PartOpen => now + timeout,
-            State::Open if self.sent.pipe() > 0 => now + timeout,
-            State::Open if !self.multipath => Instant::FAR_FUTURE,
-            State::Open if self.timeouts > 0 => now + timeout.min(self.probe_every),
-            State::Open if self.probe.is_some() => now + timeout,
-            State::Open if self.role == Role::Client => now + self.keep_alive,
-            State::Open => Instant::FAR_FUTURE,
+        let timeout = self.timer.rtt().timeout();
+        let wait = match self.handshake.state() {
+            State::Closed | State::Responding => None,
+            State::Requesting | State::PartOpen => Some(timeout),
+            State::Open if self.sent.pipe() > 0 => Some(timeout),
+            State::Open if !self.multipath => None,
+            State::Open if self.timer.has_expired() => Some(timeout.min(self.probe_every)),
+            State::Open if self.probe.is_some() => Some(timeout),
+            State::Open if self.role == Role::Client => Some(self.keep_alive),
+            State::Open => None,
         };
+        self.timer.set(wait.map_or(Instant::FAR_FUTURE, |wait| now + wait));
     }
 
     /// True if [`poll_send`](Self::poll_send) may return a packet.
     pub fn may_send(&self) -> bool {
-        self.handshake_due || self.sync_due || self.sync_ack_due || !self.backlog.is_empty()
+        self.handshake.is_due() || self.sync_due || self.sync_ack_due || !self.backlog.is_empty()
     }
 
     /// True if [`poll_ack`](Self::poll_ack) will return an acknowledgement.
@@ -506,8 +444,8 @@ impl Subflow {
     /// Returns the next packet, if one may be sent now. Pure acknowledgements come last, through
     /// [`poll_ack`](Self::poll_ack), so that data can carry them.
     pub fn poll_send(&mut self, now: Instant) -> Option<Segment> {
-        if core::mem::take(&mut self.handshake_due) {
-            return self.send_handshake(now);
+        if let Some(kind) = self.handshake.take_due() {
+            return Some(self.send_handshake(now, kind));
         }
         if core::mem::take(&mut self.sync_ack_due) {
             return Some(self.control_packet(now, DccpKind::SyncAck, DccpOptions::NONE));
@@ -519,11 +457,11 @@ impl Subflow {
         if !self.is_established() || self.backlog.is_empty() {
             return None;
         }
-        if self.pacer.holds_back(now, true) {
+        if self.window.pacer_mut().holds_back(now, true) {
             return None;
         }
         let in_flight = self.sent.in_flight();
-        if in_flight > 0 && in_flight + u64::from(self.segment) > self.window {
+        if in_flight > 0 && in_flight + u64::from(self.segment) > self.window.bytes() {
             self.note_limited();
             return None;
         }
@@ -533,30 +471,27 @@ impl Subflow {
 
     /// Earliest instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
-        self.timer_at.min(self.receiver.next_wakeup()).min(self.pacer.next_wakeup())
+        self.timer.at().min(self.receiver.next_wakeup()).min(self.window.pacer().next_wakeup())
     }
 
     /// Fires expired timers.
     pub fn wake(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
         self.receiver.wake(now);
-        if now < self.timer_at {
+        if now < self.timer.at() {
             return None;
         }
-        self.timer_at = Instant::FAR_FUTURE;
-        match self.state {
+        self.timer.stop();
+        match self.handshake.state() {
             State::Closed | State::Responding => {}
             State::Requesting | State::PartOpen => {
-                self.rtt.back_off();
-                self.handshake_due = true;
-                let unanswered = self.state == State::Requesting;
-                return unanswered.then_some(Event::Unanswered);
+                self.timer.back_off();
+                return self.handshake.on_timeout().then_some(Event::Unanswered);
             }
             State::Open if self.sent.pipe() > 0 => self.on_timeout(now, siblings),
             State::Open => {
                 // A path without a response to a keep-alive has failed.
-                if self.timeouts > 0 || self.probe.is_some() {
-                    self.timeouts += 1;
-                    self.rtt.back_off();
+                if self.timer.has_expired() || self.probe.is_some() {
+                    self.timer.on_expired();
                 }
                 self.sync_due = true;
             }
@@ -567,16 +502,14 @@ impl Subflow {
     /// Handles a timeout: no packet was acknowledged (RFC 4341 §5).
     fn on_timeout(&mut self, now: Instant, siblings: Siblings<'_>) {
         let lost = Lost { now, in_flight: Bytes::new(self.sent.in_flight()) };
-        self.between_losses = core::mem::take(&mut self.since_loss);
-        self.control.on_timeout(&lost, self.timeouts > 0, siblings);
-        self.read_control();
+        self.window.on_timeout(&lost, self.timer.has_expired(), siblings);
+        self.window.update(self.timer.srtt());
         self.on_reduction(true);
         self.sent.abandon();
         self.reaction = self.sent.next();
         self.recovering = true;
-        self.timeouts += 1;
         self.totals.timeouts += 1;
-        self.rtt.back_off();
+        self.timer.on_expired();
         self.sync_due = self.multipath && self.backlog.is_empty();
         if !self.sync_due {
             self.arm(now);

@@ -2,12 +2,10 @@
 //!
 //! Source: RFC 4340 §5, RFC 9897 §3.2.
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Instant};
 
 use super::{State, Subflow};
-use crate::congestion::{Idle, IdleRestart};
 use crate::mpdccp::wire;
-use crate::reordering::RttKind;
 use crate::segment::{Body, Datagram, Dccp, DccpKind, DccpOptions, IPV4_HEADER, Segment};
 
 /// Priority of a path that announces none (RFC 9897 §3.2.10).
@@ -24,54 +22,39 @@ impl Subflow {
         u32::try_from(mtu.get()).unwrap_or(u32::MAX).saturating_sub(headers).max(1)
     }
 
-    pub(super) fn send_handshake(&mut self, now: Instant) -> Option<Segment> {
-        let kind = match self.state {
-            State::Requesting => DccpKind::Request,
-            State::Responding => DccpKind::Response,
-            State::PartOpen => DccpKind::Ack,
-            State::Closed | State::Open => return None,
-        };
+    pub(super) fn send_handshake(&mut self, now: Instant, kind: DccpKind) -> Segment {
         self.probe = Some((self.sent.next(), now));
         if kind == DccpKind::Ack {
             self.receiver.on_ack_sent(true);
         }
         let announced = kind != DccpKind::Request && self.info.priority != DEFAULT_PRIORITY;
         let options = DccpOptions::JOIN
-            .only_if(self.joins)
+            .only_if(self.handshake.joins())
             .and(DccpOptions::PRIORITY.only_if(self.multipath && announced));
         let segment = self.control_packet(now, kind, options);
         self.arm(now);
-        Some(segment)
+        segment
     }
 
     pub(super) fn send_data(&mut self, now: Instant, datagram: Datagram) -> Segment {
-        if self.sent.pipe() == 0 && self.sent.is_app_limited() {
-            self.control.on_restart(now);
-            self.read_control();
+        let idle = self.sent.pipe() == 0;
+        if idle {
+            let (app_limited, rtt) = (self.sent.is_app_limited(), self.timer.rtt());
+            self.window.on_restart(now, app_limited, rtt.timeout(), rtt.srtt());
         }
-        let (span, timeout) = (now.since(self.last_sent), self.rtt.timeout());
-        if self.sent.pipe() == 0 && span > timeout {
-            let rule = IdleRestart::default();
-            self.control.on_idle(&Idle { now, span, timeout, rule });
-            self.read_control();
-        }
-        self.last_sent = now;
-        self.pacer.on_sent(now, self.segment);
+        self.window.on_sent(now, self.segment);
         let mut options = DccpOptions::NONE;
         if self.ratio.get() != self.confirmed_ratio {
             options = options.and(DccpOptions::RATIO);
         }
         let mut dccp = self.packet(now, DccpKind::Data, options);
         dccp.data = datagram;
-        if now >= self.report_at {
-            dccp.rtt_us = self.rtt_to_report();
-        }
-        if dccp.rtt_us > 0 {
-            self.report_at = now + self.rtt.srtt().unwrap_or(Duration::ZERO);
-        }
+        dccp.rtt_us = self.rtt_report.take(now, self.timer.rtt());
         // Data carries an acknowledgement if it fits; the confirmation of a ratio is sent alone.
         let (_, confirms) = self.receiver.ratio();
-        if self.receiver.has_unacknowledged() && !confirms || self.state == State::PartOpen {
+        if self.receiver.has_unacknowledged() && !confirms
+            || self.handshake.state() == State::PartOpen
+        {
             let with = Dccp { kind: DccpKind::DataAck, ..dccp };
             if u64::from(IPV4_HEADER + wire::header_bytes(&with) + datagram.len)
                 <= self.info.mtu.get()
@@ -80,7 +63,6 @@ impl Subflow {
                 self.receiver.on_ack_sent(false);
             }
         }
-        let idle = self.sent.pipe() == 0;
         dccp.sequence = self.sent.on_sent(now, datagram.len);
         if idle {
             self.arm(now);
@@ -113,17 +95,6 @@ impl Subflow {
             self.arm(now);
         }
         segment(now, dccp)
-    }
-
-    fn rtt_to_report(&self) -> u32 {
-        let rtt = match self.reported_rtt {
-            None => return 0,
-            Some(RttKind::Raw) => self.last_rtt,
-            Some(RttKind::Min) => self.rtt.min_rtt().unwrap_or(Duration::ZERO),
-            Some(RttKind::Max) => self.max_rtt,
-            Some(RttKind::Smoothed) => self.rtt.srtt().unwrap_or(Duration::ZERO),
-        };
-        u32::try_from(rtt.as_nanos() / 1000).unwrap_or(0)
     }
 
     fn packet(&self, now: Instant, kind: DccpKind, options: DccpOptions) -> Dccp {

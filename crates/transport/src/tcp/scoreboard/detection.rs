@@ -5,9 +5,15 @@ use skybraid_units::{Duration, Instant, Promised};
 use super::{DUPLICATE_THRESHOLD, LossDetection, Progress, Scoreboard, Sent, State};
 
 impl Scoreboard {
-    /// Marks the oldest segment lost after a partial acknowledgement without SACK (RFC 6582 §3.2
+    /// Records a partial acknowledgement in fast recovery: without SACK, the oldest segment is lost (RFC 6582 §3.2
     /// step 3).
-    pub fn mark_first_lost(&mut self) -> bool {
+    pub fn on_partial_ack(&mut self) {
+        if self.detection == LossDetection::NewReno {
+            self.mark_first_lost();
+        }
+    }
+
+    fn mark_first_lost(&mut self) -> bool {
         self.cursor = 0;
         self.mark_lost(0)
     }
@@ -128,7 +134,8 @@ impl Scoreboard {
         let last = self.sent.partition_point(|sent| sent.seq < line);
         let mut found = false;
         for index in first..last {
-            let once = self.sent.get(index).is_some_and(|sent| !sent.retransmitted);
+            let sent = self.sent.get(index).promised("a sent segment");
+            let once = sent.is_some_and(|sent| !sent.retransmitted);
             found |= once && self.mark_lost(index);
         }
         self.judged = line;

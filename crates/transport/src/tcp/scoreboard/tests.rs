@@ -123,7 +123,7 @@ fn a_partial_acknowledgement_without_sack_marks_the_next_hole() {
     assert_eq!(board.next(), 13_000, "three new segments");
     let partial = acknowledge(&mut board, at, 4000, &Sacks::NONE);
     assert_eq!(partial.advanced, 4000);
-    board.mark_first_lost();
+    board.on_partial_ack();
     assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(4000));
     board.on_retransmitted(at);
     assert_eq!(window - board.in_flight(), 1000, "cwnd 10 against 9 outstanding");

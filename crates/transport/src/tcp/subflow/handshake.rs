@@ -112,12 +112,6 @@ impl Handshake {
         matches!(self.state, State::AwaitingFourthAck)
     }
 
-    /// True if the subflow joins a connection.
-    #[inline]
-    pub const fn joins(&self) -> bool {
-        self.joins
-    }
-
     /// True if a SYN or SYN/ACK must be sent.
     #[inline]
     pub const fn syn_due(&self) -> bool {
@@ -213,7 +207,7 @@ mod tests {
         assert_eq!(client.round_trip(at(20)), Some(Duration::from_millis(20)));
         assert!(client.awaits_fourth_ack() && !client.is_established());
         assert_eq!(client.on_timeout(), Repeat::ThirdAck);
-        assert_eq!((server.on_segment(), server.joins()), (Step::Accepted, true));
+        assert_eq!(server.on_segment(), Step::Accepted);
         assert_eq!((client.on_segment(), client.on_segment()), (Step::Joined, Step::Unchanged));
         assert!(client.is_established() && server.is_established());
     }

@@ -1,49 +1,44 @@
-//! One subflow: handshake, retransmission, congestion window and timers of a TCP connection over
-//! one path.
+//! One subflow: a TCP connection over one path. In the order in which the files explain it:
 //!
-//! Source: RFC 6675 and RFC 6582 (recovery), RFC 6298 (timer). Parts of its own: `handshake`, `backlog` and
-//! `window_use`; `outgoing` builds segments, `recovery` processes acknowledgements and timers.
+//! 1. `handshake`: SYN, SYN/ACK and, for a joining subflow, two more acknowledgements;
+//! 2. `backlog`: chunks that were assigned but not sent; `headers`: the segments that carry them;
+//! 3. `window_use`: whether the window holds data back; `recovery`: what follows a loss;
+//! 4. `acknowledgement`: what acknowledgements and timers change in all of these; `view`: what schedulers and sibling
+//!    controls see.
+//!
+//! Each part owns its fields; the subflow alone sees several parts at once.
 
-use alloc::boxed::Box;
+use skybraid_units::{Bytes, Duration, Instant};
 
-use skybraid_units::{Duration, Instant};
-
-use crate::congestion::{Congestion, Idle, IdleRestart, PathBasics, Siblings};
+use crate::congestion::ceiling::Ceiling;
+use crate::congestion::{CongestionWindow, PathBasics, Siblings};
 use crate::mptcp::buffers::Buffers;
 use crate::pacing::Pacer;
 use crate::rtt::RttEstimator;
 use crate::segment::{Flags, Segment, Tcp};
 use crate::tcp::acks::{AckRule, Acks, MAX_DELAY};
-use crate::tcp::ceiling::Ceiling;
-use crate::tcp::prr::Reduction;
 use crate::tcp::receiver::Receiver;
-use crate::tcp::receiver_rtt::ReceiverRtt;
 use crate::tcp::scoreboard::{Chunk, LossDetection, Scoreboard};
-use crate::tcp::spurious::Undo;
 use crate::tcp::tail_probe::TailProbe;
-use crate::{PathId, PathInfo, Role, TransportConfig};
+use crate::timer::RetransmissionTimer;
+use crate::{PathId, PathInfo, Role, SubflowId, TransportConfig};
 
+mod acknowledgement;
 mod backlog;
 mod handshake;
-mod outgoing;
+mod headers;
 mod recovery;
 mod view;
 mod window_use;
 
 use backlog::Backlog;
 use handshake::{Handshake, Step};
-use window_use::{LossIntervals, WindowUse};
+use headers::Headers;
+use recovery::Recovery;
+use window_use::WindowUse;
 
 /// Maximum retransmission timeout (`TCP_RTO_MAX`).
 const RTO_MAX: Duration = Duration::from_secs(120);
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Recovery {
-    Open,
-    /// Fast recovery until this sequence number is acknowledged.
-    Fast(u64),
-    /// Recovery from a timeout until this sequence number is acknowledged.
-    Timeout(u64),
-}
 
 /// Connection-level fields of each segment.
 #[derive(Clone, Copy, Debug)]
@@ -98,123 +93,88 @@ pub enum Event {
 /// One subflow.
 #[derive(Debug)]
 pub struct Subflow {
-    /// Number within the connection, which schedulers use as the path's.
-    pub id: PathId,
-    /// Path of the subflow.
-    pub path: PathId,
+    id: SubflowId,
+    path: PathId,
     info: PathInfo,
-    multipath: bool,
+    /// Maximum payload of a segment in bytes.
     segment: u32,
-    detection: LossDetection,
     handshake: Handshake,
-    board: Scoreboard,
     receiver: Receiver,
-    /// Measured if it tunes the receive buffer.
-    receiver_rtt: Option<ReceiverRtt>,
-    rtt: RttEstimator,
-    control: Box<dyn Congestion>,
-    /// Window and slow start threshold in bytes, as of the control's last event.
-    window: u64,
-    threshold: u64,
-    coupled: bool,
-    governs_recovery: bool,
+    headers: Headers,
     backlog: Backlog,
-    recovery: Recovery,
-    rto_at: Instant,
-    timeouts: u32,
+    /// A window probe is due.
     probe_due: bool,
-    /// The first retransmission of a recovery ignores the window (RFC 6675 §5 step 4.3).
-    first_retransmission: bool,
-    last_sent: Instant,
-    /// Sequence number up to which data had been sent at the last round-trip sample that began a
-    /// window.
-    round_mark: u64,
-    window_use: WindowUse,
-    loss_intervals: LossIntervals,
+    board: Scoreboard,
     /// Bytes marked lost by a timer since the last acknowledgement.
     lost_between: u64,
-    pacer: Pacer,
-    /// Paces a control that sets only a window.
-    paces_windows: bool,
-    /// Upper bound of the window, if bufferbloat is mitigated.
-    ceiling: Option<Ceiling>,
-    idle_restart: IdleRestart,
-    /// A window that is not used does not grow.
-    validates_window: bool,
-    /// True if recoveries reduce the window by RFC 9937; `reduction` is that of the current
-    /// recovery.
-    proportional: bool,
-    reduction: Option<Reduction>,
-    undo: Undo,
+    timer: RetransmissionTimer,
     tail: TailProbe,
-    probe_at: Instant,
-    /// A tail loss probe is due, regardless of the window.
-    tail_due: bool,
-    peer_ack_delay: Duration,
+    window: CongestionWindow,
+    window_use: WindowUse,
+    recovery: Recovery,
+    /// True if recoveries reduce the window by RFC 9937.
+    proportional: bool,
     totals: Totals,
 }
 
 impl Subflow {
-    /// Creates a closed subflow.
+    /// Creates a closed subflow over `path`, whose segments carry at most `segment` bytes.
     pub fn new(
         config: &TransportConfig,
         role: Role,
-        id: PathId,
-        path: PathId,
-        info: PathInfo,
+        id: SubflowId,
+        (path, info): (PathId, PathInfo),
         segment: u32,
     ) -> Self {
-        let sack = config.loss_detection != LossDetection::NewReno;
-        let basics = PathBasics::of(config, role, id, segment, sack);
-        let control = config.congestion.build(&basics);
+        let detection = config.loss_detection;
+        let sack = detection != LossDetection::NewReno;
+        let control = config.congestion.build(&PathBasics::of(config, role, id, segment, sack));
+        let window =
+            CongestionWindow::new(control, Pacer::of_windows(config.pacing), config.idle_restart);
+        let ceiling = config.bufferbloat_mitigation.then(|| Ceiling::new(u64::from(segment)));
         let acks = Acks::new(config.ack_rule, config.ack_every, config.ack_delay);
-        let mut pacer = Pacer::default();
-        pacer.set_rate(control.pacing_rate());
+        let peer_ack_delay = match config.ack_rule {
+            AckRule::Fixed => config.ack_delay,
+            AckRule::Linux => MAX_DELAY,
+        };
+        let rtt = RttEstimator::new(config.rto_rule, config.rto_min, RTO_MAX);
         Self {
             id,
             path,
             info,
-            multipath: config.is_multipath(),
             segment,
-            detection: config.loss_detection,
             handshake: Handshake::default(),
-            board: Scoreboard::new(u64::from(segment), config.loss_detection),
-            receiver: Receiver::new(acks),
-            receiver_rtt: (config.buffers == Buffers::Auto).then(ReceiverRtt::default),
-            rtt: RttEstimator::new(config.rto_rule, config.rto_min, RTO_MAX),
-            window: control.window().get(),
-            threshold: control.slow_start_threshold().get(),
-            coupled: control.is_coupled(),
-            governs_recovery: control.governs_recovery(),
-            control,
+            receiver: Receiver::new(acks, config.buffers == Buffers::Auto),
+            headers: Headers::new(id, config.is_multipath(), sack, info.mtu),
             backlog: Backlog::default(),
-            recovery: Recovery::Open,
-            rto_at: Instant::FAR_FUTURE,
-            timeouts: 0,
             probe_due: false,
-            first_retransmission: false,
-            last_sent: Instant::ZERO,
-            round_mark: 0,
-            window_use: WindowUse::default(),
-            loss_intervals: LossIntervals::default(),
+            board: Scoreboard::new(u64::from(segment), detection),
             lost_between: 0,
-            pacer,
-            paces_windows: config.pacing,
-            ceiling: config.bufferbloat_mitigation.then(|| Ceiling::new(u64::from(segment))),
-            idle_restart: config.idle_restart,
-            validates_window: config.window_validation,
+            timer: RetransmissionTimer::new(rtt),
+            tail: TailProbe::new(detection == LossDetection::Rack, peer_ack_delay),
+            window: window.below(ceiling),
+            window_use: WindowUse::new(config.window_validation),
+            recovery: Recovery::new(config.undo),
             proportional: config.proportional_reduction,
-            reduction: None,
-            undo: Undo::new(config.undo),
-            tail: TailProbe::default(),
-            probe_at: Instant::FAR_FUTURE,
-            tail_due: false,
-            peer_ack_delay: match config.ack_rule {
-                AckRule::Fixed => config.ack_delay,
-                AckRule::Linux => MAX_DELAY,
-            },
             totals: Totals::default(),
         }
+    }
+
+    /// Maximum payload of a segment on a path with this MTU.
+    pub fn segment_for(mtu: Bytes, multipath: bool) -> u32 {
+        Headers::max_payload(mtu, multipath)
+    }
+
+    /// Number of the subflow.
+    #[inline]
+    pub const fn id(&self) -> SubflowId {
+        self.id
+    }
+
+    /// Path of the subflow.
+    #[inline]
+    pub const fn path(&self) -> PathId {
+        self.path
     }
 
     /// Starts the handshake. `joins` is true to join an existing connection, false to open a new
@@ -232,10 +192,9 @@ impl Subflow {
     /// data.
     pub fn remove(&mut self) {
         self.handshake.remove();
-        self.tail_due = false;
-        self.rto_at = Instant::FAR_FUTURE;
-        self.probe_at = Instant::FAR_FUTURE;
-        self.pacer.release();
+        self.tail.cancel();
+        self.timer.stop();
+        self.window.pacer_mut().release();
     }
 
     /// True once the address of the subflow was removed.
@@ -245,7 +204,7 @@ impl Subflow {
 
     /// Congestion window in bytes, including the reduction of a recovery.
     pub const fn window(&self) -> u64 {
-        self.window
+        self.window.bytes()
     }
 
     /// True if data may be sent.
@@ -255,20 +214,21 @@ impl Subflow {
 
     /// True if established and not suspected of having failed.
     pub fn is_usable(&self) -> bool {
-        self.is_established() && self.timeouts == 0
+        self.is_established() && !self.timer.has_expired()
     }
 
     /// True if `bytes` more may be assigned.
     pub fn has_room(&self, bytes: u32) -> bool {
         let ahead = self.board.in_flight() + self.board.lost() + self.backlog.bytes();
         ahead == 0
-            || (self.tail_due && self.backlog.is_empty())
-            || (ahead + u64::from(bytes) <= self.window && !self.pace_is_full())
+            || (self.tail.is_due() && self.backlog.is_empty())
+            || (ahead + u64::from(bytes) <= self.window.bytes() && !self.pace_is_full())
     }
 
     /// True if the pacer's queue is full.
     fn pace_is_full(&self) -> bool {
-        self.pacer.quantum(self.segment).is_some_and(|quantum| self.backlog.bytes() >= quantum)
+        let quantum = self.window.pacer().quantum(self.segment);
+        quantum.is_some_and(|quantum| self.backlog.bytes() >= quantum)
     }
 
     /// True if nothing is outstanding or queued.
@@ -283,27 +243,12 @@ impl Subflow {
 
     /// Round-trip time that the receive side has measured; none unless it tunes the receive buffer.
     pub fn receiver_rtt(&self) -> Option<Duration> {
-        self.receiver_rtt.as_ref().and_then(ReceiverRtt::get)
+        self.receiver.rtt()
     }
 
-    /// Totals since the start.
-    pub fn totals(&self) -> Totals {
-        Totals { lost: self.board.losses(), ..self.totals }
-    }
-
-    /// Congestion control, for its window, threshold and pacing rate.
-    pub fn control(&self) -> &dyn Congestion {
-        &*self.control
-    }
-
-    /// Round-trip time estimator.
-    pub fn rtt(&self) -> &RttEstimator {
-        &self.rtt
-    }
-
-    /// Bytes in flight.
-    pub fn in_flight(&self) -> u64 {
-        self.board.in_flight()
+    /// Retransmission timeout.
+    pub fn timeout(&self) -> Duration {
+        self.timer.rtt().timeout()
     }
 
     /// Queues a chunk.
@@ -318,14 +263,13 @@ impl Subflow {
 
     /// Smoothed round-trip time; the maximum duration before the first sample.
     pub fn srtt_or_max(&self) -> Duration {
-        self.rtt.srtt().unwrap_or(Duration::MAX)
+        self.timer.srtt().unwrap_or(Duration::MAX)
     }
 
     /// Halves the window because the subflow delays the others, unless a recovery is in progress.
     pub fn penalise(&mut self) {
-        if self.recovery == Recovery::Open {
-            self.control.on_penalty();
-            self.read_control();
+        if self.recovery.is_open() {
+            self.window.on_penalty(self.timer.srtt());
         }
     }
 
@@ -373,11 +317,11 @@ impl Subflow {
             let step = self.handshake.on_segment();
             if step != Step::Unchanged {
                 if step == Step::Accepted {
-                    self.sample_handshake(now);
+                    self.timer.on_handshake(self.handshake.round_trip(now));
                 } else {
-                    self.rtt.end_back_off();
+                    self.timer.end_back_off();
                 }
-                self.rto_at = Instant::FAR_FUTURE;
+                self.timer.stop();
                 event = Some(Event::Established);
             }
             if tcp.flags.has(Flags::JOIN) {
@@ -385,40 +329,11 @@ impl Subflow {
             }
             self.process_ack(now, tcp, siblings);
         }
-        if tcp.len > 0 {
-            if let Some(rtt) = &mut self.receiver_rtt {
-                rtt.on_segment(now, tcp.len, tcp.echo);
-            }
-            let chunk = Chunk {
-                dsn: tcp.dsn,
-                len: tcp.len,
-                first_message: segment.first_message,
-                messages: segment.messages,
-                stream: segment.stream,
-                tail: segment.tail,
-                carried_by: crate::PathSet::only(self.id),
-            };
-            let receiver = &mut self.receiver;
-            receiver.receive(now, tcp.seq, chunk, segment.sent_at, &self.rtt, deliver);
-        } else if tcp.seq < self.receiver.next() {
-            self.receiver.acknowledge_now();
-        } else if self.receiver_rtt.is_some() {
-            // A peer that tunes its buffer measures by what its acknowledgements are echoed.
-            self.receiver.on_pure_ack(tcp.seq, segment.sent_at);
-        }
+        self.receiver.receive(now, segment, tcp, self.timer.rtt(), deliver);
         if event == Some(Event::Established) {
-            self.control.on_established(now, self.rtt.srtt());
-            self.read_control();
+            self.window.on_established(now, self.timer.srtt());
         }
         event
-    }
-
-    /// Takes the round-trip time of the handshake, unless it was retransmitted.
-    fn sample_handshake(&mut self, now: Instant) {
-        match self.handshake.round_trip(now) {
-            Some(rtt) => self.rtt.on_sample(rtt, true),
-            None => self.rtt.fall_back(),
-        }
     }
 
     fn receive_syn(&mut self, now: Instant, tcp: &Tcp) -> Option<Event> {
@@ -430,13 +345,13 @@ impl Subflow {
         if step == Step::Unchanged {
             return None;
         }
-        self.sample_handshake(now);
-        self.rtt.end_back_off();
-        self.rto_at = Instant::FAR_FUTURE;
+        self.timer.on_handshake(self.handshake.round_trip(now));
+        self.timer.end_back_off();
         if step == Step::Joining {
-            self.rto_at = now + self.rtt.timeout();
+            self.timer.start(now);
             return None;
         }
+        self.timer.stop();
         Some(Event::Established)
     }
 
@@ -464,21 +379,21 @@ impl Subflow {
             return None;
         }
         let waiting = self.board.lost() > 0 || !self.backlog.is_empty();
-        if self.tail_due {
-            self.pacer.release();
-        } else if self.pacer.holds_back(now, waiting) {
+        if self.tail.is_due() {
+            self.window.pacer_mut().release();
+        } else if self.window.pacer_mut().holds_back(now, waiting) {
             return None;
         }
         if self.board.lost() > 0
             && let Some((seq, chunk)) = self.board.next_lost()
-            && (self.first_retransmission
+            && (self.recovery.ignores_window()
                 || self.board.in_flight() == 0
-                || self.board.in_flight() + u64::from(chunk.len) <= self.window)
+                || self.board.in_flight() + u64::from(chunk.len) <= self.window.bytes())
         {
-            self.first_retransmission = false;
+            self.recovery.on_retransmitted();
             self.board.on_retransmitted(now);
             self.totals.retransmitted += 1;
-            self.on_data_sent(chunk.len);
+            self.recovery.on_sent(chunk.len);
             if seq == self.board.una() {
                 self.restart_timer(now);
             }
@@ -486,68 +401,101 @@ impl Subflow {
         }
         if let Some(chunk) = self.backlog.front_after(stamp.data_una) {
             let ahead = self.board.in_flight() + self.board.lost();
-            if ahead > 0 && ahead + u64::from(chunk.len) > self.window && !self.tail_due {
+            let fits = ahead == 0 || ahead + u64::from(chunk.len) <= self.window.bytes();
+            if !fits && !self.tail.is_due() {
                 self.note_limited();
                 return None;
             }
             self.backlog.pop();
-            if self.board.is_empty() && self.board.is_app_limited() {
-                self.control.on_restart(now);
-                self.read_control();
-            }
-            if self.board.is_empty() && self.idle_restart != IdleRestart::Off {
-                self.restart_after_idle(now);
-            }
-            let seq = self.board.on_sent(now, chunk);
-            self.window_use.on_sent(self.board.in_flight());
-            if self.rto_at == Instant::FAR_FUTURE {
-                self.restart_timer(now);
-            }
-            self.on_data_sent(chunk.len);
-            if self.tail_due {
-                self.tail_due = false;
-                self.tail.on_sent(self.board.next(), false);
-            } else {
-                self.arm_tail_probe(now);
-            }
-            return Some(Due::Data(seq, chunk));
+            return Some(Due::Data(self.send_new(now, chunk), chunk));
         }
         core::mem::take(&mut self.probe_due).then_some(Due::Probe)
     }
 
-    fn restart_after_idle(&mut self, now: Instant) {
-        let (span, timeout) = (now.since(self.last_sent), self.rtt.timeout());
-        if span > timeout {
-            self.control.on_idle(&Idle { now, span, timeout, rule: self.idle_restart });
-            self.read_control();
+    /// Records the transmission of new data. Returns its sequence number.
+    fn send_new(&mut self, now: Instant, chunk: Chunk) -> u64 {
+        if self.board.is_empty() {
+            let (app_limited, rtt) = (self.board.is_app_limited(), self.timer.rtt());
+            self.window.on_restart(now, app_limited, rtt.timeout(), rtt.srtt());
+        }
+        let seq = self.board.on_sent(now, chunk);
+        self.window_use.on_sent(self.board.in_flight());
+        if self.timer.is_stopped() {
+            self.restart_timer(now);
+        }
+        self.recovery.on_sent(chunk.len);
+        if self.tail.is_due() {
+            self.tail.on_sent(self.board.next(), false);
+        } else {
+            self.arm_tail_probe(now);
+        }
+        seq
+    }
+
+    /// Builds the segment that [`poll_send`](Self::poll_send) returned.
+    pub fn send(&mut self, now: Instant, stamp: &Stamp, due: &Due) -> Segment {
+        match *due {
+            Due::Syn => {
+                self.timer.start(now);
+                let flags = self.handshake.on_syn_sent(now);
+                self.headers.syn(now, stamp, flags, &mut self.receiver)
+            }
+            Due::Data(seq, chunk) => self.send_data(now, stamp, (seq, chunk)),
+            Due::Probe => {
+                let seq = self.board.next().saturating_sub(1);
+                self.headers.ack(now, stamp, seq, &mut self.receiver)
+            }
         }
     }
 
-    fn on_data_sent(&mut self, bytes: u32) {
-        if let Some(reduction) = &mut self.reduction {
-            reduction.on_sent(u64::from(bytes));
-        }
+    fn send_data(&mut self, now: Instant, stamp: &Stamp, data: (u64, Chunk)) -> Segment {
+        self.window.on_sent(now, data.1.len);
+        self.receiver.on_data_sent(now);
+        self.headers.data(now, stamp, data, &mut self.receiver)
     }
 
     /// Returns a tail loss probe that repeats the newest segment, if one is due and no new data was
     /// sent in its place.
     pub fn poll_tail_probe(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
-        if !core::mem::take(&mut self.tail_due) {
+        if !self.tail.take_due() {
             return None;
         }
-        let (seq, chunk) = self.board.resend_newest(now)?;
+        let data = self.board.resend_newest(now)?;
         self.totals.retransmitted += 1;
         self.tail.on_sent(self.board.next(), true);
-        Some(self.data_segment(now, stamp, seq, chunk))
+        Some(self.send_data(now, stamp, data))
     }
 
     /// True if [`poll_tail_probe`](Self::poll_tail_probe) may return a segment.
     pub const fn owes_tail_probe(&self) -> bool {
-        self.tail_due
+        self.tail.is_due()
     }
 
     /// Returns a pure acknowledgement, if one is due.
     pub fn poll_ack(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
-        self.owes_ack().then(|| self.ack_segment(now, stamp))
+        let (seq, receiver) = (self.board.next(), &mut self.receiver);
+        if !receiver.must_acknowledge() {
+            None
+        } else if self.handshake.awaits_fourth_ack() {
+            Some(self.headers.third_ack(now, stamp, seq, receiver))
+        } else {
+            let established = self.handshake.is_established();
+            established.then(|| self.headers.ack(now, stamp, seq, receiver))
+        }
+    }
+
+    /// Builds an acknowledgement that carries a connection-level signal.
+    pub fn signal_segment(&self, now: Instant, stamp: &Stamp, flags: Flags) -> Segment {
+        self.headers.signal(now, stamp, (self.board.next(), flags), &self.receiver)
+    }
+
+    /// Marks the delivery rate as application-limited if the subflow has nothing to send although
+    /// the window has room, until the data in flight has been delivered (draft-ietf-ccwg-bbr-06
+    /// §4.1.2.4, `CheckIfApplicationLimited`).
+    pub fn note_starved(&mut self) {
+        let waiting = !self.backlog.is_empty() || self.board.lost() > 0;
+        if !waiting && self.board.in_flight() + u64::from(self.segment) <= self.window.bytes() {
+            self.board.note_app_limited();
+        }
     }
 }

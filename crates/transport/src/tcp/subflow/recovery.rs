@@ -1,316 +1,161 @@
-//! Processing of acknowledgements and timers: round-trip times, losses, recovery, and the events of
-//! congestion control.
+//! Loss recovery of a subflow: its phase, the window in it, and what shows that it was spurious.
 //!
-//! Source: RFC 6582 and RFC 6675 (recovery), RFC 8985 (RACK-TLP), RFC 9937 (the window in
-//! recovery), RFC 6298 (the timer).
+//! Source: RFC 6582 and RFC 6675 (phases), RFC 9937 (the window), RFC 4015 (undoing).
 
-use skybraid_units::{Bytes, Duration, Instant, Rate};
-
-use super::handshake::Repeat;
-use super::{Event, Recovery, Subflow};
-use crate::congestion::{Acked, ControlState, Lost, Siblings};
-use crate::segment::{Flags, Tcp};
+use crate::congestion::ControlState;
 use crate::tcp::prr::Reduction;
-use crate::tcp::scoreboard::{Acknowledgement, LossDetection, Progress};
-use crate::tcp::tail_probe::{TailProbe, Verdict};
+use crate::tcp::spurious::Undo;
 
-impl Subflow {
-    pub(super) fn process_ack(&mut self, now: Instant, tcp: &Tcp, siblings: Siblings<'_>) {
-        if self.board.is_empty() || !tcp.flags.has(Flags::ACK) {
-            return;
-        }
-        let lost = self.loss(now);
-        let in_flight = self.board.in_flight();
-        let undelivered = in_flight + self.board.lost();
-        let limited = self.window_use.is_limited(tcp.ack, self.window, self.threshold);
-        let may_be_duplicate = tcp.flags == Flags::ACK;
-        let empty = tcp.len == 0 && tcp.sacks.is_empty();
-        let bare = may_be_duplicate && empty && tcp.ack == self.board.una();
-        let progress = if tcp.len == 0 || tcp.ack > self.board.una() || !tcp.sacks.is_empty() {
-            self.board.acknowledge(&Acknowledgement {
-                now,
-                ack: tcp.ack,
-                sacks: &tcp.sacks,
-                echo: tcp.echo,
-                may_be_duplicate,
-                recovering: self.is_recovering(),
-                srtt: self.srtt(),
-            })
-        } else {
-            Progress::default()
-        };
-        self.totals.acked_bytes += progress.delivered;
-        self.loss_intervals.on_acked(progress.delivered);
-        self.take_sample(&progress);
-        self.window_use.on_acked(self.board.una(), in_flight, self.board.next());
-        let acked = Acked {
-            now,
-            bytes: Bytes::new(progress.delivered),
-            delivered: Bytes::new(self.board.delivered()),
-            srtt: self.srtt(),
-            rtt: progress.rtt,
-            latest_rtt: progress.latest_rtt,
-            in_flight: Bytes::new(in_flight),
-            in_flight_after: Bytes::new(self.board.in_flight()),
-            lost: Bytes::new(progress.lost + core::mem::take(&mut self.lost_between)),
-            window_limited: (limited || !self.validates_window) && !self.is_capped(),
-            recovering: self.is_recovering(),
-            rate: progress.rate,
-        };
-        let news = progress.delivered > 0 || progress.lost > 0;
-        if news {
-            self.control.on_delivery(&acked, siblings);
-        }
-        if progress.advanced > 0 {
-            self.timeouts = 0;
-            self.rtt.end_back_off();
-        }
-        if progress.advanced > 0
-            && let Some(before) = self.undo.on_advanced(progress.original_arrived)
-            && self.is_recovering()
-        {
-            self.undo_reaction(now, &before);
-        }
-        self.leave_recovery(now, &progress);
-        let duplicate = tcp.sacks.duplicate(tcp.ack).map(|(_, end)| end);
-        if self.tail.on_ack(tcp.ack, duplicate, bare) == Verdict::RepairedLoss
-            && self.recovery == Recovery::Open
-        {
-            self.loss_intervals.on_loss();
-            self.control.on_loss(&lost, siblings);
-            self.control.on_recovered(now);
-        }
-        if progress.found_loss && self.recovery == Recovery::Open {
-            self.enter_recovery(&lost, undelivered, siblings);
-        } else if progress.delivered > 0 && !matches!(self.recovery, Recovery::Fast(_)) {
-            self.control.on_ack(&acked, siblings);
-        }
-        if news {
-            self.read_control();
-        }
-        if let (Recovery::Fast(_), Some(reduction)) = (self.recovery, &mut self.reduction) {
-            let safe = progress.advanced > 0 && !progress.found_loss;
-            let in_flight = self.board.in_flight();
-            let window = reduction.on_ack(progress.delivered, in_flight, safe);
-            self.window = window.max(u64::from(self.segment));
-        }
-        if progress.advanced > 0 {
-            self.restart_timer(now);
-            self.arm_tail_probe(now);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Fast recovery until this sequence number is acknowledged.
+    Fast(u64),
+    /// Recovery from a timeout until this sequence number is acknowledged.
+    Timeout(u64),
+}
+
+/// Loss recovery of one subflow.
+#[derive(Debug)]
+pub struct Recovery {
+    phase: Phase,
+    /// The first retransmission of a recovery ignores the window (RFC 6675 §5 step 4.3).
+    first_retransmission: bool,
+    reduction: Option<Reduction>,
+    undo: Undo,
+}
+
+impl Recovery {
+    /// Creates the state outside a recovery. Without `undo`, no recovery counts as spurious.
+    pub const fn new(undo: bool) -> Self {
+        Self {
+            phase: Phase::Open,
+            first_retransmission: false,
+            reduction: None,
+            undo: Undo::new(undo),
         }
     }
 
-    fn take_sample(&mut self, progress: &Progress) {
-        let Some(rtt) = progress.rtt else { return };
-        self.tail.on_rtt_sample();
-        let new_round = self.board.una() >= self.round_mark;
-        if new_round {
-            self.round_mark = self.board.next();
-        }
-        self.rtt.on_sample(rtt, new_round);
-        if let (Some(ceiling), Some(srtt), Some(min_rtt)) =
-            (&mut self.ceiling, self.rtt.srtt(), self.rtt.min_rtt())
-        {
-            ceiling.on_rtt_sample(new_round, self.window, srtt, min_rtt);
-        }
+    /// True outside a recovery.
+    #[inline]
+    pub const fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open)
     }
 
-    fn leave_recovery(&mut self, now: Instant, progress: &Progress) {
-        match self.recovery {
-            Recovery::Fast(point) | Recovery::Timeout(point) if self.board.una() >= point => {
-                self.recovery = Recovery::Open;
-                self.reduction = None;
-                self.board.on_recovered();
-                self.control.on_recovered(now);
-            }
-            Recovery::Fast(_)
-                if progress.advanced > 0 && self.detection == LossDetection::NewReno =>
-            {
-                self.board.mark_first_lost();
-            }
-            _ => {}
-        }
+    /// True in fast recovery.
+    #[inline]
+    pub const fn is_fast(&self) -> bool {
+        matches!(self.phase, Phase::Fast(_))
     }
 
-    fn enter_recovery(&mut self, lost: &Lost, undelivered: u64, siblings: Siblings<'_>) {
-        self.recovery = Recovery::Fast(self.board.next());
-        self.totals.fast_recoveries += 1;
+    /// Begins fast recovery until `point` is acknowledged. `before` is the control's state, to be restored if the
+    /// recovery is spurious.
+    pub const fn begin(&mut self, point: u64, before: ControlState) {
+        self.phase = Phase::Fast(point);
         self.first_retransmission = true;
-        self.tail.abandon();
-        self.probe_at = Instant::FAR_FUTURE;
-        self.loss_intervals.on_loss();
-        self.undo.on_recovery_started(self.before());
-        self.control.on_loss(lost, siblings);
-        if self.proportional && !self.governs_recovery {
-            let target = self.control.window().get();
-            let segment = u64::from(self.segment);
-            self.reduction = Some(Reduction::new(segment, undelivered, target));
-        }
+        self.undo.on_recovery_started(before);
     }
 
-    fn before(&self) -> ControlState {
-        ControlState {
-            window: self.control.window(),
-            threshold: self.control.slow_start_threshold(),
-        }
+    /// Leads the window of this recovery by proportional rate reduction.
+    pub const fn reduce(&mut self, reduction: Reduction) {
+        self.reduction = Some(reduction);
     }
 
-    /// Ends a spurious recovery as if it had not begun.
-    fn undo_reaction(&mut self, now: Instant, before: &ControlState) {
-        self.board.undo_losses();
-        self.recovery = Recovery::Open;
-        self.reduction = None;
-        self.totals.undone += 1;
-        self.control.on_spurious(before);
-        self.control.on_recovered(now);
-    }
-
-    /// True if the ceiling limits the window, not the network.
-    fn is_capped(&self) -> bool {
-        self.ceiling.as_ref().is_some_and(|ceiling| ceiling.bytes() <= self.window)
-    }
-
-    const fn is_recovering(&self) -> bool {
-        !matches!(self.recovery, Recovery::Open)
-    }
-
-    pub(super) fn srtt(&self) -> Duration {
-        self.rtt.srtt().unwrap_or(Duration::ZERO)
-    }
-
-    /// Reads window, threshold and pacing rate from the congestion control.
-    pub(super) fn read_control(&mut self) {
-        self.window = self.control.window().get();
-        self.threshold = self.control.slow_start_threshold().get();
-        let mut pace = self.control.pacing_rate();
-        if pace.is_none() && self.paces_windows && self.rtt.srtt().is_some() {
-            pace = Some(window_pace(self.window, self.window < self.threshold, self.srtt()));
-        }
-        self.pacer.set_rate(pace);
-        if let Some(ceiling) = &self.ceiling {
-            self.window = self.window.min(ceiling.bytes());
-        }
-    }
-
-    /// Returns the loss event for congestion control. By the letter of RFC 5681, data that has left
-    /// the network but is not acknowledged in order is outstanding, but at most one window was in
-    /// flight.
-    fn loss(&self, now: Instant) -> Lost {
-        let outstanding = self.board.next() - self.board.una();
-        Lost { now, in_flight: Bytes::new(outstanding).min(Bytes::new(self.window)) }
-    }
-
-    pub(super) fn restart_timer(&mut self, now: Instant) {
-        self.rto_at =
-            if self.board.is_empty() { Instant::FAR_FUTURE } else { now + self.rtt.timeout() };
-    }
-
-    /// Sets the tail loss probe timer (RFC 8985 §7.2).
-    pub(super) fn arm_tail_probe(&mut self, now: Instant) {
-        self.probe_at = Instant::FAR_FUTURE;
-        let quiet = self.recovery == Recovery::Open && !self.board.has_sacked();
-        if self.detection == LossDetection::Rack
-            && quiet
-            && !self.board.is_empty()
-            && self.tail.is_allowed()
-        {
-            let alone = self.board.in_flight() <= u64::from(self.segment);
-            let left = self.rto_at.since(now);
-            let srtt = self.rtt.srtt();
-            self.probe_at = now + TailProbe::timeout(srtt, alone, self.peer_ack_delay, left);
-        }
-    }
-
-    /// Earliest instant at which [`wake`](Self::wake) must be called.
-    pub fn next_wakeup(&self) -> Instant {
-        if self.is_removed() {
-            return Instant::FAR_FUTURE;
-        }
-        // The waiting data may have been acknowledged or taken back in the meantime.
-        let pace = if self.may_send() { self.pacer.next_wakeup() } else { Instant::FAR_FUTURE };
-        self.rto_at
-            .min(self.receiver.next_wakeup())
-            .min(pace)
-            .min(self.probe_at)
-            .min(self.board.detect_at())
-    }
-
-    /// Fires expired timers.
-    pub fn wake(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
-        self.receiver.wake(now, &self.rtt);
-        if self.board.detect_at() <= now {
-            let lost = self.loss(now);
-            let undelivered = self.board.in_flight() + self.board.lost();
-            let before = self.board.lost();
-            let found = self.board.detect(now, self.is_recovering(), self.srtt());
-            self.lost_between += self.board.lost() - before;
-            if found && self.recovery == Recovery::Open {
-                self.enter_recovery(&lost, undelivered, siblings);
-                self.read_control();
-                if let Some(reduction) = &mut self.reduction {
-                    let window = reduction.on_ack(0, self.board.in_flight(), false);
-                    self.window = window.max(u64::from(self.segment));
-                }
-            }
-        }
-        if self.probe_at <= now {
-            self.probe_at = Instant::FAR_FUTURE;
-            self.tail_due = !self.board.is_empty();
-            if self.rto_at > now {
-                self.restart_timer(now);
-            }
-        }
-        if now < self.rto_at {
-            return None;
-        }
-        match self.handshake.on_timeout() {
-            Repeat::Syn => {
-                self.rtt.back_off();
-                self.rto_at = Instant::FAR_FUTURE;
-                return Some(Event::Unanswered);
-            }
-            Repeat::ThirdAck => {
-                self.rtt.back_off();
-                self.receiver.acknowledge_now();
-                self.rto_at = now + self.rtt.timeout();
-                return None;
-            }
-            Repeat::Nothing => {
-                self.rto_at = Instant::FAR_FUTURE;
-                return None;
-            }
-            Repeat::Data => {}
-        }
-        if self.board.is_empty() {
-            self.rto_at = Instant::FAR_FUTURE;
-            return None;
-        }
-        let lost = self.loss(now);
-        self.loss_intervals.on_loss();
-        if self.timeouts == 0 {
-            self.undo.on_recovery_started(self.before());
-        }
-        self.control.on_timeout(&lost, self.timeouts > 0, siblings);
-        self.board.on_timeout(now, self.is_recovering(), self.srtt());
-        self.recovery = Recovery::Timeout(self.board.next());
-        self.reduction = None;
+    /// Begins the recovery from a timeout until `point` is acknowledged. `before` is the control's state before the
+    /// first of several timeouts.
+    pub const fn on_timeout(&mut self, point: u64, before: Option<ControlState>) {
+        self.phase = Phase::Timeout(point);
         self.first_retransmission = true;
-        self.tail.abandon();
-        self.tail_due = false;
-        self.probe_at = Instant::FAR_FUTURE;
-        self.read_control();
-        self.timeouts += 1;
-        self.totals.timeouts += 1;
-        self.rtt.back_off();
-        self.rto_at = now + self.rtt.timeout();
-        (self.timeouts == 1).then_some(Event::TimedOut)
+        self.reduction = None;
+        if let Some(before) = before {
+            self.undo.on_recovery_started(before);
+        }
+    }
+
+    /// True if data up to `una` ends the recovery.
+    #[inline]
+    pub const fn is_complete(&self, una: u64) -> bool {
+        match self.phase {
+            Phase::Fast(point) | Phase::Timeout(point) => una >= point,
+            Phase::Open => false,
+        }
+    }
+
+    /// Ends the recovery.
+    pub const fn end(&mut self) {
+        self.phase = Phase::Open;
+        self.reduction = None;
+    }
+
+    /// Records an acknowledgement that advances. Returns the state to restore if the recovery was spurious.
+    #[inline]
+    pub fn on_advanced(&mut self, original_arrived: bool) -> Option<ControlState> {
+        self.undo.on_advanced(original_arrived).filter(|_| !self.is_open())
+    }
+
+    /// True if the next retransmission ignores the window.
+    #[inline]
+    pub const fn ignores_window(&self) -> bool {
+        self.first_retransmission
+    }
+
+    /// Records the retransmission of a segment.
+    #[inline]
+    pub const fn on_retransmitted(&mut self) {
+        self.first_retransmission = false;
+    }
+
+    /// Records the transmission of data, new or not.
+    #[inline]
+    pub fn on_sent(&mut self, bytes: u32) {
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_sent(u64::from(bytes));
+        }
+    }
+
+    /// Returns the window after an acknowledgement, if proportional rate reduction sets it.
+    #[inline]
+    pub fn window(&mut self, delivered: u64, in_flight: u64, safe: bool) -> Option<u64> {
+        Some(self.reduction.as_mut()?.on_ack(delivered, in_flight, safe))
     }
 }
 
-/// Pacing rate of Linux for a window-based control: two windows per round trip in slow start, 1.2
-/// windows afterwards (`tcp_update_pacing_rate`).
-fn window_pace(window: u64, slow_start: bool, srtt: Duration) -> Rate {
-    let gain = if slow_start { 2.0 } else { 1.2 };
-    let seconds = srtt.as_secs_f64().max(1e-6);
-    Rate::from_bps((gain * window as f64 * 8.0 / seconds) as u64)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skybraid_units::Bytes;
+
+    const BEFORE: ControlState =
+        ControlState { window: Bytes::new(20_000), threshold: Bytes::new(90_000) };
+
+    // Source: RFC 6582 §3.2: recovery ends when all data outstanding at its start is acknowledged.
+    #[test]
+    fn a_recovery_lasts_until_its_point_is_acknowledged() {
+        let mut recovery = Recovery::new(true);
+        assert!(recovery.is_open() && !recovery.is_complete(u64::MAX));
+        recovery.begin(5000, BEFORE);
+        recovery.reduce(Reduction::new(1000, 5000, 2000));
+        assert!(recovery.is_fast() && recovery.ignores_window());
+        recovery.on_retransmitted();
+        assert!(!recovery.ignores_window() && !recovery.is_complete(4999));
+        assert!(recovery.window(1000, 3000, false).is_some());
+        recovery.on_timeout(6000, None);
+        assert!(!recovery.is_fast() && recovery.ignores_window());
+        assert_eq!(recovery.window(1000, 3000, false), None, "slow start");
+        assert!(!recovery.is_complete(5999) && recovery.is_complete(6000));
+        recovery.end();
+        assert!(recovery.is_open());
+    }
+
+    // Source: RFC 4015: the state before the first of several timeouts is restored.
+    #[test]
+    fn the_state_before_the_first_timeout_is_restored() {
+        let mut recovery = Recovery::new(true);
+        recovery.on_timeout(5000, Some(BEFORE));
+        recovery.on_timeout(5000, None);
+        assert_eq!(recovery.on_advanced(true).map(|state| state.window), Some(BEFORE.window));
+        recovery.begin(5000, BEFORE);
+        recovery.end();
+        assert!(recovery.on_advanced(true).is_none(), "the recovery is over");
+    }
 }

@@ -1,24 +1,25 @@
-//! Read-only views of a subflow for schedulers and sibling congestion controls.
+//! Read-only views of a subflow for schedulers, sibling congestion controls and tables.
 
-use skybraid_units::{Bytes, Duration};
+use skybraid_units::Bytes;
 
-use super::{Recovery, Subflow};
-use crate::PathView;
+use super::{Subflow, Totals};
 use crate::congestion::Sibling;
+use crate::{PathView, SubflowSample};
 
 impl Subflow {
     /// Returns the view of a scheduler that places `bytes`.
     pub fn view(&self, bytes: u32) -> PathView {
+        let rtt = self.timer.rtt();
         PathView {
-            id: self.id,
+            id: self.id.as_path(),
             usable: self.is_usable(),
             has_room: self.has_room(bytes),
-            srtt: self.rtt.srtt(),
-            rtt_deviation: self.rtt.deviation(),
-            min_rtt: self.rtt.min_rtt(),
-            window: Bytes::new(self.window),
-            threshold: Bytes::new(self.threshold),
-            pacing: self.pacer.rate(),
+            srtt: rtt.srtt(),
+            rtt_deviation: rtt.deviation(),
+            min_rtt: rtt.min_rtt(),
+            window: Bytes::new(self.window.bytes()),
+            threshold: Bytes::new(self.window.threshold()),
+            pacing: self.window.pacer().rate(),
             in_flight: Bytes::new(self.board.in_flight()),
             queued: Bytes::new(self.backlog.bytes()),
             segment: Bytes::new(u64::from(self.segment)),
@@ -30,16 +31,25 @@ impl Subflow {
 
     /// Returns the view of a sibling's congestion control.
     pub fn sibling(&self) -> Sibling {
-        Sibling {
-            active: self.is_usable() && self.rtt.srtt().is_some(),
-            window: Bytes::new(match self.recovery {
-                Recovery::Fast(_) => self.threshold,
-                Recovery::Open | Recovery::Timeout(_) => self.window,
-            }),
-            acked_since_loss: Bytes::new(self.loss_intervals.since()),
-            acked_between_losses: Bytes::new(self.loss_intervals.between()),
-            srtt: self.rtt.srtt().unwrap_or(Duration::MAX),
-            segment: Bytes::new(u64::from(self.segment)),
+        let sibling = self.window.sibling(self.is_usable(), self.timer.srtt(), self.segment);
+        if !self.recovery.is_fast() {
+            return sibling;
+        }
+        Sibling { window: Bytes::new(self.window.threshold()), ..sibling }
+    }
+
+    /// Returns the state of the subflow for tables.
+    pub fn sample(&self) -> SubflowSample {
+        let control = self.window.control();
+        SubflowSample {
+            subflow: self.id.number(),
+            path: self.path,
+            window: Bytes::new(self.window.bytes()),
+            threshold: control.slow_start_threshold(),
+            pacing: control.pacing_rate(),
+            srtt: self.timer.srtt(),
+            in_flight: Bytes::new(self.board.in_flight()),
+            totals: Totals { lost: self.board.losses(), ..self.totals },
         }
     }
 
@@ -50,6 +60,6 @@ impl Subflow {
 
     /// True if the congestion control reads its siblings.
     pub fn is_coupled(&self) -> bool {
-        self.coupled
+        self.window.is_coupled()
     }
 }

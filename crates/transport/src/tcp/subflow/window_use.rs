@@ -1,10 +1,12 @@
-//! How much of its congestion window a subflow uses, and what it acknowledged between losses.
+//! How much of its congestion window a subflow uses.
 //!
 //! Source: RFC 7661; Linux `tcp_is_cwnd_limited` and `tcp_cwnd_validate`.
 
 /// Use of the window: a window that is not used must not grow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WindowUse {
+    /// False if every window counts as used.
+    validates: bool,
     /// Data below this was outstanding when the window last limited sending.
     limited_mark: u64,
     /// Maximum bytes in flight in this round trip and the last one.
@@ -13,6 +15,11 @@ pub struct WindowUse {
 }
 
 impl WindowUse {
+    /// Creates the state of a subflow that has sent nothing. Without `validates`, every window counts as used.
+    pub const fn new(validates: bool) -> Self {
+        Self { validates, limited_mark: 0, peak: [0; 2], peak_mark: 0 }
+    }
+
     /// Records that the window holds back data after sequence number `next`.
     #[inline]
     pub const fn on_limited(&mut self, next: u64) {
@@ -38,40 +45,9 @@ impl WindowUse {
     /// was used.
     #[inline]
     pub fn is_limited(&self, ack: u64, window: u64, threshold: u64) -> bool {
-        ack <= self.limited_mark
+        !self.validates
+            || ack <= self.limited_mark
             || (window < threshold && window < 2 * self.peak[0].max(self.peak[1]))
-    }
-}
-
-/// Bytes acknowledged since the last loss, and between the last two.
-#[derive(Debug, Default)]
-pub struct LossIntervals {
-    since: u64,
-    between: u64,
-}
-
-impl LossIntervals {
-    /// Records acknowledged bytes.
-    #[inline]
-    pub const fn on_acked(&mut self, bytes: u64) {
-        self.since += bytes;
-    }
-
-    /// Begins the next interval.
-    pub const fn on_loss(&mut self) {
-        self.between = core::mem::replace(&mut self.since, 0);
-    }
-
-    /// Bytes acknowledged since the last loss.
-    #[inline]
-    pub const fn since(&self) -> u64 {
-        self.since
-    }
-
-    /// Bytes acknowledged between the last two losses.
-    #[inline]
-    pub const fn between(&self) -> u64 {
-        self.between
     }
 }
 
@@ -82,7 +58,7 @@ mod tests {
     // Source: Linux `tcp_is_cwnd_limited`: in slow start, a window below twice the maximum in flight counts as used.
     #[test]
     fn a_window_is_used_if_it_limits_or_half_of_it_in_slow_start() {
-        let mut used = WindowUse::default();
+        let mut used = WindowUse::new(true);
         used.on_sent(5_000);
         assert!(used.is_limited(1, 9_999, u64::MAX) && !used.is_limited(1, 10_000, u64::MAX));
         assert!(!used.is_limited(1, 9_999, 9_000), "congestion avoidance");
@@ -93,14 +69,6 @@ mod tests {
         assert!(used.is_limited(4_000, 9_999, u64::MAX));
         used.on_acked(5_000, 1_000, 6_000);
         assert!(!used.is_limited(6_000, 9_999, u64::MAX));
-    }
-
-    #[test]
-    fn intervals_end_with_a_loss() {
-        let mut intervals = LossIntervals::default();
-        intervals.on_acked(1000);
-        intervals.on_loss();
-        intervals.on_acked(50);
-        assert_eq!((intervals.since(), intervals.between()), (50, 1000));
+        assert!(WindowUse::new(false).is_limited(1, 10_000, 9_000));
     }
 }
