@@ -195,6 +195,12 @@ impl Hedges {
         }
     }
 
+    /// Records that all datagrams of `acked` have arrived.
+    pub fn on_all_acked(&mut self, acked: &AckedDatagrams) {
+        let oldest = acked.newest.saturating_sub(64);
+        (oldest..=acked.newest).filter(|it| acked.contains(*it)).for_each(|it| self.on_acked(it));
+    }
+
     /// Takes all datagrams that are not acknowledged, with the times of their offers, oldest first.
     pub fn take(&mut self) -> Vec<(Instant, Pending)> {
         let all = core::mem::take(&mut self.queue).into_vec();
@@ -227,7 +233,13 @@ mod tests {
 
     fn report(echo: i64, arrived: i64, acked: AckedDatagrams) -> Report {
         let at = Instant::from_millis;
-        Report { echo: at(echo), arrived: at(arrived), received: 1, acked: Some(acked) }
+        Report {
+            echo: at(echo),
+            arrived: at(arrived),
+            received: 1,
+            acked: Some(acked),
+            recovered: None,
+        }
     }
 
     fn fates(in_flight: &mut InFlight, now: i64, rtt: i64, report: &Report) -> Vec<(u64, Fate)> {
