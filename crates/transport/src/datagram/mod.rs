@@ -320,14 +320,17 @@ impl Datagrams {
         state.unanswered_since = None;
         if self.ack_delay.is_some() {
             let (scheduler, hedges) = (&mut self.scheduler, &mut self.hedges);
-            state.in_flight.on_report(now, rtt, report, |sent_at, sequence, fate| match fate {
-                Fate::Arrived(delay) => {
-                    scheduler.on_acked(now, path, sent_at, delay);
-                    if let Some(sequence) = sequence {
-                        hedges.on_acked(sequence);
+            let counted = self.coding.is_some();
+            state.in_flight.on_report(now, rtt, report, counted, |sent_at, sequence, fate| {
+                match fate {
+                    Fate::Arrived(delay) => {
+                        scheduler.on_acked(now, path, sent_at, delay);
+                        if let Some(sequence) = sequence {
+                            hedges.on_acked(sequence);
+                        }
                     }
+                    Fate::Lost => scheduler.on_lost(now, path, sent_at),
                 }
-                Fate::Lost => scheduler.on_lost(now, path, sent_at),
             });
             if self.coding.is_some() {
                 report.recovered.iter().for_each(|recovered| self.hedges.on_all_acked(recovered));
@@ -440,7 +443,7 @@ impl Datagrams {
         due.sort_unstable_by_key(|pending| pending.datagram.sequence);
         self.refresh_views(now);
         let mut rest = due.as_mut_slice();
-        while let Some((run, count)) = self.coding.as_ref().and_then(|it| it.next_run(rest)) {
+        while let Some((run, count)) = self.next_run(rest) {
             let repairs = self.scheduler.repair(now, &run, &self.views);
             let paths: PathSet = repairs.paths.iter().copied().collect();
             if let Some(coding) = self.coding.as_mut().filter(|_| !paths.is_empty()) {
@@ -466,6 +469,10 @@ impl Datagrams {
         }
         pending.unit.carried_by = pending.unit.carried_by.iter().chain(copies.iter()).collect();
         self.hedge_later(now, pending);
+    }
+
+    fn next_run(&self, due: &[Pending]) -> Option<(Run, usize)> {
+        self.coding.as_ref()?.next_run(due, |sequence| self.hedges.is_acked(sequence))
     }
 
     fn send_repair(&mut self, now: Instant, repair: Repair, path: PathId) -> Transmit {

@@ -58,14 +58,23 @@ impl Coding {
         if ends { self.frame.take() } else { None }
     }
 
-    /// Returns the run at the head of `due`, in ascending order, and the number of its datagrams.
-    pub fn next_run(&self, due: &[Pending]) -> Option<(Run, usize)> {
+    /// Returns the run at the head of `due`, in ascending order, and the number of its datagrams. All others
+    /// within its span are acknowledged: what the peer lacks besides would spoil the repair packets.
+    pub fn next_run(
+        &self,
+        due: &[Pending],
+        is_acked: impl Fn(u64) -> bool,
+    ) -> Option<(Run, usize)> {
         let own = |it: &Pending| Run::of(it.datagram.sequence, &it.unit, it.first_sent, false);
         let mut run = own(due.first()?);
         let (first, deadline) = (run.span.0, run.deadline);
+        let mut next = first;
         let belongs = |pending: &&Pending| {
+            let sequence = pending.datagram.sequence;
             let apart = self.grouping == Grouping::Frames && pending.unit.deadline != deadline;
-            !apart && pending.datagram.sequence - first < MAX_COVERED
+            let whole = (next..sequence).all(&is_acked);
+            next = sequence + 1;
+            !apart && whole && sequence - first < MAX_COVERED
         };
         let count = due.iter().take_while(belongs).count();
         due.iter().take(count).skip(1).for_each(|pending| run.push(&own(pending)));
