@@ -226,13 +226,14 @@ docs:
 fuzz:
 	@rustup toolchain list | grep -q nightly || rustup toolchain install nightly --profile minimal
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
-	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/tracks fuzz/corpus/elements fuzz/corpus/mutran fuzz/corpus/datagram fuzz/corpus/session fuzz/corpus/gateway fuzz/corpus/parsers
+	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/tracks fuzz/corpus/elements fuzz/corpus/mutran fuzz/corpus/datagram fuzz/corpus/coding fuzz/corpus/session fuzz/corpus/gateway fuzz/corpus/parsers
 	cargo +nightly fuzz run scenario -- -max_total_time=600
 	cargo +nightly fuzz run traces -- -max_total_time=600
 	cargo +nightly fuzz run tracks -- -max_total_time=600
 	cargo +nightly fuzz run elements -- -max_total_time=600
 	cargo +nightly fuzz run mutran -- -max_total_time=600
 	cargo +nightly fuzz run datagram -- -max_total_time=600
+	cargo +nightly fuzz run coding -- -max_total_time=600
 	cargo +nightly fuzz run session -- -max_total_time=600 -max_len=600 -len_control=0
 	cargo +nightly fuzz run gateway -- -max_total_time=600 -max_len=4000 -len_control=0
 	cargo +nightly fuzz run parsers -- -max_total_time=600

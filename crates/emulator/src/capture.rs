@@ -203,7 +203,7 @@ fn headers(entry: &Entry<'_>) -> io::Result<Vec<u8>> {
             let content = [header, vec![0; payload]].concat();
             (payload, ip.write(&mut bytes, IpNumber::DCCP, &content))
         }
-        Body::Datagram(_) | Body::Report(_) => {
+        Body::Datagram(_) | Body::Report(_) | Body::Repair(_) => {
             let payload = vec![0; entry.segment.size.saturating_sub(28) as usize];
             (payload.len(), ip.udp(source, target).write(&mut bytes, &payload))
         }

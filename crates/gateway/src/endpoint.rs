@@ -1,10 +1,13 @@
 //! The endpoint of a class: the transport's, which knows messages by number and length, and their bytes.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
-use skybraid_transport::segment::{Body, Datagram, Segment};
+use skybraid_transport::coding::{Recovered, coefficients};
+use skybraid_transport::segment::{Body, Datagram, Repair, Segment};
 use skybraid_transport::wire::datagram::{Decoded, Header, Payload, encode, excess};
 use skybraid_transport::{Delivered, Endpoint, Message, PathId, PathInfo};
+use skybraid_units::field::add_product;
 use skybraid_units::invariant::Promised;
 use skybraid_units::{Bytes, Duration, Instant};
 
@@ -133,6 +136,16 @@ impl ClassEndpoint {
             let transmit = transmit?;
             let header = Header { connection: self.class.index() as u16 };
             let datagram = matches!(transmit.segment.body, Body::Datagram(_));
+            if let Body::Repair(repair) = &transmit.segment.body {
+                let payload = self.repair_payload(repair);
+                let written = payload.is_some_and(|payload| {
+                    encode(&transmit.segment, &header, Payload::Bytes(&payload), out).is_ok()
+                });
+                if written {
+                    return Some(transmit.path);
+                }
+                continue;
+            }
             let bytes = match part_of(&transmit.segment) {
                 Some(part) => match self.leaving.get_mut(part.message) {
                     // Expired in the queue. Congestion-controlled messages are sent even so, for the receiver
@@ -167,7 +180,25 @@ impl ClassEndpoint {
             let bytes = plain.get(decoded.payload.clone()).unwrap_or_default();
             self.arriving.put_once(part.message, now, bytes);
         }
-        self.endpoint.receive(now, path, &decoded.segment);
+        let payload = plain.get(decoded.payload.clone()).unwrap_or_default();
+        self.endpoint.receive_with(now, path, &decoded.segment, payload);
+        while let Some(Recovered { datagram, payload }) = self.endpoint.take_recovered() {
+            if datagram.fragments == 1 {
+                self.copies += 1;
+                self.arriving.put_once(datagram.message, now, &payload);
+            }
+        }
+    }
+
+    /// Returns the sum of the payloads that a repair packet covers; `None` if one is overwritten.
+    fn repair_payload(&self, repair: &Repair) -> Option<Vec<u8>> {
+        let mut sum = vec![0; repair.len as usize];
+        let covered = repair.first..repair.first + u64::from(repair.count);
+        for (sequence, coefficient) in covered.zip(coefficients(repair.key)) {
+            let slot = self.leaving.get(self.endpoint.sent(sequence)?.message)?;
+            add_product(&mut sum, &slot.bytes, coefficient);
+        }
+        Some(sum)
     }
 
     /// Returns the next delivered message, which the caller [frees](Self::free).
@@ -240,7 +271,7 @@ fn part_of(segment: &Segment) -> Option<&Datagram> {
     let part = match &segment.body {
         Body::Datagram(part) => part,
         Body::Dccp(packet) => &packet.data,
-        Body::Report(_) | Body::Tcp(_) => return None,
+        Body::Report(_) | Body::Repair(_) | Body::Tcp(_) => return None,
     };
     (part.fragments > 0).then_some(part)
 }

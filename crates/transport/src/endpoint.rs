@@ -2,12 +2,13 @@
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
+use crate::coding::Recovered;
 use crate::datagram::Datagrams;
 use crate::mpdccp;
 use crate::mptcp::Connection;
 use crate::parallel::Parallel;
 use crate::scheduler::Choice;
-use crate::segment::{Body, Segment};
+use crate::segment::{Body, Datagram, Segment};
 use crate::tcp::subflow::Totals;
 use crate::{Delivered, Message, PathId, PathInfo, Protocol, TransportConfig};
 
@@ -175,12 +176,21 @@ impl Endpoint {
 
     /// Processes a segment that arrived on `path`. A segment of another protocol is ignored.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment) {
+        self.receive_with(now, path, segment, &[]);
+    }
+
+    /// Processes a segment with its payload, which [`take_recovered`](Self::take_recovered) needs.
+    pub fn receive_with(&mut self, now: Instant, path: PathId, segment: &Segment, payload: &[u8]) {
+        let sent_at = segment.sent_at;
         match (self, &segment.body) {
             (Self::Datagrams(datagrams), Body::Datagram(datagram)) => {
-                datagrams.receive(now, path, segment.sent_at, datagram);
+                datagrams.receive(now, path, sent_at, datagram, payload);
+            }
+            (Self::Datagrams(datagrams), Body::Repair(repair)) => {
+                datagrams.receive_repair(now, path, sent_at, repair, payload);
             }
             (Self::Datagrams(datagrams), Body::Report(report)) => {
-                datagrams.receive_report(now, path, segment.sent_at, report);
+                datagrams.receive_report(now, path, sent_at, report);
             }
             (Self::Stream(connection), Body::Tcp(tcp)) => {
                 connection.receive(now, path, segment, tcp);
@@ -191,6 +201,18 @@ impl Endpoint {
             (Self::Dccp(connection), Body::Dccp(dccp)) => connection.receive(now, path, dccp),
             _ => {}
         }
+    }
+
+    /// Takes a datagram that was recovered with its payload.
+    pub fn take_recovered(&mut self) -> Option<Recovered> {
+        let Self::Datagrams(datagrams) = self else { return None };
+        datagrams.take_recovered()
+    }
+
+    /// Returns a datagram that was sent and may be covered by a repair packet.
+    pub fn sent(&self, sequence: u64) -> Option<&Datagram> {
+        let Self::Datagrams(datagrams) = self else { return None };
+        datagrams.sent(sequence)
     }
 
     /// Returns the next segment to send now.

@@ -28,6 +28,7 @@
 
 extern crate alloc;
 
+pub mod coding;
 pub mod config;
 pub mod congestion;
 pub mod datagram;

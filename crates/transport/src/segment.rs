@@ -20,6 +20,11 @@ pub const DSS_MAPPING_OPTION: u32 = 24;
 /// Size of a DSS option with a 4-byte data ACK alone, in bytes.
 pub const DSS_ACK_OPTION: u32 = 8;
 
+/// Size of the coded head of a datagram in a repair packet, in bytes.
+pub const REPAIR_HEAD: usize = 12;
+/// Size of the header of a repair packet in bytes: that of RFC 8681 §4.1.3, and the coded head.
+pub const REPAIR_HEADER: u32 = 8 + REPAIR_HEAD as u32;
+
 /// Transport header and payload length of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -46,6 +51,8 @@ pub enum Body {
     Datagram(Datagram),
     /// Receiver report about a path.
     Report(Report),
+    /// A repair packet of datagrams.
+    Repair(Repair),
     /// A TCP segment with its MPTCP options, if any.
     Tcp(Tcp),
     /// A DCCP packet with its MP-DCCP options, if any.
@@ -58,6 +65,7 @@ impl Body {
         match self {
             Self::Datagram(datagram) => datagram.len,
             Self::Report(_) => 0,
+            Self::Repair(repair) => repair.len,
             Self::Tcp(tcp) => tcp.len,
             Self::Dccp(dccp) => dccp.data.len,
         }
@@ -90,6 +98,23 @@ pub struct Report {
     pub received: u64,
     /// Datagrams received on this path, if the sender's scheduler needs acknowledgements.
     pub acked: Option<AckedDatagrams>,
+    /// Datagrams recovered from repair packets, if there are new ones.
+    pub recovered: Option<AckedDatagrams>,
+}
+
+/// A repair packet: the sum of consecutive datagrams, each times a coefficient (RFC 8681).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// Sequence number of the first datagram covered.
+    pub first: u64,
+    /// Number of datagrams covered, from 1.
+    pub count: u8,
+    /// Seed of the coefficients.
+    pub key: u16,
+    /// Sum of the datagrams' heads.
+    pub head: [u8; REPAIR_HEAD],
+    /// Length of the longest payload covered, in bytes.
+    pub len: u32,
 }
 
 /// The newest datagrams that one path delivered.

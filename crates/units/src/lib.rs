@@ -1,4 +1,4 @@
-//! Units of time, rate, size, probability, length and angle, and named random streams.
+//! Units of time, rate, size, probability, length and angle, named random streams, and the field of erasure codes.
 //!
 //! The type of a quantity determines its unit. Text input must name a unit (`"10Mbit/s"`, `"30ms"`, `"0.17%"`,
 //! `"1200B"`, `"5km"`), and output has the same form. Times, rates and sizes are integers; lengths, angles and
@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod bytes;
 pub mod calendar;
+pub mod field;
 pub mod invariant;
 mod measure;
 mod parse;

@@ -1,16 +1,24 @@
-"""Prints the tables of the study's page: `python -m skybraid_studies.frontier`, with `chosen` for the other half."""
+"""Prints the tables of the study's page: `python -m skybraid_studies.frontier`, with `chosen` for the other half, with
+`video` those of video."""
 
 from __future__ import annotations
 
+import itertools
 import sys
+from typing import TYPE_CHECKING
 
 import typer
 
 from skybraid_studies.engine.readings import measurements
 from skybraid_studies.frontier.frontier import point
-from skybraid_studies.frontier.measurements import CARRIERS, HALVES, bursts
+from skybraid_studies.frontier.measurements import CARRIERS, HALVES, bursts, together
 from skybraid_studies.frontier.observations import DEADLINES_MS, PATTERNS, SETS, outcomes, settled
 from skybraid_studies.frontier.rules import ORACLE, RULES
+from skybraid_studies.frontier.video import DEADLINES_MS as FILM_DEADLINES_MS
+from skybraid_studies.frontier.video import FILM_RULES, RATES, camera, film
+
+if TYPE_CHECKING:
+    from skybraid_studies.frontier.video import Film
 
 TABLES = (("pairs", "control"), ("triples", "control"), ("two_of_three", "control"), ("pairs", "mavlink"))
 
@@ -29,12 +37,36 @@ def table(data: str, pattern: str, half: str) -> str:
     return "\n".join(lines)
 
 
+def video_table(data: str, rate: str, half: str) -> str:
+    """A row a rule, a column a deadline: the share of frames missed with its interval, and freezes per minute."""
+    columns = [f"{deadline} ms, overhead" for deadline in FILM_DEADLINES_MS]
+    lines = ["| rule | " + " | ".join(columns) + " |", "|---|---|---|---|"]
+    for rule, (transport, keys) in FILM_RULES.items():
+        cells = []
+        films: dict[str, list[Film]] = {}
+        for deadline in FILM_DEADLINES_MS:
+            wanted = transport(deadline)
+            if str(wanted) not in films:
+                films[str(wanted)] = [film(together(each, half), wanted, camera(rate, **keys)) for each in SETS[data]]
+            found = films[str(wanted)]
+            seen = point([each.frames for each in found], deadline)
+            freezes = 60 * sum(each.freezes[deadline] for each in found) / sum(each.seconds for each in found)
+            share = f"{100 * seen.missed:.2f} % ({100 * seen.low:.2f} to {100 * seen.high:.2f})"
+            cells.append(f"{share}, {freezes:.2f} freezes/min, +{100 * seen.overhead:.1f} %")
+        lines.append(f"| `{rule}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Prints all tables, or says what is missing."""
     if not all(bursts(carrier) for carrier in CARRIERS):
         typer.echo(f"pam2025_multicarrier_ping: not in {measurements()}, the folder that SKYBRAID_TRACES names")
         return 1
     half = HALVES[0] if "chosen" in sys.argv[1:] else HALVES[1]
+    if "video" in sys.argv[1:]:
+        for data, rate in itertools.product(("pairs", "triples"), RATES):
+            typer.echo(f"{data}, video of {rate}, {half}\n\n{video_table(data, rate, half)}\n")
+        return 0
     for data, pattern in TABLES:
         messages = point(outcomes(data, PATTERNS[pattern], "low_rtt", DEADLINES_MS[0], half), 300).messages
         sets = ", ".join("+".join(paths) for paths in SETS[data])

@@ -76,7 +76,7 @@ def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, 
         "duration": f"{duration:.1f}s",
         "seed": 1,
         "path": {
-            name: {"uplink": _link(file), "downlink": _link(file)}
+            name: {"uplink": link(file), "downlink": link(file)}
             for name, file in zip(measured.paths, files, strict=True)
         },
         "flow": {"control": {"from": "ground", "traffic": pattern.traffic, "transport": dict(transport)}},
@@ -84,7 +84,7 @@ def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, 
     return skybraid.Scenario.build(tables)
 
 
-def _link(file: Path) -> dict[str, Any]:
+def link(file: Path) -> dict[str, Any]:
     """A direction of a path far from full, with the delays of a file."""
     delay = {"trace": str(file), "column": "delay [ms]", "unit": "ms"}
     return {"rate": "50Mbit/s", "delay": delay, "queue": "unlimited"}
@@ -100,11 +100,12 @@ def replay(measured: Together, transport: Mapping[str, Any], pattern: Pattern, d
     times = packets["in_ns"].to_numpy()
     sizes = packets["bytes"].to_numpy()
     written, missed = _counted(messages["sent_ns"].to_numpy(), delay_ms, spans, deadlines_ms)
-    sent = sum(int(sizes[_within(times, span)].sum()) for span in spans)
+    sent = sum(int(sizes[within(times, span)].sum()) for span in spans)
     return Outcome(missed, written, sent, _single(written, pattern))
 
 
-def _within(times_ns: npt.NDArray[np.int64], span: tuple[float, float]) -> npt.NDArray[np.bool_]:
+def within(times_ns: npt.NDArray[np.int64], span: tuple[float, float]) -> npt.NDArray[np.bool_]:
+    """Which instants are in a span of seconds."""
     start, end = span
     return (times_ns >= start * NS_PER_S) & (times_ns < end * NS_PER_S)
 
@@ -119,7 +120,7 @@ def _counted(
     written: list[npt.NDArray[np.int64]] = []
     missed: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in deadlines_ms}
     for start, end in spans:
-        inside = _within(sent_ns, (start, end))
+        inside = within(sent_ns, (start, end))
         bins = round((end - start) / BIN_S)
         places = np.minimum((sent_ns[inside] / NS_PER_S - start) / BIN_S, bins - 1).astype(np.int64)
         written.append(np.bincount(places, minlength=bins))

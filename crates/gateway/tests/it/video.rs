@@ -155,3 +155,23 @@ fn key_frames_that_leave_on_every_path_outlive_the_losses_of_one() {
     assert!(all.share(|_| true) > none.share(|_| true) + 0.02, "{}", all.share(|_| true));
     assert_eq!((keys.sent.refused, all.sent.refused), (0, 0));
 }
+
+// `fly` compares the bytes of each packet with those written. Within 250 ms there are two rounds over either path.
+#[test]
+fn coded_repair_restores_the_bytes_that_a_lossy_path_loses() {
+    let shapes = || [LTE(), LEO()];
+    let share = |scheduler: &str| {
+        let class = format!("protocol = \"udp\"\nscheduler = {scheduler}");
+        let flown = fly(&shapes(), &class, |_| 0.05);
+        (flown.share(|_| true), flown.megabytes.iter().sum::<f64>())
+    };
+    let (alone, single) = share("\"low_rtt\"");
+    assert!((0.93..0.97).contains(&alone), "{alone}");
+    for name in ["coded", "rounds"] {
+        let (restored, sent) = share(&format!("{{ name = \"{name}\", within = \"250ms\" }}"));
+        assert!(restored > 0.998, "{name}: {restored}");
+        assert!(sent < 1.25 * single, "{name}: {}", sent / single);
+    }
+    let (restored, _) = share("{ name = \"streaming\", burst = 8, delay = 3 }");
+    assert!(restored > 0.998, "streaming: {restored}");
+}

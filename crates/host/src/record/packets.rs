@@ -17,17 +17,20 @@ pub enum PacketKind {
     Handshake,
     /// Report or probe of the datagram protocol.
     Report,
+    /// Repair packet of the datagram protocol.
+    Repair,
 }
 
 impl PacketKind {
     /// All kinds, in the order of the tables.
-    pub const ALL: [Self; 4] = [Self::Data, Self::Ack, Self::Handshake, Self::Report];
+    pub const ALL: [Self; 5] = [Self::Data, Self::Ack, Self::Handshake, Self::Report, Self::Repair];
 
     /// Returns the kind of `segment`.
     pub const fn of(segment: &Segment) -> Self {
         match &segment.body {
             Body::Datagram(datagram) if datagram.fragments > 0 => Self::Data,
             Body::Datagram(_) | Body::Report(_) => Self::Report,
+            Body::Repair(_) => Self::Repair,
             Body::Tcp(tcp) if tcp.flags.has(Flags::SYN) => Self::Handshake,
             Body::Tcp(tcp) if tcp.len > 0 => Self::Data,
             Body::Tcp(_) => Self::Ack,
@@ -47,6 +50,7 @@ impl PacketKind {
             Self::Ack => "ack",
             Self::Handshake => "handshake",
             Self::Report => "report",
+            Self::Repair => "repair",
         }
     }
 }

@@ -60,9 +60,22 @@ pub enum Fate {
 /// Sender of one path: the packets that are not acknowledged, and the offset of the peer's clock.
 #[derive(Clone, Debug, Default)]
 pub struct InFlight {
-    packets: VecDeque<(Instant, Option<u64>)>,
+    packets: VecDeque<Sent>,
+    /// Packets sent so far, and those of them that counted as lost.
+    sent: u64,
+    lost: u64,
     clock: [Option<ClockSample>; 2],
     since: Instant,
+}
+
+/// A packet whose fate is not known.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    /// None for a probe or a repair packet.
+    sequence: Option<u64>,
+    /// Number of packets sent up to this one.
+    number: u64,
 }
 
 /// The sample of a window with the lowest round-trip time: the most certain offset, as in NTP.
@@ -73,12 +86,13 @@ struct ClockSample {
 }
 
 impl InFlight {
-    /// Records a sent packet; a probe has no sequence number.
+    /// Records a sent packet; a probe or a repair packet has no sequence number.
     pub fn on_sent(&mut self, now: Instant, sequence: Option<u64>) {
         if self.packets.len() == MAX_TRACKED {
             self.packets.pop_front();
         }
-        self.packets.push_back((now, sequence));
+        self.sent += 1;
+        self.packets.push_back(Sent { at: now, sequence, number: self.sent });
     }
 
     /// Returns the one-way delay of the packet that `report` echoes, whose round trip took `rtt`.
@@ -98,28 +112,47 @@ impl InFlight {
         delay.max(Duration::ZERO).min(rtt)
     }
 
+    /// Returns how many packets without a sequence number were lost by the count of a report: of all sent
+    /// until the echoed one, those that neither arrived nor are missed by their number.
+    fn unnumbered_losses(&self, report: &Report) -> u64 {
+        let until = || self.packets.iter().filter(|packet| packet.at <= report.echo);
+        let Some(echoed) = until().next_back().filter(|last| last.at == report.echo) else {
+            return 0;
+        };
+        let is_acked = |sequence| report.acked.is_some_and(|acked| acked.contains(sequence));
+        let missing = until().filter(|it| it.sequence.is_some_and(|sequence| !is_acked(sequence)));
+        let known = report.received + self.lost + missing.count() as u64;
+        echoed.number.saturating_sub(known)
+    }
+
     /// Processes a report whose round trip took `rtt`; `settle` hears of each packet whose fate it
-    /// shows, oldest first.
+    /// shows, oldest first. Packets without a sequence number count as arrived, unless `counted`: then as
+    /// many as the report's count says are lost.
     pub fn on_report(
         &mut self,
         now: Instant,
         rtt: Duration,
         report: &Report,
+        counted: bool,
         mut settle: impl FnMut(Instant, Option<u64>, Fate),
     ) {
         let delay = self.delay(now, rtt, report);
         let acked = report.acked;
-        self.packets.retain(|(sent_at, sequence)| {
+        let mut gone = if counted { self.unnumbered_losses(report) } else { 0 };
+        let lost = &mut self.lost;
+        self.packets.retain(|Sent { at: sent_at, sequence, .. }| {
             // Packets arrive in order but for reordering, so those around the echoed one took about as long.
             let later = report.echo < *sent_at;
             let arrived = match sequence {
                 Some(sequence) => acked.is_some_and(|acked| acked.contains(*sequence)),
-                None => !later,
+                None => !later && gone == 0,
             };
-            let overtaken = *sent_at + REORDERING < report.echo;
+            let overtaken = *sent_at + REORDERING < report.echo || sequence.is_none() && !later;
             if arrived {
                 settle(*sent_at, *sequence, Fate::Arrived(delay));
             } else if overtaken {
+                gone = gone.saturating_sub(u64::from(sequence.is_none()));
+                *lost += 1;
                 settle(*sent_at, *sequence, Fate::Lost);
             }
             !arrived && !overtaken
@@ -195,6 +228,17 @@ impl Hedges {
         }
     }
 
+    /// Records that all datagrams of `acked` have arrived.
+    pub fn on_all_acked(&mut self, acked: &AckedDatagrams) {
+        let oldest = acked.newest.saturating_sub(64);
+        (oldest..=acked.newest).filter(|it| acked.contains(*it)).for_each(|it| self.on_acked(it));
+    }
+
+    /// True if a datagram is known to have arrived.
+    pub fn is_acked(&self, sequence: u64) -> bool {
+        self.acked.contains(sequence)
+    }
+
     /// Takes all datagrams that are not acknowledged, with the times of their offers, oldest first.
     pub fn take(&mut self) -> Vec<(Instant, Pending)> {
         let all = core::mem::take(&mut self.queue).into_vec();
@@ -227,13 +271,21 @@ mod tests {
 
     fn report(echo: i64, arrived: i64, acked: AckedDatagrams) -> Report {
         let at = Instant::from_millis;
-        Report { echo: at(echo), arrived: at(arrived), received: 1, acked: Some(acked) }
+        Report {
+            echo: at(echo),
+            arrived: at(arrived),
+            received: 1,
+            acked: Some(acked),
+            recovered: None,
+        }
     }
 
     fn fates(in_flight: &mut InFlight, now: i64, rtt: i64, report: &Report) -> Vec<(u64, Fate)> {
         let mut fates = Vec::new();
-        let settle = |_, sequence: Option<u64>, fate| fates.push((sequence.unwrap(), fate));
-        in_flight.on_report(Instant::from_millis(now), Duration::from_millis(rtt), report, settle);
+        let settle =
+            |_, sequence: Option<u64>, fate| fates.push((sequence.unwrap_or(u64::MAX), fate));
+        let (now, rtt) = (Instant::from_millis(now), Duration::from_millis(rtt));
+        in_flight.on_report(now, rtt, report, true, settle);
         fates
     }
 
@@ -252,6 +304,24 @@ mod tests {
             fates(&mut in_flight, 80, 40, &second),
             [(1, Fate::Lost), (3, arrived), (4, arrived)]
         );
+    }
+
+    // Two of four packets arrived: those with a number, so that both without one are lost.
+    #[test]
+    fn what_has_no_number_is_lost_by_the_count() {
+        let mut in_flight = InFlight::default();
+        for (sent, sequence) in [(0, Some(0)), (10, None), (20, None), (30, Some(1))] {
+            in_flight.on_sent(Instant::from_millis(sent), sequence);
+        }
+        let arrived = Fate::Arrived(Duration::from_millis(20));
+        let acked = AckedDatagrams { newest: 1, before: 1 };
+        let both = Report { received: 2, ..report(30, 50, acked) };
+        let none = u64::MAX;
+        let expected = [(0, arrived), (none, Fate::Lost), (none, Fate::Lost), (1, arrived)];
+        assert_eq!(fates(&mut in_flight, 70, 40, &both), expected);
+        in_flight.on_sent(Instant::from_millis(40), None);
+        let third = Report { received: 3, ..report(40, 60, acked) };
+        assert_eq!(fates(&mut in_flight, 80, 40, &third), [(none, arrived)]);
     }
 
     // The peer's clock is an hour ahead. The way back takes 20 ms more with the second packet.

@@ -3,7 +3,8 @@
 //! There is no congestion control and no retransmission. A message larger than a datagram is
 //! fragmented; it is delivered once all its fragments have arrived. If the scheduler needs
 //! round-trip times, the receiver sends a report on each path, and idle paths are probed. If it
-//! needs acknowledgements, reports carry them, and it is offered what is not acknowledged again.
+//! needs acknowledgements, reports carry them, and it is offered what is not acknowledged again, to
+//! be sent once more or to be repaired (`repairs.rs`).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -11,17 +12,22 @@ use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant, Promised};
 
+use crate::coding::Recovered;
 use crate::endpoint::{Decision, Transmit};
 use crate::rtt::{RtoRule, RttEstimator};
-use crate::scheduler::{Choice, Reason, Scheduler, Unit};
-use crate::segment::{Body, Datagram, IPV4_HEADER, Report, Segment, UDP_HEADER};
+use crate::scheduler::{Choice, Grouping, Reason, Run, Scheduler, Unit};
+use crate::segment::{
+    Body, Datagram, IPV4_HEADER, REPAIR_HEADER, Repair, Report, Segment, UDP_HEADER,
+};
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
 use acks::{Fate, Hedges, InFlight, Pending, Receipts};
+use repairs::Coding;
 
 mod acks;
 mod duplicates;
 mod inbox;
 mod outbox;
+mod repairs;
 pub use inbox::Inbox;
 pub use outbox::Outbox;
 
@@ -29,6 +35,8 @@ pub use outbox::Outbox;
 const REPORT_PAYLOAD: u32 = 28;
 /// The same with acknowledgements: a sequence number and a bitmap besides.
 const ACK_PAYLOAD: u32 = 36;
+/// Those of recovered datagrams.
+const RECOVERED_PAYLOAD: u32 = 16;
 /// Number of consecutive missing reports after which a path counts as failed.
 const MISSING_REPORTS: i64 = 3;
 
@@ -44,6 +52,8 @@ pub struct Datagrams {
     hedges: Hedges,
     /// Further copies to be sent, and their paths.
     copies: VecDeque<(Datagram, PathSet)>,
+    /// State of the code, if the scheduler sends repair packets.
+    coding: Option<Coding>,
     outbox: Outbox,
     /// Datagram that is being duplicated, and the paths that still lack a copy.
     duplicating: Option<(Datagram, PathSet)>,
@@ -82,6 +92,12 @@ fn sequence_of(datagram: &Datagram) -> Option<u64> {
     (datagram.fragments > 0).then_some(datagram.sequence)
 }
 
+/// Returns a packet that carries no part of a message.
+const fn without_message(now: Instant, size: u32, body: Body) -> Segment {
+    let (first_message, messages, stream, tail) = (0, 0, 0, false);
+    Segment { size, sent_at: now, first_message, messages, stream, tail, body }
+}
+
 #[derive(Debug)]
 struct Path {
     /// False if the driver has excluded the path.
@@ -95,6 +111,8 @@ struct Path {
     reported: Option<Instant>,
     report: Option<Report>,
     receipts: Receipts,
+    /// Receiver: datagrams were recovered since the last report.
+    unreported_recovery: bool,
     in_flight: InFlight,
 }
 
@@ -105,13 +123,16 @@ impl Datagrams {
         let mtu = paths.iter().map(|path| path.mtu.get()).min().unwrap_or(1500);
         let room = u32::try_from(mtu).unwrap_or(u32::MAX).saturating_sub(IPV4_HEADER + UDP_HEADER);
         let scheduler = config.scheduler.build();
+        let ack_delay = scheduler.ack_delay().filter(|_| paths.len() > 1);
+        let coding = scheduler.grouping().filter(|_| ack_delay.is_some()).map(Coding::new);
+        let room = if coding.is_some() { room.saturating_sub(REPAIR_HEADER) } else { room };
         let wanted = config.segment.map_or(room, |size| size.get().min(u64::from(room)) as u32);
         let inbox = Inbox::new(config);
-        let ack_delay = scheduler.ack_delay().filter(|_| paths.len() > 1);
         Self {
             ack_delay,
             hedges: Hedges::default(),
             copies: VecDeque::new(),
+            coding,
             reports: scheduler.needs_rtt() && paths.len() > 1,
             scheduler,
             paths: paths
@@ -129,6 +150,7 @@ impl Datagrams {
                     reported: None,
                     report: None,
                     receipts: Receipts::default(),
+                    unreported_recovery: false,
                     in_flight: InFlight::default(),
                 })
                 .collect(),
@@ -189,17 +211,82 @@ impl Datagrams {
         self.inbox.poll_delivered()
     }
 
-    /// Processes a datagram that arrived on `path`.
+    /// Processes a datagram that arrived on `path`. Its `payload` is needed if those that are recovered are
+    /// to have one.
     #[inline]
-    pub fn receive(&mut self, now: Instant, path: PathId, sent_at: Instant, datagram: &Datagram) {
-        let Some(state) = self.paths.get_mut(path.index()) else {
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        sent_at: Instant,
+        datagram: &Datagram,
+        payload: &[u8],
+    ) {
+        if !self.on_arrival(now, path, sent_at, sequence_of(datagram)) {
             return;
+        }
+        self.inbox.receive(now, path, datagram);
+        if datagram.fragments > 0
+            && let Some(coding) = &mut self.coding
+        {
+            coding.decode(|decoder, take| decoder.on_datagram(datagram, payload, take));
+            self.deliver_recovered(now, path);
+        }
+    }
+
+    /// Processes a repair packet that arrived on `path`.
+    pub fn receive_repair(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        sent_at: Instant,
+        repair: &Repair,
+        payload: &[u8],
+    ) {
+        if self.on_arrival(now, path, sent_at, None)
+            && let Some(coding) = &mut self.coding
+        {
+            coding.decode(|decoder, take| decoder.on_repair(repair, payload, take));
+            self.deliver_recovered(now, path);
+        }
+    }
+
+    fn deliver_recovered(&mut self, now: Instant, path: PathId) {
+        let Some(coding) = &mut self.coding else { return };
+        let (inbox, paths) = (&mut self.inbox, &mut self.paths);
+        coding.on_recovered(|datagram| {
+            inbox.receive(now, path, datagram);
+            paths.iter_mut().for_each(|path| path.unreported_recovery = true);
+        });
+    }
+
+    /// Takes a datagram that was recovered with its payload.
+    pub fn take_recovered(&mut self) -> Option<Recovered> {
+        self.coding.as_mut()?.take_recovered()
+    }
+
+    /// Returns a datagram that was sent and may be covered by a repair packet.
+    pub fn sent(&self, sequence: u64) -> Option<&Datagram> {
+        self.coding.as_ref()?.encoder.sent(sequence)
+    }
+
+    /// Records the arrival of a datagram, a probe or a repair packet. False if there is no such path.
+    fn on_arrival(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        sent_at: Instant,
+        sequence: Option<u64>,
+    ) -> bool {
+        let Some(state) = self.paths.get_mut(path.index()) else {
+            return false;
         };
         state.received += 1;
-        let report = Report { echo: sent_at, arrived: now, received: state.received, acked: None };
+        let received = state.received;
+        let report = Report { echo: sent_at, arrived: now, received, acked: None, recovered: None };
         if let Some(delay) = self.ack_delay {
             let due = state.reported.map_or(now, |last| now.max(last + delay));
-            state.receipts.on_received(due, sequence_of(datagram));
+            state.receipts.on_received(due, sequence);
             // The newest counts; one that was overtaken says nothing of the path's present.
             if state.report.is_none_or(|last| last.echo <= sent_at) {
                 state.report = Some(report);
@@ -214,7 +301,7 @@ impl Datagrams {
             // An offset between the clocks shifts all paths alike, and only differences matter.
             self.inbox.on_latency(path, now.since(sent_at));
         }
-        self.inbox.receive(now, path, datagram);
+        true
     }
 
     /// Processes the peer's report about `path`, sent at `sent_at` by the peer's clock.
@@ -233,15 +320,21 @@ impl Datagrams {
         state.unanswered_since = None;
         if self.ack_delay.is_some() {
             let (scheduler, hedges) = (&mut self.scheduler, &mut self.hedges);
-            state.in_flight.on_report(now, rtt, report, |sent_at, sequence, fate| match fate {
-                Fate::Arrived(delay) => {
-                    scheduler.on_acked(now, path, sent_at, delay);
-                    if let Some(sequence) = sequence {
-                        hedges.on_acked(sequence);
+            let counted = self.coding.is_some();
+            state.in_flight.on_report(now, rtt, report, counted, |sent_at, sequence, fate| {
+                match fate {
+                    Fate::Arrived(delay) => {
+                        scheduler.on_acked(now, path, sent_at, delay);
+                        if let Some(sequence) = sequence {
+                            hedges.on_acked(sequence);
+                        }
                     }
+                    Fate::Lost => scheduler.on_lost(now, path, sent_at),
                 }
-                Fate::Lost => scheduler.on_lost(now, path, sent_at),
             });
+            if self.coding.is_some() {
+                report.recovered.iter().for_each(|recovered| self.hedges.on_all_acked(recovered));
+            }
         }
     }
 
@@ -265,6 +358,9 @@ impl Datagrams {
         if let Some((datagram, paths)) = self.copies.pop_front() {
             return self.send_copy(now, datagram, paths);
         }
+        if let Some((repair, path)) = self.coding.as_mut().and_then(Coding::next_repair) {
+            return Some(self.send_repair(now, repair, path));
+        }
         let (message, datagram) = self.outbox.peek()?;
         let unit = self.unit(&message, datagram.len);
         let paths = self.choose(now, message.id, &unit)?;
@@ -272,8 +368,21 @@ impl Datagrams {
         if self.ack_delay.is_some() {
             let unit = Unit { carried_by: paths, ..unit };
             self.hedge_later(now, Pending { datagram, unit, first_sent: now, message: message.id });
+            self.protect(now, &datagram, &unit);
         }
         self.send_copy(now, datagram, paths)
+    }
+
+    /// Records a first copy for the code, and asks for repair packets once its frame has left.
+    fn protect(&mut self, now: Instant, datagram: &Datagram, unit: &Unit) {
+        let Some(coding) = &mut self.coding else { return };
+        coding.encoder.on_sent(*datagram);
+        let next = self.outbox.peek().map(|(message, _)| message.deadline);
+        let own = Run::of(datagram.sequence, unit, now, true);
+        if let Some(frame) = coding.frame_that_ends(own, next) {
+            let repairs = self.scheduler.repair(now, &frame, &self.views);
+            coding.queue(&frame, &repairs);
+        }
     }
 
     /// Asks the scheduler when a datagram is to be offered again.
@@ -287,6 +396,9 @@ impl Datagrams {
     /// Offers the datagrams whose time has come to the scheduler again and, if it copies one, all
     /// that are in flight: they may be held up by the same trouble.
     fn offer_hedges(&mut self, now: Instant) {
+        if self.coding.is_some() {
+            return self.offer_runs(now);
+        }
         let mut trouble = false;
         while let Some(pending) = self.hedges.pop(now) {
             self.refresh_views(now);
@@ -308,6 +420,47 @@ impl Datagrams {
         }
     }
 
+    /// Offers runs of datagrams whose time has come to be repaired.
+    fn offer_runs(&mut self, now: Instant) {
+        let mut due: Vec<Pending> = core::iter::from_fn(|| self.hedges.pop(now)).collect();
+        let Some(coding) = &mut self.coding else { return };
+        if coding.grouping == Grouping::Runs {
+            let held: PathSet =
+                due.iter().flat_map(|pending| pending.unit.carried_by.iter()).collect();
+            for (at, pending) in self.hedges.take() {
+                let Pending { unit, first_sent, .. } = &pending;
+                let held = unit.carried_by.iter().all(|path| held.contains(path));
+                let early = |joins: &mut Box<dyn Scheduler>| {
+                    joins.hedge_early(now, unit, *first_sent, &self.views)
+                };
+                if held && !early(&mut self.scheduler).is_empty() {
+                    due.push(pending);
+                } else {
+                    self.hedges.insert(at, pending);
+                }
+            }
+        }
+        due.sort_unstable_by_key(|pending| pending.datagram.sequence);
+        self.refresh_views(now);
+        let mut rest = due.as_mut_slice();
+        while let Some((run, count)) = self.next_run(rest) {
+            let repairs = self.scheduler.repair(now, &run, &self.views);
+            let paths: PathSet = repairs.paths.iter().copied().collect();
+            if let Some(coding) = self.coding.as_mut().filter(|_| !paths.is_empty()) {
+                coding.queue(&run, &repairs);
+                let message = rest.first().map_or(0, |pending| pending.message);
+                self.follow(now, message, Choice::Send(paths, Reason::Hedge));
+            }
+            let (own, later) = rest.split_at_mut(count);
+            for pending in own {
+                let carried_by = pending.unit.carried_by.iter().chain(paths.iter()).collect();
+                let unit = Unit { carried_by, ..pending.unit };
+                self.hedge_later(now, Pending { unit, ..*pending });
+            }
+            rest = later;
+        }
+    }
+
     /// Queues copies of a datagram, which may be none, and asks when it is to be offered again.
     fn copy(&mut self, now: Instant, mut pending: Pending, copies: PathSet) {
         if !copies.is_empty() {
@@ -318,21 +471,36 @@ impl Datagrams {
         self.hedge_later(now, pending);
     }
 
-    /// Sends a copy on the first of `paths`; later calls send the remaining copies.
-    fn send_copy(&mut self, now: Instant, datagram: Datagram, paths: PathSet) -> Option<Transmit> {
-        let path = paths.first()?;
-        let rest = paths.without(path);
-        self.duplicating = (!rest.is_empty()).then_some((datagram, rest));
+    fn next_run(&self, due: &[Pending]) -> Option<(Run, usize)> {
+        self.coding.as_ref()?.next_run(due, |sequence| self.hedges.is_acked(sequence))
+    }
+
+    fn send_repair(&mut self, now: Instant, repair: Repair, path: PathId) -> Transmit {
+        self.on_sent(now, path, None);
+        let size = IPV4_HEADER + UDP_HEADER + REPAIR_HEADER + repair.len;
+        Transmit { path, segment: without_message(now, size, Body::Repair(repair)) }
+    }
+
+    /// Records that a datagram, a probe or a repair packet leaves on `path`.
+    fn on_sent(&mut self, now: Instant, path: PathId, sequence: Option<u64>) {
         if self.reports
             && let Some(state) = self.paths.get_mut(path.index()).promised("the path of a view")
         {
             state.last_sent = now;
             state.unanswered_since.get_or_insert(now);
             if self.ack_delay.is_some() {
-                state.in_flight.on_sent(now, sequence_of(&datagram));
+                state.in_flight.on_sent(now, sequence);
                 self.scheduler.on_sent(now, path);
             }
         }
+    }
+
+    /// Sends a copy on the first of `paths`; later calls send the remaining copies.
+    fn send_copy(&mut self, now: Instant, datagram: Datagram, paths: PathSet) -> Option<Transmit> {
+        let path = paths.first()?;
+        let rest = paths.without(path);
+        self.duplicating = (!rest.is_empty()).then_some((datagram, rest));
+        self.on_sent(now, path, sequence_of(&datagram));
         let segment = Segment {
             size: IPV4_HEADER + UDP_HEADER + datagram.len,
             sent_at: now,
@@ -359,7 +527,12 @@ impl Datagrams {
                 if acked.is_some() {
                     size = IPV4_HEADER + UDP_HEADER + ACK_PAYLOAD;
                 }
-                Body::Report(Report { acked, ..report })
+                let news = core::mem::take(&mut state.unreported_recovery);
+                let recovered = self.coding.as_ref().and_then(|it| it.recovered.filter(|_| news));
+                if recovered.is_some() {
+                    size += RECOVERED_PAYLOAD;
+                }
+                Body::Report(Report { acked, recovered, ..report })
             } else if now.since(state.last_sent) >= self.report_every && !self.outbox.is_empty() {
                 state.last_sent = now;
                 state.unanswered_since.get_or_insert(now);
@@ -377,16 +550,7 @@ impl Datagrams {
             } else {
                 continue;
             };
-            let segment = Segment {
-                size,
-                sent_at: now,
-                first_message: 0,
-                messages: 0,
-                stream: 0,
-                tail: false,
-                body,
-            };
-            return Some(Transmit { path, segment });
+            return Some(Transmit { path, segment: without_message(now, size, body) });
         }
         None
     }

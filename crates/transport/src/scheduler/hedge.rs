@@ -137,6 +137,14 @@ pub(super) fn next_in_time<'a>(
         .filter(|path| deadline.is_none_or(|deadline| now + one_way(path, 0) <= deadline))
 }
 
+/// Returns the age of `unit` by which its acknowledgement may be expected.
+pub(super) fn expected_age(unit: &Unit, ack_delay: Duration, paths: &[PathView]) -> Duration {
+    let carried = paths.iter().filter(|path| unit.carried_by.contains(path.id));
+    let own =
+        carried.map(|path| path.srtt.unwrap_or(Duration::ZERO) + path.rtt_deviation * 2).min();
+    own.unwrap_or(Duration::ZERO) + ack_delay
+}
+
 /// Returns the age at which a copy of `unit` on another path is due by the paths' round trips: as
 /// late as it can arrive, but not before the acknowledgement may be expected.
 pub(super) fn latest_age(
@@ -146,10 +154,7 @@ pub(super) fn latest_age(
     paths: &[PathView],
 ) -> Option<Duration> {
     let other = next_path(unit, paths)?;
-    let carried = paths.iter().filter(|path| unit.carried_by.contains(path.id));
-    let own =
-        carried.map(|path| path.srtt.unwrap_or(Duration::ZERO) + path.rtt_deviation * 2).min();
-    let expected = own.unwrap_or(Duration::ZERO) + ack_delay;
+    let expected = expected_age(unit, ack_delay, paths);
     let latest = left - one_way(other, 4);
     let possible = left - one_way(other, 0);
     if latest >= expected { Some(latest) } else { (expected < possible).then_some(expected) }

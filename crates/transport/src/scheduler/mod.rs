@@ -14,10 +14,12 @@ use crate::registry::algorithms;
 use crate::{Class, PathId, PathSet, PathView};
 
 pub mod adaptive_cheapest_path;
+mod arrivals;
 pub mod blest;
 pub mod budget;
 pub mod by_class;
 pub mod cheapest_path;
+pub mod coded;
 mod copies;
 pub mod deadline;
 pub mod early_warning;
@@ -32,8 +34,10 @@ mod odds;
 pub mod otias;
 pub mod redundant;
 pub mod round_robin;
+pub mod rounds;
 pub mod single;
 pub mod spare_fastest;
+pub mod streaming;
 mod warning;
 
 /// Data to be scheduled: one segment of a stream, or one datagram.
@@ -57,6 +61,61 @@ pub struct Unit {
     pub window: Bytes,
     /// Number of times that the peer's window began to block data although a path had room.
     pub blocked: u64,
+}
+
+/// Datagrams that a repair packet is to recover together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// All that are in flight on the path of an overdue one.
+    Runs,
+    /// Those of one frame: written together, with one deadline.
+    Frames,
+}
+
+/// A run of datagrams that a scheduler may repair.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Sequence numbers of the first and the last.
+    pub span: (u64, u64),
+    /// Number of datagrams in the run that are not acknowledged.
+    pub missing: u32,
+    /// Bytes of the largest.
+    pub bytes: Bytes,
+    /// Time of the first copies.
+    pub first_sent: Instant,
+    /// Earliest deadline of their messages.
+    pub deadline: Option<Instant>,
+    /// Paths that have carried them.
+    pub carried_by: PathSet,
+    /// True right after the first copies have left, before any acknowledgement.
+    pub fresh: bool,
+}
+
+impl Run {
+    /// Returns the run of one datagram.
+    pub const fn of(sequence: u64, unit: &Unit, first_sent: Instant, fresh: bool) -> Self {
+        let Unit { bytes, deadline, carried_by, .. } = *unit;
+        let span = (sequence, sequence);
+        Self { span, missing: 1, bytes, first_sent, deadline, carried_by, fresh }
+    }
+
+    /// Adds a later datagram.
+    pub fn push(&mut self, later: &Self) {
+        self.span.1 = later.span.1;
+        self.missing += later.missing;
+        self.bytes = self.bytes.max(later.bytes);
+        self.deadline = self.deadline.into_iter().chain(later.deadline).min();
+        self.carried_by = self.carried_by.iter().chain(later.carried_by.iter()).collect();
+    }
+}
+
+/// Repair packets to be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// Sequence number of the first datagram covered, if not that of the run.
+    pub first: Option<u64>,
+    /// Path of each repair packet.
+    pub paths: Vec<PathId>,
 }
 
 /// Reason for a scheduler's choice.
@@ -260,7 +319,8 @@ pub trait Scheduler: Debug + Send {
     }
 
     /// Chooses paths for further copies of a unit that is in flight while another was copied by
-    /// [`hedge`](Self::hedge): the same trouble may hold both up. May be none.
+    /// [`hedge`](Self::hedge): the same trouble may hold both up. May be none. With [`Grouping::Runs`], a unit
+    /// with a path joins the run.
     fn hedge_early(
         &mut self,
         _now: Instant,
@@ -269,6 +329,18 @@ pub trait Scheduler: Debug + Send {
         _paths: &[PathView],
     ) -> PathSet {
         PathSet::EMPTY
+    }
+
+    /// Datagrams that the scheduler repairs together, if it sends repair packets in place of further
+    /// copies. Then [`repair`](Self::repair) is called in place of [`hedge`](Self::hedge).
+    fn grouping(&self) -> Option<Grouping> {
+        None
+    }
+
+    /// Chooses repair packets for a run; may be none. Called for each frame once its first copies have
+    /// left, and for what is not acknowledged at [`hedge_at`](Self::hedge_at).
+    fn repair(&mut self, _now: Instant, _run: &Run, _paths: &[PathView]) -> Repairs {
+        Repairs::default()
     }
 }
 
@@ -394,6 +466,9 @@ algorithms! {
         EarlyWarning => early_warning,
         Deadline => deadline,
         Budget => budget,
+        Coded => coded,
+        Rounds => rounds,
+        Streaming => streaming,
     }
 }
 

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use skybraid_transport::mpdccp::AckVector;
 use skybraid_transport::mpdccp::wire::header_bytes;
 use skybraid_transport::segment::{
-    AckedDatagrams, Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
+    AckedDatagrams, Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Repair, Report,
+    Sacks, Tcp,
 };
 use skybraid_transport::wire::datagram::{
     Decoded, Header, OUTER_HEADERS, Payload, WireError, decode, encode, excess,
@@ -125,13 +126,22 @@ fn dccps() -> impl Strategy<Value = Dccp> {
     )
 }
 
+fn acked() -> impl Strategy<Value = Option<AckedDatagrams>> {
+    let acked = |(newest, before)| AckedDatagrams { newest, before };
+    proptest::option::of((numbers(), any::<u64>()).prop_map(acked))
+}
+
 fn bodies() -> impl Strategy<Value = Body> {
     prop_oneof![
         prop_oneof![parts(), Just(no_data())].prop_map(Body::Datagram),
-        (times(), times(), numbers(), proptest::option::of((numbers(), any::<u64>()))).prop_map(
-            |(echo, arrived, received, acked)| {
-                let acked = acked.map(|(newest, before)| AckedDatagrams { newest, before });
-                Body::Report(Report { echo, arrived, received, acked })
+        (times(), times(), numbers(), acked(), acked()).prop_map(
+            |(echo, arrived, received, acked, recovered)| {
+                Body::Report(Report { echo, arrived, received, acked, recovered })
+            }
+        ),
+        (numbers(), any::<u8>(), any::<u16>(), any::<[u8; 12]>(), 0u32..1400).prop_map(
+            |(first, count, key, head, len)| {
+                Body::Repair(Repair { first, count, key, head, len })
             }
         ),
         tcps().prop_map(Body::Tcp),
@@ -154,7 +164,7 @@ fn segments() -> impl Strategy<Value = Segment> {
                     let first_message = data.message;
                     Segment { size, sent_at, first_message, messages, stream: 0, tail: false, body }
                 }
-                Body::Report(_) => {
+                Body::Report(_) | Body::Repair(_) => {
                     let (first_message, messages, stream, tail) = (0, 0, 0, false);
                     Segment { size, sent_at, first_message, messages, stream, tail, body }
                 }
@@ -175,7 +185,7 @@ fn rounded_up(at: Instant) -> Instant {
 fn as_received(segment: &Segment, read: &Segment) -> Segment {
     let mut it = Segment { size: read.size, sent_at: rounded_up(segment.sent_at), ..*segment };
     match (&mut it.body, &read.body) {
-        (Body::Datagram(_), _) => {}
+        (Body::Datagram(_) | Body::Repair(_), _) => {}
         (Body::Report(report), _) => {
             report.echo = rounded_up(report.echo);
             report.arrived = rounded_up(report.arrived);
@@ -286,6 +296,7 @@ proptest! {
         match &mut segment.body {
             Body::Datagram(it) => (it.sequence, it.len) = (a, len),
             Body::Report(it) => it.received = a,
+            Body::Repair(it) => (it.first, it.len) = (a, len),
             Body::Tcp(it) => {
                 (it.seq, it.ack, it.dsn, it.data_ack, it.len) = (a, b, c, d, len);
                 it.window_end = len.into();
@@ -328,6 +339,8 @@ proptest! {
             fragments: if bit(1) { fragment + 1 } else { 1 },
         };
         prop_assert!(excess_of(28 + len, (1, 0), Body::Datagram(data)) <= excess(Protocol::Udp));
+        let repair = Repair { first: packet, count: 64, key: bits, head: [7; 12], len };
+        prop_assert!(excess_of(48 + len, (0, 0), Body::Repair(repair)) <= excess(Protocol::Udp));
 
         let (mut sacks, subflow) = (Sacks::NONE, if multipath { 7 } else { 0 });
         if bit(2) && !multipath {
@@ -367,7 +380,7 @@ fn what_is_no_datagram_is_told_apart() {
     let at = |bytes: &[u8]| decode(bytes, NOW).map(|_| ()).unwrap_err();
     assert_eq!(at(&[]), WireError::Truncated);
     assert_eq!(at(&[0x40; 40]), WireError::Version(2));
-    assert_eq!(at(&[0x20 | 4 << 2; 40]), WireError::Kind(4));
+    assert_eq!(at(&[0x20 | 5 << 2; 40]), WireError::Kind(5));
     assert_eq!(at(&[0x20, 0, 0, 0, 0]), WireError::Truncated);
     assert_eq!(at(&[0x20, 0, 0, 0, 0, 0, 0, 0x80, 1]), WireError::Field("form"));
     // An elapsed time beyond the range of nanoseconds (found by fuzzing).

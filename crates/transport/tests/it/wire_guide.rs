@@ -6,7 +6,8 @@ use std::path::Path;
 use skybraid_transport::mpdccp::AckVector;
 use skybraid_transport::mpdccp::wire::header_bytes;
 use skybraid_transport::segment::{
-    AckedDatagrams, Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
+    AckedDatagrams, Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, REPAIR_HEAD, Repair,
+    Report, Sacks, Tcp,
 };
 use skybraid_transport::wire::datagram::{Header, OUTER_HEADERS, Payload, encode};
 use skybraid_transport::{Body, Segment};
@@ -170,8 +171,10 @@ fn examples(large: bool) -> Vec<(&'static str, Segment)> {
     let several = |kind, data| dccp(kind, DccpOptions::MULTIPATH, data);
     let packet_of =
         |dccp: Dccp| segment(IPV4_HEADER + header_bytes(&dccp) + dccp.data.len, Body::Dccp(dccp));
-    let report = Report { echo: time, arrived: time, received: packet, acked: None };
+    let report =
+        Report { echo: time, arrived: time, received: packet, acked: None, recovered: None };
     let acked = Some(AckedDatagrams { newest: packet, before: u64::MAX });
+    let repair = Repair { first: packet, count: 64, key: 7, head: [1; REPAIR_HEAD], len: 1000 };
     vec![
         ("UDP: message in one packet", segment(28 + 1000, Body::Datagram(part))),
         ("UDP: part of a message", segment(28 + 1000, Body::Datagram(split))),
@@ -181,6 +184,11 @@ fn examples(large: bool) -> Vec<(&'static str, Segment)> {
             "UDP: report with acknowledgements",
             segment(64, Body::Report(Report { acked, ..report })),
         ),
+        (
+            "UDP: report with acknowledgements, after a recovery",
+            segment(80, Body::Report(Report { acked, recovered: acked, ..report })),
+        ),
+        ("UDP: repair packet", segment(48 + 1000, Body::Repair(repair))),
         ("TCP: SYN, SYN/ACK", tcp(60, Tcp { flags: with(Flags::SYN), ..plain })),
         ("TCP: data", tcp(52, data)),
         ("TCP: ACK", tcp(52, plain)),

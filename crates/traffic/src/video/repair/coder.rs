@@ -3,9 +3,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use skybraid_units::field::add_product;
 use skybraid_units::invariant::Promised as _;
 
-use super::reed_solomon::{Interpolation, add_product};
+use super::reed_solomon::Interpolation;
 use super::xor::covered;
 use super::{Code, Group, RepairError};
 

@@ -189,6 +189,7 @@ fn put_head(
         Body::Report(_) => 1,
         Body::Tcp(_) => 2,
         Body::Dccp(_) => 3,
+        Body::Repair(_) => 4,
     };
     header.put(kind, out);
     put_time(out, segment.sent_at);
@@ -198,6 +199,7 @@ fn put_head(
         Body::Report(report) => udp::put_report(report, out)?,
         Body::Tcp(tcp) => tcp::put(segment, tcp, exact_window, out)?,
         Body::Dccp(dccp) => dccp::put(dccp, out)?,
+        Body::Repair(repair) => udp::put_repair(repair, out)?,
     }
     Ok(form_at)
 }
@@ -224,11 +226,13 @@ pub fn decode(bytes: &[u8], now: Instant) -> Result<Decoded, WireError> {
         1 => udp::take_report(form, &mut reader)?,
         2 => tcp::take(form, &mut reader)?,
         3 => dccp::take(form, &mut reader)?,
+        4 => udp::take_repair(form, &mut reader)?,
         unknown => return Err(WireError::Kind(unknown)),
     };
     let (len, carried) = take_length(form & form::MASK, &mut reader)?;
     match &mut parts.body {
         Body::Datagram(datagram) => datagram.len = len,
+        Body::Repair(repair) => repair.len = len,
         Body::Tcp(tcp) => tcp.len = len,
         Body::Dccp(dccp) if dccp.data.fragments > 0 => dccp.data.len = len,
         Body::Report(_) | Body::Dccp(_) if len == 0 => {}

@@ -1,15 +1,16 @@
-//! UDP datagrams: fragments of messages, and receiver reports.
+//! UDP datagrams: fragments of messages, receiver reports, and repair packets.
 
 use alloc::vec::Vec;
 
 use super::fields::{Reader, check_numbers, put_number, put_time};
 use super::{Parts, WireError, form};
-use crate::segment::{AckedDatagrams, Body, Datagram, Report};
+use crate::segment::{AckedDatagrams, Body, Datagram, Repair, Report};
 
 /// Bits of the form byte above the payload's form.
 const MESSAGE: u8 = 1 << 2;
 const FRAGMENTS: u8 = 1 << 3;
 const ACKED: u8 = 1 << 2;
+const RECOVERED: u8 = 1 << 3;
 
 /// Writes the fields of a fragment: sequence number, the message's number if `message`, and index
 /// and number of fragments if `fragments`.
@@ -85,11 +86,12 @@ pub fn take_datagram(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireErr
 
 pub fn put_report(report: &Report, out: &mut Vec<u8>) -> Result<(), WireError> {
     check_numbers(&[report.received])?;
-    out.push(if report.acked.is_some() { ACKED } else { 0 });
+    let form = |acked: Option<_>, bit| acked.map_or(0, |_: AckedDatagrams| bit);
+    out.push(form(report.acked, ACKED) | form(report.recovered, RECOVERED));
     put_time(out, report.echo);
     put_time(out, report.arrived);
     put_number(out, report.received);
-    if let Some(acked) = report.acked {
+    for acked in [report.acked, report.recovered].into_iter().flatten() {
         check_numbers(&[acked.newest])?;
         put_number(out, acked.newest);
         out.extend(acked.before.to_be_bytes());
@@ -98,16 +100,37 @@ pub fn put_report(report: &Report, out: &mut Vec<u8>) -> Result<(), WireError> {
 }
 
 pub fn take_report(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
-    if form & !(form::MASK | ACKED) != 0 {
+    if form & !(form::MASK | ACKED | RECOVERED) != 0 {
         return Err(WireError::Field("form"));
     }
     let (echo, arrived) = (reader.time()?, reader.time()?);
     let received = reader.number()?;
-    let acked = if form & ACKED != 0 {
+    let mut acked = |bit: u8| {
+        if form & bit == 0 {
+            return Ok(None);
+        }
         let newest = reader.number()?;
-        Some(AckedDatagrams { newest, before: u64::from_be_bytes(reader.array()?) })
-    } else {
-        None
+        Ok(Some(AckedDatagrams { newest, before: u64::from_be_bytes(reader.array()?) }))
     };
-    Ok(no_parts(Body::Report(Report { echo, arrived, received, acked })))
+    let (acked, recovered) = (acked(ACKED)?, acked(RECOVERED)?);
+    Ok(no_parts(Body::Report(Report { echo, arrived, received, acked, recovered })))
+}
+
+pub fn put_repair(repair: &Repair, out: &mut Vec<u8>) -> Result<(), WireError> {
+    check_numbers(&[repair.first])?;
+    out.push(0);
+    put_number(out, repair.first);
+    out.push(repair.count);
+    out.extend(repair.key.to_be_bytes());
+    out.extend(repair.head);
+    Ok(())
+}
+
+pub fn take_repair(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
+    if form & !form::MASK != 0 {
+        return Err(WireError::Field("form"));
+    }
+    let (first, count) = (reader.number()?, reader.byte()?);
+    let (key, head) = (u16::from_be_bytes(reader.array()?), reader.array()?);
+    Ok(no_parts(Body::Repair(Repair { first, count, key, head, len: 0 })))
 }

@@ -1,0 +1,124 @@
+//! Repair packets of datagrams: which frames and runs they are for, and what is recovered from them.
+
+use alloc::collections::VecDeque;
+
+use skybraid_units::Instant;
+
+use super::acks::Pending;
+use crate::PathId;
+use crate::coding::{Decoder, Encoder, MAX_COVERED, Recovered};
+use crate::scheduler::{Grouping, Repairs, Run};
+use crate::segment::{AckedDatagrams, Datagram, Repair};
+
+/// Maximum recovered datagrams that wait to be taken with their payload.
+const MAX_WAITING: usize = 1024;
+
+/// Both directions of a code.
+#[derive(Debug)]
+pub struct Coding {
+    pub grouping: Grouping,
+    pub encoder: Encoder,
+    decoder: Decoder,
+    /// Frame whose first copies are leaving.
+    frame: Option<Run>,
+    /// Repair packets to be sent.
+    repairs: VecDeque<(Repair, PathId)>,
+    /// Datagrams just recovered, and those whose payload waits to be taken.
+    fresh: VecDeque<Recovered>,
+    waiting: VecDeque<Recovered>,
+    /// Receiver: the newest datagrams recovered.
+    pub recovered: Option<AckedDatagrams>,
+}
+
+impl Coding {
+    pub fn new(grouping: Grouping) -> Self {
+        Self {
+            grouping,
+            encoder: Encoder::default(),
+            decoder: Decoder::default(),
+            frame: None,
+            repairs: VecDeque::new(),
+            fresh: VecDeque::new(),
+            waiting: VecDeque::new(),
+            recovered: None,
+        }
+    }
+
+    /// Adds a first copy to its frame. Returns the frame if it was the last of it: the next datagram has
+    /// another deadline, or there is none.
+    pub fn frame_that_ends(&mut self, own: Run, next: Option<Option<Instant>>) -> Option<Run> {
+        let frame = match &mut self.frame {
+            Some(frame) if frame.deadline == own.deadline => {
+                frame.push(&own);
+                frame
+            }
+            other => other.insert(own),
+        };
+        let ends = next != Some(frame.deadline) || u64::from(frame.missing) == MAX_COVERED;
+        if ends { self.frame.take() } else { None }
+    }
+
+    /// Returns the run at the head of `due`, in ascending order, and the number of its datagrams. All others
+    /// within its span are acknowledged: what the peer lacks besides would spoil the repair packets.
+    pub fn next_run(
+        &self,
+        due: &[Pending],
+        is_acked: impl Fn(u64) -> bool,
+    ) -> Option<(Run, usize)> {
+        let own = |it: &Pending| Run::of(it.datagram.sequence, &it.unit, it.first_sent, false);
+        let mut run = own(due.first()?);
+        let (first, deadline) = (run.span.0, run.deadline);
+        let mut next = first;
+        let belongs = |pending: &&Pending| {
+            let sequence = pending.datagram.sequence;
+            let apart = self.grouping == Grouping::Frames && pending.unit.deadline != deadline;
+            let whole = (next..sequence).all(&is_acked);
+            next = sequence + 1;
+            !apart && whole && sequence - first < MAX_COVERED
+        };
+        let count = due.iter().take_while(belongs).count();
+        due.iter().take(count).skip(1).for_each(|pending| run.push(&own(pending)));
+        Some((run, count))
+    }
+
+    /// Queues the repair packets of a run.
+    pub fn queue(&mut self, run: &Run, repairs: &Repairs) {
+        let first = repairs.first.unwrap_or(run.span.0);
+        for path in &repairs.paths {
+            if let Some(repair) = self.encoder.repair(first, run.span.1) {
+                self.repairs.push_back((repair, *path));
+            }
+        }
+    }
+
+    pub fn next_repair(&mut self) -> Option<(Repair, PathId)> {
+        self.repairs.pop_front()
+    }
+
+    /// Decodes, and keeps what is recovered.
+    pub fn decode(&mut self, decode: impl FnOnce(&mut Decoder, &mut dyn FnMut(Recovered))) {
+        decode(&mut self.decoder, &mut |recovered| self.fresh.push_back(recovered));
+    }
+
+    /// Passes on the datagrams just recovered.
+    pub fn on_recovered(&mut self, mut deliver: impl FnMut(&Datagram)) {
+        while let Some(recovered) = self.fresh.pop_front() {
+            let sequence = recovered.datagram.sequence;
+            match &mut self.recovered {
+                Some(acked) => acked.insert(sequence),
+                none => *none = Some(AckedDatagrams::of(sequence)),
+            }
+            deliver(&recovered.datagram);
+            if !recovered.payload.is_empty() {
+                if self.waiting.len() == MAX_WAITING {
+                    self.waiting.pop_front();
+                }
+                self.waiting.push_back(recovered);
+            }
+        }
+    }
+
+    pub fn take_recovered(&mut self) -> Option<Recovered> {
+        self.waiting.pop_front()
+    }
+}

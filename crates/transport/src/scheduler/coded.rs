@@ -1,0 +1,252 @@
+//! Coded recovery of runs: what is overdue is replaced by linear combinations over other paths.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use skybraid_units::{Duration, Instant, Probability};
+
+use super::arrivals::{Arrivals, LossChain, stationary};
+use super::hedge::{ACK_DELAY, WITHIN, expected_age, latest_age, next_path, one_way, positive};
+use super::low_rtt::lowest_rtt;
+use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit, candidates};
+use crate::registry::{About, Check, InvalidParameter, Parameter};
+use crate::{PathId, PathSet, PathView};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "coded",
+    summary: "The path with the lowest round-trip time. Once an acknowledgement is overdue, as late \
+              as another path can still deliver, the n datagrams in flight that the same trouble \
+              holds up are replaced by n + k random linear combinations of them, spread over the \
+              other paths that are in time: any n of all that arrive suffice. k by the measured \
+              loss of these paths. Over protocols that retransmit it is `low_rtt`.",
+    source: "CellFusion, XNC (SIGCOMM 2023); code: RFC 8681",
+    linux: "",
+    parameters: &[
+        WITHIN,
+        Parameter {
+            name: "fails",
+            unit: "share",
+            default: "1%",
+            summary: "runs that lack a combination at the measured loss",
+        },
+        ACK_DELAY,
+    ],
+};
+
+/// Parameters of the scheduler.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Time within which a message must arrive; by default its own deadline.
+    pub within: Option<Duration>,
+    /// Share of the runs that may lack a combination at the measured loss; above zero.
+    pub fails: Probability,
+    /// Maximum time for which the receiver holds an acknowledgement; above zero.
+    pub ack_delay: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            within: None,
+            fails: Probability::new(0.01).unwrap_or(Probability::ONE),
+            ack_delay: Duration::from_millis(20),
+        }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), InvalidParameter> {
+        positive("within", self.within)?;
+        positive("ack_delay", Some(self.ack_delay))?;
+        if self.fails == Probability::ZERO {
+            return Err(("fails", "expected above 0%".into()));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// Builds a new instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(Coded { config: self.clone(), losses: PathLosses::default() })
+    }
+}
+
+#[derive(Debug)]
+struct Coded {
+    config: Config,
+    losses: PathLosses,
+}
+
+/// Losses of all paths of a connection.
+#[derive(Debug, Default)]
+pub(super) struct PathLosses(Vec<LossChain>);
+
+impl PathLosses {
+    /// Records what became of a packet.
+    pub fn on_settled(&mut self, path: PathId, lost: bool) {
+        if self.0.len() <= path.index() {
+            self.0.resize(path.index() + 1, LossChain::default());
+        }
+        if let Some(chain) = self.0.get_mut(path.index()) {
+            chain.on_settled(lost);
+        }
+    }
+
+    /// Returns the losses of a path.
+    pub fn of(&self, path: PathId) -> LossChain {
+        self.0.get(path.index()).cloned().unwrap_or_default()
+    }
+}
+
+/// Returns the paths on which a repair of `run` can arrive in time, the fastest first: those that have
+/// not carried it, or all if there is no other.
+pub(super) fn repair_paths<'a>(
+    now: Instant,
+    run: &Run,
+    deadline: Option<Instant>,
+    paths: &'a [PathView],
+) -> Vec<&'a PathView> {
+    let mut open: Vec<&PathView> = candidates(paths)
+        .filter(|path| deadline.is_none_or(|deadline| now + one_way(path, 0) <= deadline))
+        .collect();
+    if open.iter().any(|path| !run.carried_by.contains(path.id)) {
+        open.retain(|path| !run.carried_by.contains(path.id));
+    }
+    open.sort_by_key(|path| path.srtt.unwrap_or(Duration::MAX));
+    open
+}
+
+impl Coded {
+    /// Returns the number of combinations of which at least `needed` arrive, but for `fails`.
+    fn combinations(&self, needed: usize, paths: &[&PathView]) -> usize {
+        let rates = paths.iter().map(|path| self.losses.of(path.id).rates());
+        let worst = rates.max_by(|one, other| stationary(*one).total_cmp(&stationary(*other)));
+        let rates = worst.unwrap_or_default();
+        let mut arrivals = Arrivals::new(rates, stationary(rates)).after(needed);
+        let mut sent = needed;
+        while sent < 2 * needed && arrivals.fewer_than(needed) > self.config.fails.ratio() {
+            arrivals.push();
+            sent += 1;
+        }
+        sent
+    }
+}
+
+impl Scheduler for Coded {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        lowest_rtt(unit, paths)
+    }
+
+    fn needs_rtt(&self) -> bool {
+        true
+    }
+
+    fn ack_delay(&self) -> Option<Duration> {
+        Some(self.config.ack_delay)
+    }
+
+    fn on_acked(&mut self, _now: Instant, path: PathId, _sent_at: Instant, _delay: Duration) {
+        self.losses.on_settled(path, false);
+    }
+
+    fn on_lost(&mut self, _now: Instant, path: PathId, _sent_at: Instant) {
+        self.losses.on_settled(path, true);
+    }
+
+    fn grouping(&self) -> Option<Grouping> {
+        Some(Grouping::Runs)
+    }
+
+    fn hedge_at(
+        &mut self,
+        now: Instant,
+        unit: &Unit,
+        first_sent: Instant,
+        paths: &[PathView],
+    ) -> Option<Instant> {
+        let deadline = self.config.within.map(|within| first_sent + within).or(unit.deadline);
+        let left = deadline.map_or(Duration::from_millis(300), |deadline| deadline.since(now));
+        let age = latest_age(unit, left, self.config.ack_delay, paths)?;
+        Some(now + age.max(Duration::from_millis(1)))
+    }
+
+    /// A datagram in flight joins a run if it is overdue too, or could not be repaired once it is.
+    fn hedge_early(
+        &mut self,
+        now: Instant,
+        unit: &Unit,
+        first_sent: Instant,
+        paths: &[PathView],
+    ) -> PathSet {
+        let overdue = first_sent + expected_age(unit, self.config.ack_delay, paths);
+        let deadline = self.config.within.map(|within| first_sent + within).or(unit.deadline);
+        let Some(other) = next_path(unit, paths) else { return PathSet::EMPTY };
+        let joins = now >= overdue || deadline.is_some_and(|at| overdue + one_way(other, 0) > at);
+        if joins { PathSet::only(other.id) } else { PathSet::EMPTY }
+    }
+
+    fn repair(&mut self, now: Instant, run: &Run, paths: &[PathView]) -> Repairs {
+        if run.fresh {
+            return Repairs::default();
+        }
+        let within = self.config.within.map(|within| run.first_sent + within);
+        // The run's first datagram may be too late already, those after it are not.
+        let deadline = within.or(run.deadline).map(|deadline| deadline.max(now));
+        let mut open = repair_paths(now, run, None, paths);
+        let in_time = repair_paths(now, run, deadline, paths);
+        if !in_time.is_empty() {
+            open = in_time;
+        }
+        let sent = if open.is_empty() { 0 } else { self.combinations(run.missing as usize, &open) };
+        let paths = open.iter().map(|path| path.id).cycle().take(sent).collect();
+        Repairs { first: None, paths }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{UNIT, paths};
+    use super::*;
+    use alloc::vec;
+
+    fn run(missing: u32) -> Run {
+        let unit = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
+        Run { missing, ..Run::of(7, &unit, Instant::ZERO, false) }
+    }
+
+    #[test]
+    fn combinations_are_spread_over_the_other_paths() {
+        let mut scheduler = Config::default().build();
+        let repairs = scheduler.repair(Instant::ZERO, &run(4), &paths(&[50, 60, 40]));
+        let count = |path| repairs.paths.iter().filter(|it| it.0 == path).count();
+        assert_eq!([count(0), count(1), count(2)], [0, 2, 3]);
+    }
+
+    // Source: the binomial formula. At 10 % loss more than 2 of 6 are lost with probability 0.0159,
+    // more than 3 of 7 with 0.0027.
+    #[test]
+    fn further_combinations_follow_the_measured_loss() {
+        let mut scheduler = Config::default().build();
+        for packet in 0..20_000 {
+            let path = PathId(1);
+            if packet * 7919 % 10 == 0 {
+                scheduler.on_lost(Instant::ZERO, path, Instant::ZERO);
+            } else {
+                scheduler.on_acked(Instant::ZERO, path, Instant::ZERO, Duration::ZERO);
+            }
+        }
+        // Losses are spaced evenly, so that none follows another.
+        let sent = scheduler.repair(Instant::ZERO, &run(4), &paths(&[50, 60])).paths.len();
+        assert!((6..=7).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn nothing_is_sent_before_an_acknowledgement_is_overdue() {
+        let mut scheduler = Config::default().build();
+        let fresh = Run { fresh: true, ..run(4) };
+        assert_eq!(scheduler.repair(Instant::ZERO, &fresh, &paths(&[50, 60])).paths, vec![]);
+    }
+}

@@ -1,0 +1,129 @@
+"""Video over paths that were measured together: frames that were not undamaged in time, freezes and overhead."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+import skybraid
+from skybraid_studies.frontier.frontier import BIN_S, HEADERS, NS_PER_S, Outcome, link, within
+from skybraid_studies.frontier.measurements import PAUSE_S, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from skybraid_studies.frontier.measurements import Together
+
+Tables = dict[str, Any]
+
+FPS = 30
+DEADLINES_MS = (100, 150, 250)
+"""Times from capture to the last packet of a frame. The decoder's jitter buffer is in none of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Film:
+    """What a rule did to a film over one set of paths.
+
+    Attributes:
+        frames: frames missed, as of messages: a frame is missed if a packet of it is neither there nor recovered in
+            time, whatever the frames before it are.
+        freezes: freezes by the deadline in ms that the jitter buffer allows, of each episode.
+        seconds: length of all episodes.
+    """
+
+    frames: Outcome
+    freezes: Mapping[int, int]
+    seconds: float
+
+
+def scenario(
+    measured: Together, files: Sequence[Path], transport: Mapping[str, Any], traffic: Mapping[str, Any]
+) -> Any:  # noqa: ANN401
+    """A scenario that replays measured paths for one camera in the vehicle."""
+    duration = measured.seconds + PAUSE_S * (len(measured.episodes) + 1)
+    tables = {
+        "name": "frontier",
+        "duration": f"{duration:.1f}s",
+        "seed": 1,
+        "path": {
+            name: {"uplink": link(file), "downlink": link(file)}
+            for name, file in zip(measured.paths, files, strict=True)
+        },
+        "flow": {"video": {"from": "vehicle", "traffic": dict(traffic), "transport": dict(transport)}},
+    }
+    return skybraid.Scenario.build(tables)
+
+
+def camera(rate: str, **keys: Any) -> Tables:  # noqa: ANN401 values of TOML
+    """A camera at a rate. Its pictures are refreshed part by part, so that frames are of equal size."""
+    return {"kind": "video", "rate": rate, "fps": FPS, "jitter_buffer": "250ms", "intra_refresh": True, **keys}
+
+
+def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str, Any]) -> Film:
+    """Runs a transport over measured paths."""
+    with tempfile.TemporaryDirectory() as folder:
+        files, spans = write(measured, Path(folder))
+        run = skybraid.run(scenario(measured, files, transport, traffic), tables=["frames", "packets"])
+    frames, packets = run.tables["frames"], run.tables["packets"]
+    captured = frames["captured_ns"].to_numpy()
+    complete = frames["complete"].to_numpy()
+    # Of a frame with repair packets of its own, the last to arrive may be one that was not needed: an upper bound.
+    delay_ms = (frames["last_ns"] - frames["captured_ns"]).cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
+    delay_ms = np.where(complete, delay_ms, np.inf)
+    inside = [within(captured, span) for span in spans]
+    written, missed = [], {deadline: [] for deadline in DEADLINES_MS}
+    freezes = dict.fromkeys(DEADLINES_MS, 0)
+    for own, (start, end) in zip(inside, spans, strict=True):
+        bins = round((end - start) / BIN_S)
+        places = np.minimum((captured[own] / NS_PER_S - start) / BIN_S, bins - 1).astype(np.int64)
+        written.append(np.bincount(places, minlength=bins))
+        for deadline in DEADLINES_MS:
+            late = delay_ms[own] > deadline
+            missed[deadline].append(np.bincount(places[late], minlength=bins))
+            freezes[deadline] += _freezes(late)
+    times, sizes = packets["in_ns"].to_numpy(), packets["bytes"].to_numpy()
+    sent = sum(int(sizes[within(times, span)].sum()) for span in spans)
+    parts = frames["bytes"].to_numpy() + HEADERS * frames["packets"].to_numpy().astype(np.int64)
+    single = sum(int(parts[own].sum()) for own in inside)
+    return Film(Outcome(missed, written, sent, single), freezes, measured.seconds)
+
+
+def _freezes(late: npt.NDArray[np.bool_]) -> int:
+    """Gaps between frames in time of more than max(3 δ, δ + 150 ms), as in the W3C's freezeCount."""
+    shown = np.flatnonzero(np.concatenate(([True], ~late, [True])))
+    least = max(3.0, 1.0 + 0.15 * FPS)
+    return int((np.diff(shown) > least).sum())
+
+
+def _udp(name: str, **keys: Any) -> Tables:  # noqa: ANN401 values of TOML
+    return {"protocol": "udp", "scheduler": {"name": name, **keys} if keys else name}
+
+
+def _within(name: str, **keys: Any) -> Callable[[int], Tables]:  # noqa: ANN401 values of TOML
+    return lambda deadline_ms: _udp(name, within=f"{deadline_ms}ms", **keys)
+
+
+REED_SOLOMON = {"kind": "reed_solomon", "fails": "1%"}
+
+FILM_RULES: dict[str, tuple[Callable[[int], Tables], Tables]] = {
+    "plain": (lambda _: _udp("low_rtt"), {}),
+    "reed_solomon": (lambda _: _udp("low_rtt"), {"repair": REED_SOLOMON}),
+    "hedge": (_within("hedge"), {}),
+    "coded": (_within("coded"), {}),
+    "rounds": (_within("rounds"), {}),
+    "streaming": (lambda _: _udp("streaming", burst=8, delay=3), {}),
+    "early_warning": (_within("early_warning"), {}),
+    "deadline": (_within("deadline", budget="9%"), {}),
+    "duplicated": (lambda _: _udp("redundant"), {}),
+}
+"""Transport by deadline, and keys of the camera."""
+
+RATES = ("2Mbit/s", "10Mbit/s")
