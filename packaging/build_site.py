@@ -57,7 +57,8 @@ def section(command: Command) -> list[str]:
         [command.name, *(["[OPTIONS]"] if command.options else []), *(a.names[0] for a in command.arguments)]
     )
     lines = [f"{level} {command.name}", "", "```", usage + (" COMMAND …" if command.commands else ""), "```", ""]
-    lines += [inspect.cleandoc(command.help), ""]
+    lines += [line for paragraph in command.paragraphs for line in (paragraph, "")]
+    lines += ["```sh", command.example, "```", ""] if command.example else []
     entries = [*command.arguments, *command.options]
     lines += ["| option | meaning |", "|---|---|"] if entries else []
     for entry in entries:
