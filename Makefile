@@ -1,4 +1,4 @@
-# fly · node · wheel · deb · man · site · packages-test · test · check · counts · kernel · field · golden · coverage · search · lint · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · wheel · deb · man · site · web · sbom · packages-test · test · check · counts · kernel · field · golden · coverage · search · lint · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly node wheel deb man site packages-test portable install-node test test-rust test-python check smoke kernel field golden coverage search lint words bench peers reproduce docs fuzz clean counts counts-update
+.PHONY: build dev fly node wheel deb man site web sbom packages-test portable install-node test test-rust test-python check smoke kernel field golden coverage search lint words bench peers reproduce docs fuzz clean counts counts-update
 
 build: $(VENV)/.built $(VENV)/.studies
 
@@ -103,9 +103,18 @@ deb: node
 man: build
 	$(VENV)/bin/python packaging/build_manual.py dist
 
+# What the wheel and the gateway consist of, as CycloneDX, in dist/.
+sbom:
+	$(PYTHON) packaging/build_sbom.py dist
+
+# The simulator for a web page, target/wasm32-unknown-unknown/web/skybraid_web.wasm.
+web:
+	rustup target add wasm32-unknown-unknown
+	cargo build --profile web --locked --package skybraid-web --target wasm32-unknown-unknown
+
 # The documentation as pages in target/site, for any web server (`python3 -m http.server --directory target/site`); its
 # search needs no other one.
-site: build $(VENV)/.site
+site: build web $(VENV)/.site
 	$(VENV)/bin/python packaging/build_site.py target/site-source
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --config-file target/site-source/mkdocs.yml --site-dir ../site
 

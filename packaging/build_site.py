@@ -1,8 +1,10 @@
-"""Writes the source of the documentation site into a folder: docs/, with pages of the commands and the Python API."""
+"""Writes the source of the documentation site: docs/, the commands, the Python API, and a page that runs scenarios."""
 
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import re
 import shutil
 import sys
@@ -11,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import skybraid
 from skybraid import cli
+from skybraid.model.schema import file_schema
+from skybraid.show.palette import COLOURS, DARK_COLOURS
 
 if TYPE_CHECKING:
     from skybraid.cli.manual import Command
@@ -19,6 +23,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./|studies/|traces/|examples|ARCHITECTURE|CONTRIBUTING)[^)]*\)")
 """Links to files of the repository that are no pages."""
+
+TRACES = ("lte_drive_pam2025", "nr5g_cicv5g", "starlink_fjordlink")
+"""Folders of traces that the page which runs scenarios has, with their licences."""
+
+FIRST = "two-networks"
+"""Starting point that this page opens with."""
 
 
 def page(text: str) -> str:
@@ -47,7 +57,8 @@ def section(command: Command) -> list[str]:
         [command.name, *(["[OPTIONS]"] if command.options else []), *(a.names[0] for a in command.arguments)]
     )
     lines = [f"{level} {command.name}", "", "```", usage + (" COMMAND …" if command.commands else ""), "```", ""]
-    lines += [inspect.cleandoc(command.help), ""]
+    lines += [line for paragraph in command.paragraphs for line in (paragraph, "")]
+    lines += ["```sh", command.example, "```", ""] if command.example else []
     entries = [*command.arguments, *command.options]
     lines += ["| option | meaning |", "|---|---|"] if entries else []
     for entry in entries:
@@ -79,6 +90,32 @@ def python() -> str:
     return "\n".join(lines)
 
 
+def try_it(folder: Path, module: Path) -> None:
+    """Writes the page that runs scenarios, with the module, the starting points and small traces.
+
+    Args:
+        folder: of the pages.
+        module: the simulator as WebAssembly.
+    """
+    place = folder / "try"
+    shutil.copytree(ROOT / "packaging" / "try", place, ignore=shutil.ignore_patterns("*.md", "*.toml"))
+    shutil.copy(ROOT / "packaging" / "try" / "try.md", folder)
+    shutil.copy(module, place / "skybraid.wasm")
+    for name in TRACES:
+        shutil.copytree(ROOT / "traces" / name, place / name)
+    starts = [*(ROOT / "python/skybraid/cli/starts").glob("*.toml"), ROOT / "packaging/try/measured.toml"]
+    texts = {file.stem: file.read_text(encoding="utf-8") for file in starts}
+    filled = {name: text.replace("@NAME@", name).replace("@FILE@", f"{name}.toml") for name, text in texts.items()}
+    data = {
+        "starts": {name: filled[name] for name in (FIRST, *sorted(filled.keys() - {FIRST}))},
+        "traces": sorted(file.relative_to(place).as_posix() for file in place.glob("*/*.csv")),
+        "light": COLOURS,
+        "dark": DARK_COLOURS,
+        "schema": file_schema("scenario"),
+    }
+    (place / "data.json").write_text(json.dumps(data, ensure_ascii=False), encoding="utf-8")
+
+
 def main() -> None:
     """Writes the folder anew."""
     folder = Path(sys.argv[1])
@@ -88,6 +125,8 @@ def main() -> None:
         file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")
     for name, text in (("index", home()), ("commands", commands()), ("python", python())):
         (folder / "docs" / f"{name}.md").write_text(text, encoding="utf-8")
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    try_it(folder / "docs", target / "wasm32-unknown-unknown" / "web" / "skybraid_web.wasm")
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     source = (ROOT / "python").as_posix()
     (folder / "mkdocs.yml").write_text(settings.replace("paths: [python]", f"paths: [{source}]"), encoding="utf-8")

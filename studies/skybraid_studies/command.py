@@ -96,6 +96,8 @@ def reproduce(
 
     Exit code: 0 if every claim that does not hold is explained, 1 if one is not, a run failed or an experiment has no
     file, 2 bad input or no emulator here, 130 interrupted; finished runs are kept.
+
+    Example: skybraid reproduce --quick
     """
     asked = Asked(
         words=tuple(words or ()),

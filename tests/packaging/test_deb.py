@@ -40,7 +40,15 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("needs dpkg, and target/skybraid-node from `make node`")
     folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
     for folder in folders:
-        command = [sys.executable, ROOT / "packaging/build_deb.py", BINARY, "--arch", "amd64", "--out", folder]
+        command: list[str | Path] = [
+            sys.executable,
+            ROOT / "packaging/build_deb.py",
+            BINARY,
+            "--arch",
+            "amd64",
+            "--out",
+            folder,
+        ]
         subprocess.run(command, check=True, capture_output=True)
     first, second = (next(folder.glob("*.deb")) for folder in folders)
     assert first.read_bytes() == second.read_bytes()
@@ -63,7 +71,7 @@ def test_the_package_has_a_unit_a_user_pages_and_completions(package: Path) -> N
 def test_the_package_installs_works_and_goes_again(package: Path, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("a chroot needs root")
-    mounted = ["unshare", "--mount", "sh", "-c", CHROOT, "sh", tmp_path, package]
+    mounted: list[str | Path] = ["unshare", "--mount", "sh", "-c", CHROOT, "sh", tmp_path, package]
     done = subprocess.run(mounted, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "skybraid dialout\nskybraid 750\nskybraid-node " in done.stdout

@@ -34,6 +34,7 @@ MAY_USE = {
     "io": {"units"},
     "emulator": {"io", "scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},
     "node": {"io", "scenario", "gateway", "transport", "units"},
+    "web": {"scenario", "sim", "host", "transport", "units"},
     "python": {
         "scenario",
         "sim",
@@ -66,6 +67,7 @@ USES = {
     "thiserror",
     "node": "units transport gateway scenario io clap etherparse httparse landlock libc netlink-packet-core "
     "netlink-packet-route netlink-sys nix seccompiler serde serde_json socket2 thiserror",
+    "web": "units transport host sim scenario serde serde_json",
     "python": "units orbit link transport traffic host sim scenario emulator numpy pyo3",
 }
 """Dependencies of each crate, so that none gains one unnoticed."""

@@ -174,7 +174,7 @@ def test_report_and_plots_are_written_beside_the_tables(skybraid: Command, two_p
     ["schedulers", "congestion", "protocols", "reordering", "links", "traffic", "rate_control", "requirements"],
 )
 def test_the_lists_say_what_a_scenario_may_name(skybraid: Command, kind: str) -> None:
-    entries = json.loads(skybraid("list", kind, "--json").stdout)
+    entries = json.loads(skybraid("list", kind, "--json").stdout)[kind]
     assert entries
     plain = skybraid("list", kind).stdout
     for entry in entries:
@@ -207,7 +207,7 @@ def test_a_list_of_nothing_in_particular_names_everything(skybraid: Command) -> 
         "requirements",
     ]
     assert kinds == expected
-    assert set(json.loads(skybraid("list", "--json").stdout)) == set(kinds)
+    assert set(json.loads(skybraid("list", "--json").stdout)) == {"schema", *kinds}
 
 
 def test_a_new_scenario_flies(skybraid: Command, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_new_scenario_flies(skybraid: Command, tmp_path: Path) -> None:
 
 def test_the_doctor_lists_capabilities_and_fixes(skybraid: Command) -> None:
     done = skybraid("doctor", "--json")
-    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert checks["package polars"]["present"]
     assert all(check["fix"] for check in checks.values() if not check["present"])
     told = skybraid("doctor")

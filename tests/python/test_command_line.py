@@ -1,6 +1,7 @@
 """Machinery of the command: completion, manual pages, schemas, starting points, JSON."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -53,6 +54,19 @@ def test_every_scenario_of_the_repository_fits_the_schema(validators: dict[str, 
     assert len(SCENARIOS) > 20
     for file in SCENARIOS:
         assert problems(validators["scenario"], tomllib.loads(file.read_text(encoding="utf-8"))) == [], file
+
+
+def test_the_help_of_every_command_ends_in_an_example_of_it() -> None:
+    for command in cli.description().all():
+        if command.commands and command.name != "skybraid":
+            continue
+        words = shlex.split(command.example)
+        assert command.example.startswith(f"{command.name} ") or command.example == command.name, command.name
+        known = {name for one in command.all() for option in one.options for name in option.names}
+        assert {word for word in words if word.startswith("--") and word != "--"} <= known, command.name
+        assert f".SH EXAMPLE\n.EX\n{words[0]} " in man_page(command, "skybraid 1").replace(
+            ".EX\nskybraid\n", ".EX\nskybraid "
+        )
 
 
 @pytest.mark.parametrize("name", ["aircraft.toml", "ground.toml"])

@@ -559,7 +559,7 @@ def test_a_link_without_a_rate_is_refused(skybraid: Command) -> None:
 def test_json_of_a_link_is_one_value_beside_what_the_program_prints(skybraid: Command) -> None:
     done = skybraid("link", "--rate", "1Mbit/s", "--json", "--", "echo", "words of the program")
     assert done.returncode == 0, done.stderr
-    assert {"command", "exit", "seconds", "links", "emulation"} == set(json.loads(done.stdout))
+    assert {"schema", "command", "exit", "seconds", "links", "emulation"} == set(json.loads(done.stdout))
     assert "words of the program" in done.stderr
 
 

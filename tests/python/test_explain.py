@@ -163,7 +163,7 @@ def test_the_command_prints_words_and_json(skybraid: Command, tmp_path: Path) ->
     done = skybraid("explain", "result")
     assert done.returncode == 0
     assert "far is unused: the scheduler single" in done.stdout
-    (entry,) = json.loads(skybraid("explain", "result", "--flow", "data", "--json").stdout)
+    (entry,) = json.loads(skybraid("explain", "result", "--flow", "data", "--json").stdout)["flows"]
     assert entry["offered_bps"] is None
     assert entry["scheduler"] == "single"
     assert [one["path"] for one in entry["paths"]] == ["near", "far"]

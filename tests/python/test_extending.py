@@ -354,7 +354,7 @@ def test_the_command_flies_lists_and_checks_a_plugin(skybraid: Command, tmp_path
     assert "python:patient" in skybraid("list", "schedulers", "--plugin", "mine.py").stdout
     (entry,) = [
         entry
-        for entry in json.loads(skybraid("list", "schedulers", "--plugin", "mine.py", "--json").stdout)
+        for entry in json.loads(skybraid("list", "schedulers", "--plugin", "mine.py", "--json").stdout)["schedulers"]
         if entry["name"] == "python:patient"
     ]
     assert entry["parameters"] == [{"name": "patience_ms", "unit": "", "default": "20.0", "summary": ""}]

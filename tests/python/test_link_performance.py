@@ -227,4 +227,4 @@ def test_the_command_judges_logs(skybraid: Command, tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "control, availability: inconclusive" in done.stdout
     found = json.loads(skybraid("judge", "ground.jsonl", "aircraft.jsonl", "--rlp", RLP, "--json").stdout)
-    assert [one["metric"] for one in found] == ["expiration", "continuity", "availability", "integrity"]
+    assert [one["metric"] for one in found["requirements"]] == ["expiration", "continuity", "availability", "integrity"]

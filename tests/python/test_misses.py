@@ -179,7 +179,7 @@ def test_the_commands_name_causes_and_refused_messages(skybraid: Command, tmp_pa
     assert html.escape(ran.stdout.split("Main cause: ")[1].splitlines()[0][1:]) in page
     assert "refused at the sender" in page
     done = skybraid("explain", "result", "--no-runs", "--json")
-    (entry,) = json.loads(done.stdout)
+    (entry,) = json.loads(done.stdout)["flows"]
     (one,) = entry["requirements"]
     assert sum(cause["count"] for cause in one["causes"]) == one["misses"]
     assert one["remedies"] == []

@@ -121,7 +121,7 @@ def test_entries_say_what_and_whence_and_each_name_is_there_once(kind: str) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_command_prints_all_of_it_in_words_and_as_json(skybraid: Command, kind: str) -> None:
     plain = skybraid("list", kind).stdout
-    assert json.loads(skybraid("list", kind, "--json").stdout) == registry(kind)
+    assert json.loads(skybraid("list", kind, "--json").stdout) == {"schema": 1, kind: registry(kind)}
     for entry in registry(kind):
         assert f"{entry['name']}: {entry['summary']}" in plain
         assert entry["linux"] in plain

@@ -1,5 +1,6 @@
 //! Composition of a scenario from the keys of its file.
 
+use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
@@ -31,10 +32,11 @@ use crate::text::ScenarioText;
 use crate::wording::unknown;
 use crate::{Link, Routing, Scenario, ScenarioError, Surroundings, Testbed, checks, connections};
 
-/// Parses and composes a scenario; see [`Scenario::parse`].
+/// Parses and composes a scenario; see [`Scenario::parse_with_files`].
 pub(crate) fn compose(
     text: &str,
     file: &FilePath,
+    given: &BTreeMap<String, String>,
     overrides: &[(String, String)],
 ) -> Result<Scenario, ScenarioError> {
     let text = ScenarioText::parse(text, file, overrides)?;
@@ -46,6 +48,7 @@ pub(crate) fn compose(
     let folder = file.parent().unwrap_or(FilePath::new(""));
     let mut composer = Composer {
         inputs: Inputs::new(&text, folder, Some(read.duration))
+            .with_given(given)
             .with_start(read.traces.map(TraceStart::start)),
         text: &text,
         duration: read.duration,

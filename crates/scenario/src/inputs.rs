@@ -36,6 +36,8 @@ pub(crate) struct Inputs<'a> {
     text: &'a ScenarioText,
     /// Folder of relative names.
     folder: PathBuf,
+    /// Texts in place of files, by name.
+    given: Option<&'a BTreeMap<String, String>>,
     /// Length of the run, if any.
     run: Option<Duration>,
     /// Start of the run within traces that have no start of their own.
@@ -54,6 +56,7 @@ impl<'a> Inputs<'a> {
         Self {
             text,
             folder: folder.to_path_buf(),
+            given: None,
             run,
             start: None,
             read: BTreeMap::new(),
@@ -66,6 +69,11 @@ impl<'a> Inputs<'a> {
     /// Sets the start of the run within traces that have no start of their own.
     pub fn with_start(self, start: Option<Start>) -> Self {
         Self { start, ..self }
+    }
+
+    /// Sets texts that take the place of files, by their names in the scenario.
+    pub fn with_given(self, given: &'a BTreeMap<String, String>) -> Self {
+        Self { given: Some(given), ..self }
     }
 
     /// Loads all files of a path, whose key is `key`.
@@ -152,9 +160,14 @@ impl<'a> Inputs<'a> {
     /// Returns the text of the file `name`, named by `key`. Each file is read once.
     pub fn text(&mut self, name: &str, key: &KeyPath) -> Result<&str, ScenarioError> {
         if !self.read.contains_key(name) {
-            let file = self.folder.join(name);
-            let text =
-                read_text(&file, MAX_INPUT_BYTES, file.display().to_string(), key.to_string())?;
+            let text = match self.given.and_then(|given| given.get(name)) {
+                Some(given) => given.clone(),
+                None => {
+                    let file = self.folder.join(name);
+                    let shown = file.display().to_string();
+                    read_text(&file, MAX_INPUT_BYTES, shown, key.to_string())?
+                }
+            };
             let sha256 = hexadecimal(&Sha256::digest(text.as_bytes()));
             self.inputs.push(Input { file: name.to_string(), sha256 });
             self.read.insert(name.to_string(), text);

@@ -1,5 +1,6 @@
 //! Scenarios that have been read and checked.
 
+use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
@@ -199,7 +200,21 @@ impl Scenario {
         file: &FilePath,
         overrides: &[(String, String)],
     ) -> Result<Self, ScenarioError> {
-        composer::compose(text, file, overrides)
+        composer::compose(text, file, &BTreeMap::new(), overrides)
+    }
+
+    /// Reads the scenario `text` as [`parse`](Self::parse) does, with the texts `given` in place of files, by their
+    /// names in the scenario. A file of another name is read from disk.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse).
+    pub fn parse_with_files(
+        text: &str,
+        file: &FilePath,
+        given: &BTreeMap<String, String>,
+        overrides: &[(String, String)],
+    ) -> Result<Self, ScenarioError> {
+        composer::compose(text, file, given, overrides)
     }
 
     /// Reads the scenario file at `path`; see [`parse`](Self::parse).

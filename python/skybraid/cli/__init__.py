@@ -172,7 +172,8 @@ def _alone(name: str, function: Callable[..., None], **settings: Any) -> Any:  #
 
 app = typer.Typer(
     cls=Commands,
-    help="Simulates a remotely piloted flight over several networks and says whether the connection is good enough.",
+    help="Simulates a remotely piloted flight over several networks and says whether the connection is good enough.\n\n"
+    "Example: skybraid new first && skybraid run first.toml --report",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

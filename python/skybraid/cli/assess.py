@@ -1,6 +1,5 @@
 """The command `assess`: from measurements to an answer."""
 
-import json
 import math
 import re
 from pathlib import Path
@@ -10,7 +9,7 @@ import typer
 
 from skybraid.assess import Answer, Network, RankedFlow, Row, Wanted, assess, parse_wanted, read_networks
 from skybraid.assess.answer import BUDGET_S
-from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, seconds
+from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, print_json, seconds
 from skybraid.cli.progress import progress
 from skybraid.model.errors import ScenarioError
 from skybraid.model.folder import check_new_file, write_whole
@@ -81,6 +80,8 @@ def assess_command(
     """Run every sensible transport over measurements, rank them, and say which would do and what to measure.
 
     Exit code: 0 every requirement met, 1 not, 2 bad input. Reads every format of `skybraid trace import`.
+
+    Example: skybraid assess lte=drive.csv leo=ping.log --require 'control: 99% within 300ms'
     """
     if client not in ("vehicle", "ground"):
         raise ScenarioError(f"--client: found `{client}`; expected vehicle or ground")
@@ -95,7 +96,7 @@ def assess_command(
     if out is not None:
         write_whole(out, assess_html(answer).encode())
     if as_json:
-        typer.echo(json.dumps(answer_json(answer), ensure_ascii=False, allow_nan=False))
+        print_json(answer_json(answer))
     elif not quiet:
         typer.echo(answer_text(answer))
     raise typer.Exit(MET if answer.verdict is Verdict.MET else NOT_MET)

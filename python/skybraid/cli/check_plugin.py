@@ -13,7 +13,10 @@ def check_plugin(
     file: Annotated[Path, typer.Argument(help="A Python file with algorithms of your own.", metavar="FILE")],
     quiet: Quiet = False,
 ) -> None:
-    """Run algorithms of your own through random situations. Exit code: 0 all keep to their interface, 1 not."""
+    """Run algorithms of your own through random situations. Exit code: 0 all keep to their interface, 1 not.
+
+    Example: skybraid check-plugin mine.py
+    """
     load_plugins([file])
     failed = False
     for class_ in algorithms.load(file):

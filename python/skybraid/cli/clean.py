@@ -20,6 +20,8 @@ def clean(
     """Remove leftovers of interrupted runs: unfinished results, control sockets without an emulation.
 
     What a running process is writing stays.
+
+    Example: skybraid clean runs
     """
     folders = [RUNS, Path()] if folder is None else [folder]
     if folder is not None and not folder.is_dir():

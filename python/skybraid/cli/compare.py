@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +22,7 @@ from skybraid.cli.options import (
     blaming,
     listed,
     load_plugins,
+    print_json,
     seconds,
 )
 from skybraid.cli.progress import progress
@@ -97,6 +97,8 @@ def compare(
     """Rank all schedulers and congestion controls over a scenario or measured flights, or compare two scenarios.
 
     Two scenarios, results or campaigns are compared seed by seed on the seeds and points that both have.
+
+    Example: skybraid compare first.toml --seeds 1..5 --out ranking.csv
     """
     load_plugins(plugin)
     files = list(out or [])
@@ -120,7 +122,7 @@ def compare(
         answer, left_out = _over_flights(measured, choice, seconds("--budget", budget) or BUDGET_S, quiet=quiet)
         _write_answer(answer, files, shown)
         if as_json:
-            typer.echo(json.dumps(answer_json(answer) | {"left_out": left_out}, ensure_ascii=False, allow_nan=False))
+            print_json(answer_json(answer) | {"left_out": left_out})
         elif not quiet:
             rows = shown or max(len(ranked.rows) for ranked in answer.flows)
             typer.echo("\n".join([answer_text(answer, rows), *left_out]))
@@ -143,7 +145,7 @@ def compare(
         for file in files:
             comparing.write(found.frame(), file)
         if as_json:
-            typer.echo(json.dumps(found.json(), ensure_ascii=False, allow_nan=False))
+            print_json(found.json())
         elif not quiet:
             typer.echo(f"A: {found.a}\nB: {found.b}\nseeds: {seeds_text(found.seeds)}")
             for words in (*(one.words for one in found.differences), *(f"note: {note}" for note in found.notes)):
@@ -158,7 +160,7 @@ def compare(
         ranking = rank(chosen, choice, seed=seed, seeds=numbers, progress=told)
     _write_ranking(ranking, files, shown)
     if as_json:
-        typer.echo(json.dumps(ranking.to_dict(), ensure_ascii=False, allow_nan=False))
+        print_json(ranking.to_dict())
     elif not quiet:
         typer.echo(ranking.text(shown))
 

@@ -16,6 +16,8 @@ def completion_command(
 
     bash: skybraid completion bash > ~/.local/share/bash-completion/completions/skybraid; zsh: into a file _skybraid in
     a folder of $fpath; fish: into ~/.config/fish/completions/skybraid.fish.
+
+    Example: skybraid completion bash >~/.local/share/bash-completion/completions/skybraid
     """
     if shell not in SHELLS:
         raise ScenarioError(unknown("completion", shell, SHELLS))

@@ -1,6 +1,5 @@
 """Command `ctl`: watches and changes a running emulation."""
 
-import json
 import sys
 from contextvars import ContextVar
 from typing import Annotated
@@ -8,7 +7,7 @@ from typing import Annotated
 import typer
 
 from skybraid.cli.live import Direction, View
-from skybraid.cli.options import AsJson
+from skybraid.cli.options import AsJson, print_json
 from skybraid.cli.served import page
 from skybraid.execute import control
 from skybraid.model.errors import EmulationError
@@ -42,12 +41,15 @@ def _choose(name: Name = None) -> None:
 
 @app.command()
 def status(name: Name = None, as_json: AsJson = False) -> None:
-    """Show the current state of the links, one line per direction: state, rate, delay, loss, queue, drops."""
+    """Show the current state of the links, one line per direction: state, rate, delay, loss, queue, drops.
+
+    Example: skybraid ctl status --json
+    """
     found = _found(name)
     with control.Client(found.socket) as client:
         answer = client.ask(do="status")
     if as_json:
-        typer.echo(json.dumps(answer))
+        print_json(answer)
         return
     view = View(found.label, on_stderr=False)
     view.show(answer)
@@ -56,7 +58,10 @@ def status(name: Name = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def watch(name: Name = None, as_json: AsJson = False) -> None:
-    """Show the links twice a second until the emulation ends or Ctrl-C."""
+    """Show the links twice a second until the emulation ends or Ctrl-C.
+
+    Example: skybraid ctl watch
+    """
     found = _found(name)
     with control.Client(found.socket) as client:
         view = None if as_json else View(found.label, on_stderr=False)
@@ -64,7 +69,7 @@ def watch(name: Name = None, as_json: AsJson = False) -> None:
             answer = client.ask(do="watch")
             while True:
                 if view is None:
-                    typer.echo(json.dumps(answer))
+                    print_json(answer)
                     sys.stdout.flush()
                 else:
                     view.show(answer)
@@ -80,7 +85,10 @@ def watch(name: Name = None, as_json: AsJson = False) -> None:
 
 @app.command(name="page")
 def page_(name: Name = None) -> None:
-    """Serve a page that draws the links until the emulation ends or Ctrl-C; its address is printed."""
+    """Serve a page that draws the links until the emulation ends or Ctrl-C; its address is printed.
+
+    Example: skybraid ctl page
+    """
     found = _found(name)
     with control.Client(found.socket) as client, page(found.label, shown=True) as served:
         try:
@@ -95,13 +103,19 @@ def page_(name: Name = None) -> None:
 
 @app.command()
 def cut(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
-    """Take a path down in both directions. It stays down until `restore`."""
+    """Take a path down in both directions. It stays down until `restore`.
+
+    Example: skybraid ctl cut lte
+    """
     _do(name, f"{path}: cut", as_json=as_json, do="cut", path=path)
 
 
 @app.command()
 def restore(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
-    """End a cut. Outages of the scenario remain."""
+    """End a cut. Outages of the scenario remain.
+
+    Example: skybraid ctl restore lte
+    """
     _do(name, f"{path}: restored", as_json=as_json, do="restore", path=path)
 
 
@@ -117,7 +131,10 @@ def set_(
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a path's rate, delay or loss until `reset`; values that are not named keep their course."""
+    """Change a path's rate, delay or loss until `reset`; values that are not named keep their course.
+
+    Example: skybraid ctl set lte --direction uplink --rate 5Mbit/s
+    """
     changes = {"rate": rate, "delay": delay, "loss": loss}
     told = ", ".join(f"{key} {value}" for key, value in changes.items() if value is not None)
     if not told:
@@ -128,13 +145,19 @@ def set_(
 
 @app.command()
 def reset(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
-    """Undo `cut` and `set`: the path follows the scenario again."""
+    """Undo `cut` and `set`: the path follows the scenario again.
+
+    Example: skybraid ctl reset lte
+    """
     _do(name, f"{path}: as the scenario says", as_json=as_json, do="reset", path=path)
 
 
 @app.command()
 def stop(name: Name = None, as_json: AsJson = False) -> None:
-    """Stop an emulation. Its result holds the data so far."""
+    """Stop an emulation. Its result holds the data so far.
+
+    Example: skybraid ctl stop
+    """
     _do(name, "stopping", as_json=as_json, do="stop")
 
 
@@ -145,4 +168,7 @@ def _found(name: str | None) -> control.Running:
 def _do(name: str | None, done: str, *, as_json: bool, **request: object) -> None:
     with control.Client(_found(name).socket) as client:
         answer = client.ask(**request)
-    typer.echo(json.dumps(answer) if as_json else done)
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(done)

@@ -1,6 +1,5 @@
 """Command `doctor`: checks the machine and shows fixes."""
 
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 import typer
 
 from skybraid import _core
-from skybraid.cli.options import NOT_MET, AsJson
+from skybraid.cli.options import NOT_MET, AsJson, print_json
 from skybraid.model.provenance import PACKAGES, package_version
 
 _ENOUGH_MEMORY_MB = 1024
@@ -111,11 +110,13 @@ def doctor(as_json: AsJson = False) -> None:
     """Check this machine and show how to fix what is missing.
 
     Exit code: 0 if `skybraid run` works, 1 if it does not.
+
+    Example: skybraid doctor
     """
     checks = examine()
     if as_json:
         fields = ("name", "needed_for", "present", "found", "fix")
-        typer.echo(json.dumps([{field: getattr(check, field) for field in fields} for check in checks]))
+        print_json({"checks": [{field: getattr(check, field) for field in fields} for check in checks]})
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:

@@ -18,6 +18,7 @@ from skybraid import _core
 from skybraid.cli.live import live
 from skybraid.cli.options import (
     INTERRUPTED,
+    JSON_SCHEMA,
     MET,
     NOT_MET,
     AsJson,
@@ -108,6 +109,8 @@ def emulate(
 
     Exit code: 0 all requirements met, 1 not, 2 bad input, 130 interrupted, 143 terminated; with commands 0 if all that
     ended by themselves ended with 0, else 1.
+
+    Example: skybraid emulate first.toml --for 30s --report
     """
     options = Options(precise, ipv6, vehicle, ground, seconds("--for", limit), iperf3, keep_privileges)
     if iperf3 and options.programs:
@@ -173,7 +176,10 @@ def shell(
     set_: Overrides = None,
     ipv6: Ipv6 = False,
 ) -> None:
-    """Open a shell in the vehicle, over a scenario's links. Exit code: the shell's."""
+    """Open a shell in the vehicle, over a scenario's links. Exit code: the shell's.
+
+    Example: skybraid shell first.toml --node vehicle
+    """
     if (scenario is None) == (join is None):
         raise ScenarioError("shell: expected either a SCENARIO or --join with the name of a running emulation")
     if join is not None:
@@ -205,7 +211,10 @@ def link(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a program behind one link. Exit code: the program's."""
+    """Run a program behind one link. Exit code: the program's.
+
+    Example: skybraid link --rate 10Mbit/s --delay 30ms -- bash
+    """
     chosen = link_scenario(
         {"rate": rate, "delay": delay, "loss": loss},
         {"rate": uplink_rate, "delay": uplink_delay, "loss": uplink_loss},
@@ -224,7 +233,10 @@ def link(
         run, code = _carry(emulation, program, others)
     if answer is not None:
         totals = {"command": command, "exit": code, "seconds": run.simulated_s, "links": run.link_stats()}
-        os.write(answer, json.dumps(totals | {"emulation": run.emulation}, allow_nan=False).encode() + b"\n")
+        os.write(
+            answer,
+            json.dumps({"schema": JSON_SCHEMA, **totals, "emulation": run.emulation}, allow_nan=False).encode() + b"\n",
+        )
     elif not quiet:
         for line in link_lines(run.link_stats()):
             typer.echo(line, err=True)

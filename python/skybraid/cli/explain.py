@@ -1,12 +1,11 @@
 """Command `explain`: causes of misses, and remedies."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from skybraid.cli.options import AsJson, Plugins, blaming, load_plugins, seconds
+from skybraid.cli.options import AsJson, Plugins, blaming, load_plugins, print_json, seconds
 from skybraid.model.results import Results
 from skybraid.show import explain as explaining
 
@@ -19,13 +18,16 @@ def explain(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain unmet requirements, by causes and by runs with one change each, and the use of the paths."""
+    """Explain unmet requirements, by causes and by runs with one change each, and the use of the paths.
+
+    Example: skybraid explain runs/first
+    """
     load_plugins(plugin)
     wall_s = seconds("--runs-for", runs_for) or 0.0
     budget = None if no_runs else explaining.Budget(wall_s=wall_s)
     with blaming(plugin):
         explained = explaining.explain(Results.open(result), flow, budget)
     if as_json:
-        typer.echo(json.dumps([one.to_dict() for one in explained], ensure_ascii=False, allow_nan=False))
+        print_json({"flows": [one.to_dict() for one in explained]})
         return
     typer.echo("\n\n".join(explaining.text(one) for one in explained))

@@ -1,12 +1,11 @@
 """The command `fit`: a link of processes from measurements, and how good it is."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from skybraid.cli.options import AsJson, Quiet
+from skybraid.cli.options import AsJson, Quiet, print_json
 from skybraid.cli.progress import progress
 from skybraid.fit import fit_link, held_back
 from skybraid.fit.goodness import Check, Goodness
@@ -42,6 +41,8 @@ def fit(
     """Fit a link of processes to measurements, and compare the fit with measurements that it did not see.
 
     Prints what the data cannot tell. Reads every format of `skybraid trace import`.
+
+    Example: skybraid fit drive1.csv drive2.csv --out lte.toml --page lte.html
     """
     if out.suffix != ".toml":
         raise TraceError(f"--out: found `{out}`; expected a name that ends in .toml")
@@ -63,7 +64,7 @@ def fit(
     if page is not None:
         write_whole(page, fit_html(link, found, out.name).encode())
     if as_json:
-        typer.echo(json.dumps(_json(link, found, out), ensure_ascii=False, allow_nan=False))
+        print_json(_json(link, found, out))
     elif not quiet:
         notes = list(dict.fromkeys(note for one in read for note in one.notes))
         typer.echo(_text(link, found, notes, out))

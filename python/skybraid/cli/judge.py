@@ -1,13 +1,12 @@
 """Command `judge`: judges the required link performance of a result or of gateways' logs."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from skybraid.assess.link import SIDES, judge_logs, judge_results, read_rlp
-from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet
+from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, print_json
 from skybraid.cli.output import coloured
 from skybraid.model.errors import ScenarioError
 from skybraid.model.requirements import headline
@@ -38,6 +37,8 @@ def judge(
     """Judge the required link performance of a stored result or of the logs of both gateways.
 
     Exit code: 0 every parameter met, 1 not, 2 bad input.
+
+    Example: skybraid judge runs/first --rlp rlp.toml --flow control
     """
     if sender not in SIDES:
         raise ScenarioError(f"--from: found `{sender}`; expected {' or '.join(SIDES)}")
@@ -48,7 +49,7 @@ def judge(
     else:
         judged = judge_results(Results.open(files[0]), required)
     if as_json:
-        typer.echo(json.dumps([one.to_dict() for one in judged], ensure_ascii=False, allow_nan=False))
+        print_json({"requirements": [one.to_dict() for one in judged]})
     elif not quiet:
         for one in judged:
             typer.echo(f"  {one.flow}, {one.metric}: {coloured(one.verdict)}. {one.words}.")

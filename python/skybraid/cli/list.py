@@ -1,12 +1,11 @@
 """Command `list`: algorithms, links and traffic that a scenario may name."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from skybraid._core import registry
-from skybraid.cli.options import AsJson, Plugins, load_plugins
+from skybraid.cli.options import AsJson, Plugins, load_plugins, print_json
 from skybraid.model import algorithms
 from skybraid.model.errors import ScenarioError, unknown
 
@@ -23,12 +22,15 @@ def list_(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what a scenario may name, with units, defaults and sources."""
+    """List what a scenario may name, with units, defaults and sources.
+
+    Example: skybraid list links starlink
+    """
     load_plugins(plugin)
     if kind is None:
         entries = {kind: _entries(kind) for kind in KINDS}
         if as_json:
-            typer.echo(json.dumps(entries, ensure_ascii=False))
+            print_json(entries)
             return
         for listed, named in entries.items():
             typer.echo(f"{listed}: {', '.join(entry['name'] for entry in named)}")
@@ -40,7 +42,7 @@ def list_(
     if not chosen:
         raise ScenarioError(unknown(f"list {kind}", str(name), [entry["name"] for entry in known]))
     if as_json:
-        typer.echo(json.dumps(chosen if name is None else chosen[0], ensure_ascii=False))
+        print_json({kind: chosen} if name is None else chosen[0])
         return
     for entry in chosen:
         typer.echo(_entry(entry, whole=name is not None))

@@ -12,6 +12,9 @@ from typing import Any
 
 SHELLS = ("bash", "zsh", "fish")
 
+EXAMPLE = "Example: "
+"""Start of the last paragraph of a help, a command line."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -50,6 +53,20 @@ class Command:
     def summary(self) -> str:
         """First sentence of the help."""
         return re.split(r"(?<=[.])\s", " ".join(self.help.split()), maxsplit=1)[0].rstrip(".")
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """Paragraphs of the help, without its example."""
+        return [one for one in self._all_paragraphs() if not one.startswith(EXAMPLE)]
+
+    @property
+    def example(self) -> str:
+        """Command line that the help ends in; empty if there is none."""
+        last = self._all_paragraphs()[-1:]
+        return last[0].removeprefix(EXAMPLE) if last and last[0].startswith(EXAMPLE) else ""
+
+    def _all_paragraphs(self) -> list[str]:
+        return [" ".join(one.split()) for one in re.split(r"\n\s*\n", self.help.strip())]
 
     def all(self) -> list[Command]:
         """This command and all below it."""
@@ -120,8 +137,8 @@ def man_page(command: Command, version: str) -> str:
     usage += [f"\\fI{_roff(one.names[0])}\\fR" for one in command.arguments]
     usage += ["\\fICOMMAND\\fR ..."] if command.commands else []
     lines += [".SH SYNOPSIS", " ".join(usage), ".SH DESCRIPTION"]
-    for paragraph in re.split(r"\n\s*\n", command.help.strip()):
-        lines += [".PP", _roff(" ".join(paragraph.split()))]
+    for paragraph in command.paragraphs:
+        lines += [".PP", _roff(paragraph)]
     for title, entries in (("ARGUMENTS", command.arguments), ("OPTIONS", command.options)):
         lines += [f".SH {title}"] if entries else []
         for entry in entries:
@@ -130,6 +147,7 @@ def man_page(command: Command, version: str) -> str:
     lines += [".SH COMMANDS"] if command.commands else []
     for below in command.commands:
         lines += [".TP", f"\\fB{_roff(below.name.replace(' ', '-'))}\\fR(1)", _roff(f"{below.summary}.")]
+    lines += [".SH EXAMPLE", ".EX", _roff(command.example), ".EE"] if command.example else []
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,5 @@
 """Command `network`: nodes, links and routes of a scenario."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from skybraid.cli.options import AsJson, Overrides, Seed, assignment
+from skybraid.cli.options import AsJson, Overrides, Seed, assignment, print_json
 from skybraid.model.errors import ScenarioError
 from skybraid.model.requirements import count
 from skybraid.model.scenario import Scenario
@@ -24,7 +23,10 @@ def network(
     set_: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the nodes and links of a scenario and the route of each subflow."""
+    """Show the nodes and links of a scenario and the route of each subflow.
+
+    Example: skybraid network fleet.toml
+    """
     chosen = Scenario.load(scenario, [assignment(text) for text in set_ or []])
     ways = routes(chosen, seed)
     if flow is not None:
@@ -35,7 +37,7 @@ def network(
             )
     if as_json:
         told = {"nodes": nodes(chosen).to_dicts(), "links": links(chosen).to_dicts(), "routes": ways.to_dicts()}
-        typer.echo(json.dumps(told, indent=2))
+        print_json(told)
         return
     for line in _lines(chosen, ways, each=flow is not None):
         typer.echo(line)

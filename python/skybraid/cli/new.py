@@ -40,6 +40,8 @@ def new(
     """Write a commented scenario to start from.
 
     With --trace, the paths are those given. Files of measuring tools become CSV with `skybraid trace import`.
+
+    Example: skybraid new first --like video
     """
     path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
     if path.exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ import typer
 
 import skybraid
 from skybraid import orbit as room
-from skybraid.cli.options import AsJson, Overrides, Quiet, assignment
+from skybraid.cli.options import AsJson, Overrides, Quiet, assignment, print_json
 from skybraid.model.errors import ResultError, ScenarioError
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.model.requirements import span
@@ -74,6 +73,8 @@ def orbit(
     """Show which satellite serves a terminal over time, with its elevation and delay.
 
     Exit code: 0 told, 2 bad input.
+
+    Example: skybraid orbit --constellation starlink-550 --at 47,7 --duration 10min
     """
     if list_:
         _list_constellations(as_json)
@@ -105,7 +106,7 @@ def orbit(
     if plot is not None:
         skybraid.plots.save(room.plot(service), plot)
     if as_json:
-        typer.echo(json.dumps(service.json(), ensure_ascii=False, allow_nan=False))
+        print_json(service.json())
     elif not quiet:
         for line in _told(service):
             typer.echo(line)
@@ -114,7 +115,7 @@ def orbit(
 def _list_constellations(as_json: bool) -> None:
     known = room.constellations()
     if as_json:
-        typer.echo(json.dumps(known, ensure_ascii=False))
+        print_json({"constellations": known})
         return
     for name, about in known.items():
         typer.echo(f"{name}: {about}")

@@ -43,7 +43,10 @@ def plot(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw a result or a campaign for print: distributions, paths over time, heat maps and more."""
+    """Draw a result or a campaign for print: distributions, paths over time, heat maps and more.
+
+    Example: skybraid plot runs/first --kind delay_cdf --out delays.pdf
+    """
     if out is not None:
         check_new_file(out)
     opened = open_results(source)

@@ -1,7 +1,6 @@
 """Commands `skybraid probe …`."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from skybraid.cli.options import AsJson, Quiet, print_json
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.probe import echo, tcp
 from skybraid.probe.measure import Measurement, ProbeError, Row, repeat, seconds, size_bytes
@@ -36,9 +36,7 @@ Objects = Annotated[
 ObjectBytes = Annotated[str | None, typer.Option("--bytes", help="And of this size each.", metavar="SIZE")]
 Timeout = Annotated[str, typer.Option(help="Longest wait in a run for a connection, and then for its answer.")]
 Wait = Annotated[str, typer.Option(help="How long to try again while nothing listens there yet.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Out = Annotated[Path | None, typer.Option(help="Also write the samples as CSV.", metavar="FILE.csv")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
 @app.command()
@@ -56,6 +54,8 @@ def serve(
 
     Until SIGTERM or Ctrl-C: HTTP/1.1, HTTP/3 and an echo over UDP. HTTP offers a page at /, one of your own
     at /page?objects=10&bytes=50kB, and /bytes/SIZE.
+
+    Example: skybraid probe serve --port 8080
     """
     site = Site(objects, size_bytes(bytes_, "--bytes"))
     server = Server(host, port, site, seconds(think, "--think"))
@@ -79,6 +79,8 @@ def ping(
     """Measure round trips and loss of UDP datagrams.
 
     Exit code: 0 measured, 1 some runs failed, 2 nothing came back.
+
+    Example: skybraid probe ping 192.0.2.1 --count 1000 --out ping.csv
     """
     size = size_bytes(bytes_, "--bytes")
     if not echo.MIN_BYTES <= size <= echo.MAX_BYTES:
@@ -112,6 +114,8 @@ def connect(
 
     Of TCP, or of MPTCP where both ends have it. Exit code: 0 measured, 1 some runs failed, 2 nothing could
     be measured.
+
+    Example: skybraid probe connect 192.0.2.1 --mptcp --runs 10
     """
     timeout_s = seconds(timeout, "--timeout")
 
@@ -143,6 +147,8 @@ def http(
     The connection, the time to first byte, the whole page with its objects, and the goodput. All times
     count from the beginning of the connection's establishment. Exit code: 0 measured, 1 some runs failed, 2
     nothing could be measured.
+
+    Example: skybraid probe http http://192.0.2.1:8080/ --runs 20
     """
     timeout_s = seconds(timeout, "--timeout")
     page = place(tcp.joined(url, objects, bytes_), "http", 80)
@@ -169,6 +175,8 @@ def http3(
 
     The same as `http`, over one connection of QUIC on a single path. Certificates are not checked. Exit
     code: 0 measured, 1 some runs failed, 2 nothing could be measured.
+
+    Example: skybraid probe http3 https://192.0.2.1:8081/ --runs 20
     """
     quic = _quic()
     timeout_s = seconds(timeout, "--timeout")
@@ -196,6 +204,8 @@ def quic_bulk(
 
     Downloads as much as the connection takes for a while. The protocol runs in Python, which bounds the
     rate. Exit code: 0 measured, 1 some runs failed, 2 nothing could be measured.
+
+    Example: skybraid probe quic-bulk 192.0.2.1 --for 5s
     """
     quic = _quic()
     for_s, timeout_s = seconds(for_, "--for"), seconds(timeout, "--timeout")
@@ -236,7 +246,7 @@ def _measure(
     for failure in failures:
         typer.echo(f"error: {failure}", err=True)
     if to.as_json:
-        typer.echo(json.dumps(found.json(), ensure_ascii=False, allow_nan=False))
+        print_json(found.json())
     elif not to.quiet:
         typer.echo(found.text())
     raise typer.Exit(IN_PART if failures else MEASURED)

@@ -36,7 +36,10 @@ def report(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a result, a campaign, a comparison or a flight's gateway logs as one HTML file."""
+    """Write the report of a result, a campaign, a comparison or a flight's gateway logs as one HTML file.
+
+    Example: skybraid report runs/first --out first.html
+    """
     if out is not None:
         check_new_file(out)
     files = [Path(one) for one in source]

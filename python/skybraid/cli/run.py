@@ -59,7 +59,10 @@ def run(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Simulate a scenario and judge it. Exit code: 0 all requirements met, 1 not, 2 bad input."""
+    """Simulate a scenario and judge it. Exit code: 0 all requirements met, 1 not, 2 bad input.
+
+    Example: skybraid run first.toml --report
+    """
     load_plugins(plugin)
     if summary and tables:
         raise ScenarioError("--summary, --tables: found both, expected one of them")

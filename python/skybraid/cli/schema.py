@@ -15,6 +15,8 @@ def schema(
     """Print the JSON Schema of scenario or gateway files, with which editors complete and check them.
 
     A first line `#:schema FILE` in a scenario names it to editors that know TOML.
+
+    Example: skybraid schema scenario >scenario.schema.json
     """
     if kind not in KINDS:
         raise ScenarioError(unknown("schema", kind, KINDS))

@@ -94,6 +94,8 @@ def sweep(
     """Run a scenario over many points and seeds into one dataset; finished runs are not repeated.
 
     Exit code: 0 all runs are done (and what --until asks is met), 1 a run failed or it is not, 2 bad input.
+
+    Example: skybraid sweep first.toml --seeds 1..20 --vary path.lte.uplink.rate=5Mbit/s,10Mbit/s
     """
     load_plugins(plugin)
     if seed is not None and seeds is not None:

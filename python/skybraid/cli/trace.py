@@ -1,6 +1,5 @@
 """Commands `trace`: describe, draw, convert, import and join traces."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
@@ -8,7 +7,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 
 from skybraid._core import SkybraidError
-from skybraid.cli.options import seconds
+from skybraid.cli.options import print_json, seconds
 from skybraid.model.folder import check_new_file
 from skybraid.traces import (
     FORMATS,
@@ -107,13 +106,16 @@ def stats_command(
     format_: InFormat = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the statistics of a trace, weighted by time."""
+    """Print the statistics of a trace, weighted by time.
+
+    Example: skybraid trace stats drive.csv --column 'delay [ms]'
+    """
     try:
         result = stats(_open(file, column, unit, format_))
     except SkybraidError as error:
         _fail(error)
     if as_json:
-        typer.echo(json.dumps(vars(result)))
+        print_json(vars(result))
         return
     lines: list[tuple[str, Any]] = [
         ("trace", result.name),
@@ -139,7 +141,10 @@ def plot_command(
     unit: Unit = None,
     format_: InFormat = None,
 ) -> None:
-    """Draw a trace over time and its distribution."""
+    """Draw a trace over time and its distribution.
+
+    Example: skybraid trace plot drive.csv drive.svg
+    """
     try:
         check_new_file(out)
         if out.suffix not in {".svg", ".pdf", ".png"}:
@@ -165,7 +170,10 @@ def convert_command(
     unit: Unit = None,
     format_: InFormat = None,
 ) -> None:
-    """Convert a trace to CSV, Parquet or mahimahi opportunities."""
+    """Convert a trace to CSV, Parquet or mahimahi opportunities.
+
+    Example: skybraid trace convert rates.csv rates.down --to mahimahi
+    """
     try:
         check_new_file(out)
         chosen = cast("OutputFormat | None", _one_of(to, "--to", OUTPUT_FORMATS))
@@ -193,6 +201,8 @@ def import_command(
 
     Reads ping (Linux, macOS, BSD, Windows), irtt, mtr, iperf3, nuttcp, speed tests, Starlink dishes, CSV with dates,
     captures of both ends, MAVLink, ArduPilot and PX4 logs, GPX and KML.
+
+    Example: skybraid trace import ping.log --out drive.csv
     """
     try:
         _one_of(gaps, "--gaps", POLICIES)
@@ -231,7 +241,10 @@ def join_command(
     lost: Lost = None,
     gaps: Gaps = None,
 ) -> None:
-    """Join series with dates that were measured together into one CSV, so that runs replay them at the same place."""
+    """Join series with dates that were measured together into one CSV, so that runs replay them at the same place.
+
+    Example: skybraid trace join lte=lte.log leo=leo.log --out both.csv
+    """
     try:
         _one_of(gaps, "--gaps", POLICIES)
         named = [_named(text) for text in files]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import signal
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from skybraid.cli.options import AsJson, Quiet, seconds
+from skybraid.cli.options import AsJson, Quiet, print_json, seconds
 from skybraid.cli.progress import progress
 from skybraid.model.errors import ResultError, VideoError
 from skybraid.model.folder import cannot_write
@@ -52,7 +51,10 @@ def clip(
     out: NewFile,
     quiet: Quiet = False,
 ) -> None:
-    """Write a built-in clip to a file: a flight over fields and hills to a runway, 30 s at 30 fps."""
+    """Write a built-in clip to a file: a flight over fields and hills to a runway, 30 s at 30 fps.
+
+    Example: skybraid video clip flight-270 --out flight.y4m
+    """
     if name not in clips.BUILT_IN:
         raise VideoError(f"clip: found {name}, expected one of {', '.join(clips.BUILT_IN)}")
     if out.exists():
@@ -85,7 +87,10 @@ def encode(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Encode a clip as a run would (or use the cached one) and print its properties."""
+    """Encode a clip as a run would (or use the cached one) and print its properties.
+
+    Example: skybraid video encode flight-270 --rate 4Mbit/s
+    """
     rate_bps, pixels = _rate(rate), None if size is None else _size(size)
     with progress(shown=not quiet, doing="drawing") as told:
         source = clips.open_clip(clip, told)
@@ -115,7 +120,7 @@ def encode(
             "units": len(made.unit_bytes),
             "largest_frame_bytes": largest,
         }
-        typer.echo(json.dumps(told_all, ensure_ascii=False))
+        print_json(told_all)
     elif not quiet:
         size_words = f"{made.settings.width}×{made.settings.height} pixels"
         typer.echo(f"{len(made)} frames of {size_words}, {made.duration_s:.3f} s, {rate_words(made.mean_rate_bps)}")
@@ -144,7 +149,10 @@ def send(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Send a clip as a camera would: encoded, as RTP in real time, with an RTCP report each second."""
+    """Send a clip as a camera would: encoded, as RTP in real time, with an RTCP report each second.
+
+    Example: skybraid video send flight-270 --rate 1Mbit/s --to 192.0.2.1:5004
+    """
     where, rate_bps, limit_s = sockets.address(to), _rate(rate), seconds("--for", limit)
     key_every_s = cast("float", seconds("--key-every", key_every))
     if sdp is not None and (tcp or mptcp):
@@ -180,7 +188,10 @@ def receive(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Receive RTP as a screen would: jitter buffer and decoder; write which frame was shown when as CSV."""
+    """Receive RTP as a screen would: jitter buffer and decoder; write which frame was shown when as CSV.
+
+    Example: skybraid video receive --listen 5004 --out frames.csv
+    """
     where, limit_s = sockets.address(listen, listening=True), seconds("--for", limit)
     length_s = cast("float", seconds("--jitter-buffer", jitter_buffer))
     try:
@@ -214,11 +225,14 @@ def read_time(
     file: Recording,
     as_json: AsJson = False,
 ) -> None:
-    """Read the time code of each picture of a recording, as CSV: picture,code."""
+    """Read the time code of each picture of a recording, as CSV: picture,code.
+
+    Example: skybraid video read-time screen.y4m
+    """
     source = clips.open_clip(file)
     codes = [timecode.read(planes[: source.height]) for planes in source.pictures()]
     if as_json:
-        typer.echo(json.dumps(codes))
+        print_json({"codes": codes})
         return
     typer.echo("picture,code")
     for picture, code in enumerate(codes):
@@ -250,6 +264,8 @@ def watch(
     """Decode the video received in a run and measure its picture quality.
 
     Writes quality.parquet and pictures of the worst moments into the result, which its report shows.
+
+    Example: skybraid video watch runs/first --flow video
     """
     seen = watching.watch(Results.open(result), flow, every_nth=every)
     watching.save(seen, result)
@@ -257,7 +273,7 @@ def watch(
     if as_json:
         requirements = [one.to_dict() for one in seen.requirements]
         frames = {"flow": seen.flow, "frames": len(seen.frames), "every_nth": seen.every_nth}
-        typer.echo(json.dumps(frames | told | {"requirements": requirements}, ensure_ascii=False))
+        print_json(frames | told | {"requirements": requirements})
     elif not quiet:
         sampled = "" if seen.every_nth == 1 else f", one of {seen.every_nth}"
         typer.echo(
@@ -277,7 +293,10 @@ def beside(
     rows: Annotated[int, typer.Option(help="How many frames.")] = 6,
     quiet: Quiet = False,
 ) -> None:
-    """Draw two runs of one video next to the original, at the frames where their quality differs most."""
+    """Draw two runs of one video next to the original, at the frames where their quality differs most.
+
+    Example: skybraid video beside runs/first runs/second --out beside.png
+    """
     if out.exists():
         raise ResultError(f"{out}: found a file, expected a new name; nothing was changed")
     if out.suffix not in (".png", ".jpg"):

@@ -16,7 +16,10 @@ def import_lines(
     out: Annotated[Path, typer.Option(help="New folder for the scenarios.", metavar="DIR")],
     quiet: Quiet = False,
 ) -> None:
-    """Convert scenario lines of Chavali's testbed to scenarios. A line is, for example, -N 5 -O LEO -r MP -S blest."""
+    """Convert scenario lines of Chavali's testbed to scenarios. A line is, for example, -N 5 -O LEO -r MP -S blest.
+
+    Example: skybraid import-lines lines.txt --out lines
+    """
     texts = read_lines(sys.stdin.read() if file == "-" else _text_of(file), "standard input" if file == "-" else file)
     with new_folder(out) as folder:
         for name, text in texts.items():

@@ -21,7 +21,7 @@ from bokeh.palettes import Cividis256
 from skybraid.model.errors import SkybraidError
 from skybraid.model.requirements import count, milliseconds, percent, span
 from skybraid.model.scenario import Scenario
-from skybraid.show.plots.style import COLOURS, INK, SECOND_INK
+from skybraid.show.palette import COLOURS, INK, SECOND_INK
 from skybraid.show.report.charts import Charts, chart, from_zero, hover, legend, shade
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.page import Cell, Table
