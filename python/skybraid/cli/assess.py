@@ -178,7 +178,7 @@ def _cells(flow: RankedFlow, row: Row) -> list[str]:
     verdict = str(row.verdict) if row.is_final else "not in the final"
     why = f" ({judged.why})" if judged.why and row.is_final else ""
     delay = f"p99 {row.delay_p99_ms:.0f} ms" if math.isfinite(row.delay_p99_ms) else ""
-    return [" = ".join(row.names), shown, interval, delay, f"{verdict}{why}"]
+    return [row.name, shown, interval, delay, f"{verdict}{why}"]
 
 
 def _answer(flow: RankedFlow) -> str:
