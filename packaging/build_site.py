@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
-OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./|studies/|traces/|examples|ARCHITECTURE|CONTRIBUTING)[^)]*\)")
+OUTSIDE = re.compile(
+    r"\[([^\]]+)\]\((?:\.\./\.\./|\.\./(?!\w+\.md)|studies/(?!testbed)|traces/|examples|ARCHITECTURE|CONTRIBUTING)[^)]*\)"
+)
 """Links to files of the repository that are no pages."""
 
 TRACES = ("lte_drive_pam2025", "nr5g_cicv5g", "starlink_fjordlink")
@@ -121,7 +123,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", folder / "docs")
-    for file in (folder / "docs").glob("*.md"):
+    for file in (folder / "docs").rglob("*.md"):
         file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")
     for name, text in (("index", home()), ("commands", commands()), ("python", python())):
         (folder / "docs" / f"{name}.md").write_text(text, encoding="utf-8")

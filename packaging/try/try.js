@@ -142,6 +142,7 @@ function charts(place) {
   }
   for (const direction of ["uplink", "downlink"]) {
     const links = answer.links.filter((link) => link.direction === direction);
+    if (!links.some((link) => link.delivered_bps.some((bps) => bps > 0))) continue;
     const down = links.filter((link) => link.down.some((share) => share > 0));
     add(`Traffic by path, ${direction}, in Mbit/s`, [...links.map((link) => [of_path(link.path), link.path]), ...(down.length ? [["#8886", "shaded: path down"]] : [])], {
       logarithmic: false,

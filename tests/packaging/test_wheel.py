@@ -52,8 +52,14 @@ def test_a_first_flight_needs_nothing_but_the_wheel(fresh: Path, tmp_path: Path)
     done = run(fresh, "run", "first.toml", "--json", cwd=tmp_path)
     assert done.returncode in (0, 1), done.stderr
     result = json.loads(done.stdout)
-    assert (result["schema"], result["simulated_s"]) == (1, 60)
+    assert (result["schema"], result["simulated_s"]) == (1, pytest.approx(60, rel=1e-12))
     assert (tmp_path / result["tables"]["messages"]).exists()
+
+
+@pytest.mark.parametrize("command", ["compare", "assess", "fit", "sweep", "explain", "judge", "probe", "orbit", "list"])
+def test_a_command_needs_no_extra_until_it_draws(fresh: Path, tmp_path: Path, command: str) -> None:
+    done = run(fresh, command, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_missing_extra_is_named_in_one_line(fresh: Path, tmp_path: Path) -> None:

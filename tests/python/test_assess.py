@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from conftest import Command
 from skybraid.assess import assess, parse_wanted, read_networks
+from skybraid.assess.answer import Row
 from skybraid.assess.candidates import candidates
 from skybraid.assess.judging import BAD_FLIGHT, MIN_OCCASIONS, Seen, flights_needed, judge_passes, unseen_flights
 from skybraid.model.episodes import RunShare
@@ -147,6 +149,13 @@ class TestNetworks:
 
 
 class TestAssess:
+    def test_many_equal_transports_have_a_short_name(self) -> None:
+        judged = judge_passes(CONTROL, [[seen(0)]], 1, apart=False)
+        names = tuple(f"mptcp low_rtt {control}" for control in ("reno", "cubic", "lia"))
+        row = Row(names, ("lte",), judged, 30.0, 90.0, True)
+        assert row.name == "mptcp low_rtt reno and 2 that did the same"
+        assert replace(row, names=names[:2]).name == "mptcp low_rtt reno = mptcp low_rtt cubic"
+
     def test_two_networks_are_ranked_and_what_is_missing_is_said(self) -> None:
         networks = read_networks([f"a={CARS}/atnt.csv", f"b={CARS}/verizon.csv"])
         cut = [type(one)(one.name, (one.flights[0].part(0, 300),)) for one in networks]

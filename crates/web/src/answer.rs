@@ -91,7 +91,7 @@ impl Flight {
             schema: 1,
             name: &self.scenario.name,
             seed: self.setup.seed.0,
-            duration_s: self.setup.duration.as_secs_f64(),
+            duration_s: self.setup.duration.as_nanos() as f64 / 1e9,
             packet_hops: self.outcome.packet_hops,
             bugs: skybraid_units::invariant::bugs(),
             warnings: &self.scenario.warnings,

@@ -70,6 +70,13 @@ class Row:
     is_final: bool
 
     @property
+    def name(self) -> str:
+        """Name of the transports: of two that did the same both, of more the first and their number."""
+        if len(self.names) <= 2:
+            return " = ".join(self.names)
+        return f"{self.names[0]} and {len(self.names) - 1} that did the same"
+
+    @property
     def verdict(self) -> Verdict:
         """Returns the verdict; a part of the measurements decides nothing."""
         return self.judged.verdict if self.is_final else Verdict.INCONCLUSIVE

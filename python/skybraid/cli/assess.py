@@ -3,7 +3,7 @@
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import typer
 
@@ -13,11 +13,16 @@ from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, print_json, second
 from skybraid.cli.progress import progress
 from skybraid.model.errors import ScenarioError
 from skybraid.model.folder import check_new_file, write_whole
+from skybraid.model.heavy import Late
 from skybraid.model.requirements import about, percent, percent_range, rate
 from skybraid.model.statistics import Verdict
-from skybraid.show.assess import assess_html
 from skybraid.traces import formats
 from skybraid.traces.series import RATE_UNITS
+
+if TYPE_CHECKING:
+    from skybraid.show import assess as shown_as
+else:
+    shown_as = Late("skybraid.show.assess")
 
 QUICK_S = 10.0
 """Computing time in s of `--quick`."""
@@ -94,7 +99,7 @@ def assess_command(
     with progress(shown=not quiet) as told:
         answer = assess(measured.networks, measured.wanted, budget_s, told)
     if out is not None:
-        write_whole(out, assess_html(answer).encode())
+        write_whole(out, shown_as.assess_html(answer).encode())
     if as_json:
         print_json(answer_json(answer))
     elif not quiet:
@@ -178,7 +183,7 @@ def _cells(flow: RankedFlow, row: Row) -> list[str]:
     verdict = str(row.verdict) if row.is_final else "not in the final"
     why = f" ({judged.why})" if judged.why and row.is_final else ""
     delay = f"p99 {row.delay_p99_ms:.0f} ms" if math.isfinite(row.delay_p99_ms) else ""
-    return [" = ".join(row.names), shown, interval, delay, f"{verdict}{why}"]
+    return [row.name, shown, interval, delay, f"{verdict}{why}"]
 
 
 def _answer(flow: RankedFlow) -> str:

@@ -32,12 +32,11 @@ from skybraid.execute.compare import Choice
 from skybraid.execute.ranking import SHOWN, Ranking, latex_table, rank
 from skybraid.model.errors import ResultError, ScenarioError
 from skybraid.model.folder import check_new_file, write_whole
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import Late, pl
 from skybraid.model.provenance import MAX_RUNS, seeds_from, seeds_text
 from skybraid.model.scenario import Scenario
 from skybraid.model.seeds import sampled
-from skybraid.show import ranking as drawing
-from skybraid.show.plots.style import FORMATS, encode
+from skybraid.show.palette import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +44,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from skybraid.assess import Answer, RankedFlow
+    from skybraid.show import ranking as drawing
+    from skybraid.show.plots import style
+else:
+    drawing, style = Late("skybraid.show.ranking"), Late("skybraid.show.plots.style")
 
 _ENDINGS = (*comparing.SUFFIXES, ".tex", *(f".{name}" for name in FORMATS))
 _FLIGHT = re.compile(r"[A-Za-z][A-Za-z0-9_,-]*=.+")
@@ -265,4 +268,4 @@ def _numbered(file: Path, name: str, number: int, count: int) -> Path:
 
 
 def _write_figure(figure: Figure, file: Path) -> None:
-    write_whole(file, encode(figure, file.suffix.removeprefix("."), file.stem))
+    write_whole(file, style.encode(figure, file.suffix.removeprefix("."), file.stem))

@@ -1,7 +1,7 @@
 """The command `fit`: a link of processes from measurements, and how good it is."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,9 +11,14 @@ from skybraid.fit import fit_link, held_back
 from skybraid.fit.goodness import Check, Goodness
 from skybraid.fit.link import FittedLink, read_handovers
 from skybraid.model.folder import check_new_file, write_whole
-from skybraid.show.fit import fit_html
+from skybraid.model.heavy import Late
 from skybraid.traces import TraceError, formats
 from skybraid.traces.flights import read_flight
+
+if TYPE_CHECKING:
+    from skybraid.show import fit as shown_as
+else:
+    shown_as = Late("skybraid.show.fit")
 
 
 def fit(
@@ -62,7 +67,7 @@ def fit(
             found = held_back(read, progress=told)
     write_whole(out, link.toml(", ".join(Path(one.name).name for one in read)).encode())
     if page is not None:
-        write_whole(page, fit_html(link, found, out.name).encode())
+        write_whole(page, shown_as.fit_html(link, found, out.name).encode())
     if as_json:
         print_json(_json(link, found, out))
     elif not quiet:

@@ -74,7 +74,7 @@ def orbit(
 
     Exit code: 0 told, 2 bad input.
 
-    Example: skybraid orbit --constellation starlink-550 --at 47,7 --duration 10min
+    Example: skybraid orbit --constellation starlink-550 --at 46.95,7.44,550m --gateway 45.5,9.2
     """
     if list_:
         _list_constellations(as_json)

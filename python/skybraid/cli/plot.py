@@ -45,7 +45,7 @@ def plot(
 ) -> None:
     """Draw a result or a campaign for print: distributions, paths over time, heat maps and more.
 
-    Example: skybraid plot runs/first --kind delay_cdf --out delays.pdf
+    Example: skybraid plot runs/first --kind ccdf --out delays.pdf
     """
     if out is not None:
         check_new_file(out)

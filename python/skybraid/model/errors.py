@@ -40,12 +40,14 @@ class VideoError(SkybraidError):
 
 
 EXTRAS = {
+    "PIL": "video",
     "aioquic": "quic",
     "av": "video",
     "bokeh": "report",
     "dask": "cluster",
     "distributed": "cluster",
     "jinja2": "report",
+    "markupsafe": "report",
     "matplotlib": "plot",
     "pyulog": "px4",
     "s3fs": "s3",

@@ -32,6 +32,9 @@ DARK_COLOURS = (
 )  # fmt: skip
 """`COLOURS` on a dark page, each a little lighter, so that thin lines and pale bands can be seen."""
 
+FORMATS = ("pdf", "svg", "png")
+"""Kinds of file that a figure is written as."""
+
 MARKERS = ("o", "s", "^", "D", "v", "P", "*")
 
 LINE_STYLES = ("-", "--", ":", "-.")

@@ -15,6 +15,7 @@ from skybraid.show.palette import ALGORITHMS as ALGORITHMS
 from skybraid.show.palette import COLOURS as COLOURS
 from skybraid.show.palette import DARK_COLOURS as DARK_COLOURS
 from skybraid.show.palette import DOWN as DOWN
+from skybraid.show.palette import FORMATS as FORMATS
 from skybraid.show.palette import HALTED as HALTED
 from skybraid.show.palette import INK as INK
 from skybraid.show.palette import LINE_STYLES as LINE_STYLES
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 
 WIDTH_IN = 6.0
 """Width of a figure in inches: its text stays readable on a phone and does not shout on a desk."""
-
-FORMATS = ("pdf", "svg", "png")
-"""Kinds of file that a figure is written as."""
 
 STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
