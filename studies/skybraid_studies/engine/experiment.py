@@ -35,6 +35,7 @@ its own. Every table is strict: an unknown key is an error that suggests the rig
     set = { "routing.ecmp" = "flow" }      # keys of every scenario that are replaced
     scenario."tcp.toml" = { "routing.ecmp" = "packet" }            # of one scenario
     series.mixed = { "flow.tcp.connections" = 1 }                  # of one template of a series
+    hosts.mptcp = { buffers = "auto" }     # of transports of this protocol that a series gives as a table
 
     [sweep.bit_errors]                     # sweeps that experiments share
     label = "BER"
@@ -388,7 +389,9 @@ class Study:
             **experiment.sweep.set,
             **series.set,
         }
-        filled = tuple((key, toml_value(fill(value, x=x, k=series.k))) for key, value in values.items())
+        filled = tuple(
+            (key, toml_value(fill(chosen.on_hosts(key, value), x=x, k=series.k))) for key, value in values.items()
+        )
         return Scenario.load(series.scenario, filled)
 
     def _below(self, name: str) -> Path:
