@@ -26,11 +26,12 @@ MS = 1_000_000
 
 
 def packet(path: str, direction: str, kind: str, at_ms: float, until_ms: float | None, size: int) -> dict[str, Any]:
+    """A row of the table `packets`; a packet without `until_ms` is lost when it enters, as from a full queue."""
     return {
         "path": path,
         "direction": direction,
         "in_ns": round(at_ms * MS),
-        "out_ns": None if until_ms is None else round(until_ms * MS),
+        "out_ns": round((at_ms if until_ms is None else until_ms) * MS),
         "bytes": size,
         "flow": "stream",
         "kind": kind,

@@ -161,6 +161,35 @@ def independent(*values: float, spread: float) -> list[list[float]]:
     return [[value * (1 + spread * row[column % 2]) for column, value in enumerate(values)] for row in shifts]
 
 
+# Series.
+
+
+def test_a_readings_hosts_give_way_to_what_a_series_says(study: Path) -> None:
+    text = (study / "study.toml").read_text(encoding="utf-8")
+    hosts = '[reading.hosts]\nabout = "Linux."\nhosts.tcp = { buffers = "auto", ack_rule = "linux" }\n'
+    (study / "study.toml").write_text(text.replace("[sweep.loss]", f"{hosts}\n[sweep.loss]"), encoding="utf-8")
+    table = '{ protocol = "tcp", ack_rule = "fixed" }'
+    file = study / "NOB-E01.toml"
+    said = f'use = "bulk"\nset = {{ "flow.bulk.transport" = {table} }}\n'
+    file.write_text(file.read_text(encoding="utf-8").replace('use = "bulk"\n', said, 1), encoding="utf-8")
+    found = Study(study)
+    one = found.experiments("hosts")["NOB-E01"]
+    flown = {each.name: found.scenario(one, each, 0.01, "hosts").toml() for each in one.series}
+    assert 'buffers = "auto"' in flown["TCP"]
+    assert 'ack_rule = "linux"' not in flown["TCP"]
+    # The scenario's own transport is as it was.
+    assert 'buffers = "auto"' not in flown["Counted"]
+
+
+def test_runs_are_pooled_as_a_paper_pools_them(study: Path) -> None:
+    each = reproduce(Study(study), ["NOB-E01"]).lines["NOB-E01"]["TCP"].values
+    file = study / "NOB-E01.toml"
+    text = file.read_text(encoding="utf-8").replace('use = "bulk"\n', 'use = "bulk"\nlargest_of = 2\n', 1)
+    file.write_text(text, encoding="utf-8")
+    pooled = reproduce(Study(study), ["NOB-E01"]).lines["NOB-E01"]["TCP"].values
+    assert np.array_equal(pooled, np.maximum(each[0::2], each[1::2]))
+
+
 # Claims.
 
 

@@ -283,8 +283,8 @@ def _lacking(one: Mapping[str, Any]) -> list[str]:
     by_air, split = one["route"] != "LTE", _split(one)
     letters, first = one["end_congestion"], one["initial_windows"][0]
     found = {
-        f"-A {one['attenuation_db']:g}: how OpenSAND's rate follows attenuation is not published; clear sky": by_air
-        and one["attenuation_db"] > 0,
+        f"-A {one['attenuation_db']:g}: the rate is that of a clear sky; `access` has OpenSAND's adaptive coding "
+        "(es_n0.attenuation)": by_air and one["attenuation_db"] > 0,
         "PEP (no -W): MPTCP falls back to TCP at a proxy, which does not answer as MPTCP; none is placed": several
         and "pep" not in off,
         "no -V: the testbed measures without PEP too; the same line with -W is that": split and "plain" not in off,
@@ -299,7 +299,7 @@ def _lacking(one: Mapping[str, Any]) -> list[str]:
         f"-I {first}: the kernel's TCP begins with 10, so Skybraid's own would carry the flow past the proxies; "
         "they split TCP of programs alone": split and first != 10,
         "-B -F -Q -U -l: of qperf, an implementation of QUIC": any(letter in given for letter in "BFQUl"),
-        f"-M {one['modulation']}: how OpenSAND's rate follows modulation is not published": "M" in given,
+        f"-M {one['modulation']}: the rate is constant; `access` has OpenSAND's modulations (modcod)": "M" in given,
     }
     return [words for words, lacks in found.items() if lacks]
 

@@ -30,6 +30,11 @@ def sent(seen: Seen, flow: str, path: str) -> pl.DataFrame:
     return data.filter(pl.col("path") == path, pl.col("direction") == by_direction["direction"][0])
 
 
+def arrived(packets: pl.DataFrame) -> pl.DataFrame:
+    """The packets that arrived: `out_ns` of a lost one is the time of its loss."""
+    return packets.filter(pl.col("out_ns").is_not_null(), pl.col("cause").is_null())
+
+
 def round_trips_ms(seen: Seen, flow: str, path: str) -> NDArray[np.float64]:
     """Round-trip times in ms of a subflow's packets, as a capture at the sender shows them.
 
@@ -39,19 +44,14 @@ def round_trips_ms(seen: Seen, flow: str, path: str) -> NDArray[np.float64]:
     data = sent(seen, flow, path)
     if data.is_empty():
         return np.array([])
-    there = data.filter(pl.col("out_ns").is_not_null()).select("in_ns", arrived="out_ns").sort("arrived")
-    back = (
-        seen.table("packets")
-        .filter(
-            pl.col("flow") == flow,
-            pl.col("path") == path,
-            pl.col("direction") != data["direction"][0],
-            pl.col("kind") == "ack",
-            pl.col("out_ns").is_not_null(),
-        )
-        .select("out_ns", left="in_ns")
-        .sort("left")
+    there = arrived(data).select("in_ns", arrived="out_ns").sort("arrived")
+    acks = seen.table("packets").filter(
+        pl.col("flow") == flow,
+        pl.col("path") == path,
+        pl.col("direction") != data["direction"][0],
+        pl.col("kind") == "ack",
     )
+    back = arrived(acks).select("out_ns", left="in_ns").sort("left")
     both = back.join_asof(there, left_on="left", right_on="arrived").drop_nulls("in_ns")
     both = both.unique(subset="in_ns", keep="first", maintain_order=True)
     return (both["out_ns"] - both["in_ns"]).cast(pl.Float64).to_numpy() * MS_PER_NS
@@ -83,8 +83,8 @@ def rate_of(seen: Seen, flow: str, mbps: float) -> float:
 def utilisation(seen: Seen, flow: str, path: str, from_s: float = 0.0, to_s: float = math.inf) -> float:
     """Mbit/s of packets with data, copies and repetitions too, that arrived over a path from `from_s` to `to_s`."""
     until_s = min(to_s, seen.length_s)
-    arrived = sent(seen, flow, path).filter(pl.col("out_ns").is_between(from_s * NS_PER_S, until_s * NS_PER_S))
-    return 8e-6 * float(arrived["bytes"].sum()) / (until_s - from_s)
+    within = pl.col("out_ns").is_between(from_s * NS_PER_S, until_s * NS_PER_S)
+    return 8e-6 * float(arrived(sent(seen, flow, path)).filter(within)["bytes"].sum()) / (until_s - from_s)
 
 
 @observation("chavali.utilisation_peak", "packets")
@@ -94,8 +94,8 @@ def utilisation_peak(seen: Seen, flow: str, paths: list[str], window_s: float = 
     edges = np.arange(round(until_s / window_s) + 1) * (window_s * NS_PER_S)
     total = np.zeros(len(edges) - 1)
     for path in paths:
-        arrived = sent(seen, flow, path).drop_nulls("out_ns")
-        total += np.histogram(arrived["out_ns"].to_numpy(), edges, weights=arrived["bytes"].to_numpy())[0]
+        rows = arrived(sent(seen, flow, path))
+        total += np.histogram(rows["out_ns"].to_numpy(), edges, weights=rows["bytes"].to_numpy())[0]
     return float(total.max()) * 8e-6 / window_s
 
 

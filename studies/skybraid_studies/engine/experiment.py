@@ -35,6 +35,7 @@ its own. Every table is strict: an unknown key is an error that suggests the rig
     set = { "routing.ecmp" = "flow" }      # keys of every scenario that are replaced
     scenario."tcp.toml" = { "routing.ecmp" = "packet" }            # of one scenario
     series.mixed = { "flow.tcp.connections" = 1 }                  # of one template of a series
+    hosts.mptcp = { buffers = "auto" }     # of transports of this protocol that a series gives as a table
 
     [sweep.bit_errors]                     # sweeps that experiments share
     label = "BER"
@@ -70,6 +71,7 @@ sweep, the template, the experiment and the series; a later one wins.
     [series.TCP]                           # becomes "TCP 1", "TCP 5" … where `k` is given, else "TCP"
     use = "tcp_bulk"                       # a template; `scenario`, `set` and `measure` may be given here too
     k = [1, 5, 10, 15]
+    largest_of = 10                        # or smallest_of: of so many runs each, as a paper that pools them has it
     published = "fig09.csv"                # the authors' numbers: columns x, mean, sd and, with `k`, k; or, where
                                            # there is one point, a number
 
@@ -244,6 +246,8 @@ class Series:
         set: keys that are replaced, the places of `k` filled in.
         published: the authors' numbers by x: (mean, standard deviation or None).
         k: its parameter.
+        largest_of: so many runs make one value, the largest of theirs; 0 for each its own.
+        smallest_of: the same with the smallest.
     """
 
     name: str
@@ -253,6 +257,8 @@ class Series:
     set: Mapping[str, Any]
     published: Mapping[float, tuple[float, float | None]]
     k: float | None = None
+    largest_of: int = 0
+    smallest_of: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +394,9 @@ class Study:
             **experiment.sweep.set,
             **series.set,
         }
-        filled = tuple((key, toml_value(fill(value, x=x, k=series.k))) for key, value in values.items())
+        filled = tuple(
+            (key, toml_value(fill(chosen.on_hosts(key, value), x=x, k=series.k))) for key, value in values.items()
+        )
         return Scenario.load(series.scenario, filled)
 
     def _below(self, name: str) -> Path:
@@ -474,6 +482,8 @@ class Study:
         }
         published: str | float = keys.take("published", (str, float), "")
         ks = keys.take("k", list, [None])
+        largest_of = int(keys.take("largest_of", float, 0.0))
+        smallest_of = int(keys.take("smallest_of", float, 0.0))
         base.done()
         keys.done()
         table: dict[tuple[float | None, float], tuple[float, float | None]] = {}
@@ -490,6 +500,8 @@ class Study:
                 set={key: fill(value, k=k) for key, value in values.items()},
                 published={x: number for (of, x), number in table.items() if of is None or of == k},
                 k=k,
+                largest_of=largest_of,
+                smallest_of=smallest_of,
             )
             for k in ks
         ]

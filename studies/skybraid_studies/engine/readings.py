@@ -16,6 +16,7 @@ source tree.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from skybraid.model.keys import Keys
 
 _FOLDER = "{measurements}"
+_TRANSPORT = re.compile(r"flow\.[^.]+\.transport")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Reading:
         all: keys that are replaced in every scenario.
         scenarios: in one scenario, by its file's name.
         series: in one template of a series, by its name.
+        hosts: keys of the transports that a series gives as tables, by protocol; the series' own win.
         files: that it needs, relative to the folder of measurements.
         otherwise: the reading that replaces it where one of them is missing; none refuses.
     """
@@ -46,6 +49,7 @@ class Reading:
     all: Mapping[str, Any] = field(default_factory=dict)
     scenarios: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     series: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     otherwise: str = ""
 
@@ -62,11 +66,18 @@ class Reading:
             with_folder(keys.take("set", dict, {})),
             {name: with_folder(each.rest()) for name, each in keys.tables("scenario").items()},
             {name: with_folder(each.rest()) for name, each in keys.tables("series").items()},
+            {protocol: each.rest() for protocol, each in keys.tables("hosts").items()},
             tuple(files),
             keys.take("otherwise", str, ""),
         )
         keys.done()
         return found
+
+    def on_hosts(self, key: str, value: Any) -> Any:  # noqa: ANN401 any value of TOML
+        """A value of `set`; a table of a flow's transport also has the keys of the reading's hosts."""
+        if not (_TRANSPORT.fullmatch(key) and isinstance(value, Mapping)):
+            return value
+        return {**self.hosts.get(value.get("protocol", ""), {}), **value}
 
     @property
     def missing(self) -> list[str]:

@@ -29,6 +29,8 @@ from skybraid_studies.engine.points import Calculation, Job, Point, Points
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from skybraid.model.scenario import Scenario
     from skybraid_studies.engine.experiment import Experiment, Measure, Runs, Series, Study
 
@@ -424,8 +426,18 @@ def _line(planned: Plan, errand: Errand, experiment: Experiment, series: Series)
     return Line(
         series.name,
         experiment.times_s or tuple(sorted(xs)),
-        np.array(rows),
+        _pooled(np.array(rows), series),
         series.published,
         series.k,
         np.array(counted) if counted[0] else None,
     )
+
+
+def _pooled(values: NDArray[np.float64], series: Series) -> NDArray[np.float64]:
+    """Returns the values of runs by row, or of so many runs each the largest or smallest; fewer runs make one value."""
+    size = series.largest_of or series.smallest_of
+    if not size:
+        return values
+    groups = max(len(values) // size, 1)
+    pick = np.max if series.largest_of else np.min
+    return np.array([pick(group, axis=0) for group in np.array_split(values[: groups * size], groups)])
