@@ -201,7 +201,7 @@ class TestStumbles:
         text = self.written(tmp_path, "time [s],downlink rate [Mbit/s]\n" + "\n".join(rows))
         (network,) = read_networks([text])
         assert network.measured_s == pytest.approx(120)
-        assert any("pauses of 3600 s were cut out" in note for note in network.flights[0].notes)
+        assert any("a pause of 3600 s cut out" in note for note in network.flights[0].notes)
 
     def test_a_value_that_holds_until_the_next_is_no_pause(self, tmp_path: Path) -> None:
         text = self.written(tmp_path, "time [s],delay [ms]\n0,30\n10,40\n600,50\n700,60\n")

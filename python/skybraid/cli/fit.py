@@ -53,7 +53,7 @@ def fit(
     if client not in ("vehicle", "ground"):
         raise TraceError(f"--client: found `{client}`; expected vehicle or ground")
     options = formats.Options(zone=zone, client=client)
-    read = [read_flight(text, options).whole() for text in flights]
+    read = [part for text in flights for part in read_flight(text, options).journeys()]
     link = fit_link(read, [one for path in handovers or [] for one in read_handovers(path)])
     found: Goodness | None = None
     if check:
@@ -63,15 +63,21 @@ def fit(
     if page is not None:
         write_whole(page, fit_html(link, found, out.name).encode())
     if as_json:
-        typer.echo(json.dumps(_json(link, found, out), ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(_json(link, len(read), found, out), ensure_ascii=False, allow_nan=False))
     elif not quiet:
         notes = list(dict.fromkeys(note for one in read for note in one.notes))
-        typer.echo(_text(link, found, notes, out))
+        typer.echo(_text(link, len(read), found, notes, out))
 
 
-def _json(link: FittedLink, found: Goodness | None, out: Path) -> dict[str, object]:
+def _json(link: FittedLink, flights: int, found: Goodness | None, out: Path) -> dict[str, object]:
     checks = [] if found is None else [vars_of(one) for one in found.checks]
-    return {"out": str(out), "flights": len(link.flights), "unknown": list(link.unknown), "checks": checks}
+    return {
+        "out": str(out),
+        "flights": flights,
+        "windows": len(link.flights),
+        "unknown": list(link.unknown),
+        "checks": checks,
+    }
 
 
 def vars_of(one: Check) -> dict[str, object]:
@@ -87,8 +93,10 @@ def vars_of(one: Check) -> dict[str, object]:
     }
 
 
-def _text(link: FittedLink, found: Goodness | None, notes: list[str], out: Path) -> str:
-    count = "1 flight" if len(link.flights) == 1 else f"{len(link.flights)} flights"
+def _text(link: FittedLink, flights: int, found: Goodness | None, notes: list[str], out: Path) -> str:
+    count = "1 flight" if flights == 1 else f"{flights} flights"
+    if len(link.flights) > flights:
+        count += f", {len(link.flights)} windows"
     lines = [f"{out}: fitted to {count}"]
     lines += [f"  note: {note}" for note in notes]
     lines += [f"  unknown: {one}" for one in link.unknown]

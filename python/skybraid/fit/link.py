@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +33,22 @@ MIN_OWN_STEPS = 300
 
 SHORT_S = 300.0
 """Flights of less than this, in s, say little of slow changes."""
+
+WINDOW_S = 600.0
+"""Length in s of the windows into which long flights are cut: a network changes along its way."""
+
+BETWEEN_LOG = {"rate": 0.4, "delay": 0.1, "stall": 0.7, "outage": 0.7}
+"""Standard deviation of the logarithm of what flights of one network differ in, before any was measured.
+
+Medians of the rate: 0.14 to 1.4 between the journeys of cars (Hu et al., CoNEXT 2023; Laniewski et al., TMA 2024), 0.4
+between the halves of a drone's (Baltaci, Cech et al., IMC 2022); of the delay: 0.02 to 0.2 (PAM 2025, CICV5G).
+"""
+
+MAX_LOG = 2.0
+"""Largest standard deviation of a logarithm that is written."""
+
+PRIOR_FLIGHTS = 2
+"""Flights that `BETWEEN_LOG` counts as."""
 
 FEW_FLIGHTS = 5
 """Flights below which the spread between flights is little known."""
@@ -100,8 +116,8 @@ class FittedLink:
         if len(self.flights) > 1:
             for flight in self.flights:
                 lines += ["", "[[flight]]", f"name = {_quoted(flight.name)}", *self._table(flight, "")]
-            if self.spread:
-                lines += ["", "[spread]", *(f"{name} = {value:.4g}" for name, value in self.spread.items())]
+        if self.spread:
+            lines += ["", "[spread]", *(f"{name} = {value:.4g}" for name, value in self.spread.items())]
         return "\n".join(lines) + "\n"
 
     def _table(self, flight: FittedFlight, prefix: str) -> list[str]:
@@ -128,7 +144,7 @@ class Handovers:
 
 
 def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> FittedLink:
-    """Fits a link to flights: each has its own distributions, all share one memory.
+    """Fits a link to flights, of long ones to their windows: each has its own distributions.
 
     Args:
         flights: at least one.
@@ -139,6 +155,8 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> 
     """
     if not flights:
         raise TraceError("found no flight; expected one at least")
+    unknown = tuple(_unknown(flights, handovers))
+    journeys, flights = len(flights), windows(flights)
     memories = _memories(flights)
     both_ways = {quantity: _both_ways(flights, quantity, memories) for quantity in ("rate", "delay")}
     if not memories and not any(flight.has("loss") for flight in flights):
@@ -159,8 +177,8 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> 
         stalls[0],
         gaps,
         lengths,
-        _spread(fitted, events),
-        tuple(_unknown(flights, events, handovers)),
+        _spread(fitted, events, journeys),
+        unknown,
     )
 
 
@@ -185,6 +203,18 @@ def read_handovers(path: Path) -> list[Handovers]:
         of_flight.setdefault(cells.get("flight", ""), []).append((start_s, took_ms * 1e-3))
     tables = [np.array(sorted(pairs)).T for pairs in of_flight.values()]
     return [Handovers(times_s, lengths_s) for times_s, lengths_s in tables]
+
+
+def windows(flights: Sequence[Flight], length_s: float = WINDOW_S) -> list[Flight]:
+    """Returns flights in pieces of about `length_s`; shorter flights as they are."""
+    found: list[Flight] = []
+    for flight in flights:
+        count = max(round(flight.length_s / length_s), 1)
+        each_s = flight.length_s / count
+        for at in range(count):
+            own = flight if count == 1 else flight.part(at * each_s, (at + 1) * each_s)
+            found.append(own if count == 1 else replace(own, name=f"{flight.name}, window {at + 1}"))
+    return found
 
 
 def step_of(flight: Flight) -> float:
@@ -236,7 +266,7 @@ def _calm(flight: Flight, quantity: str, direction: str, step_s: float) -> Float
         if own is not None and values is not None:
             starts_s = np.arange(len(values)) * step_s
             values = values.copy()
-            for start_s, lasts_s in own.outages:
+            for start_s, lasts_s in own.stalls:
                 values[(starts_s >= start_s - 1e-9) & (starts_s < start_s + lasts_s - 1e-9)] = np.nan
     else:
         delay_ms = flight.values(quantity, direction)
@@ -259,9 +289,10 @@ def _events(flight: Flight) -> Events | None:
 
 
 def _rate_events(flight: Flight) -> Events | None:
-    """Returns the times without any rate as outages, for a flight without delays; None without them.
+    """Returns the times without any rate as stalls, for a flight without delays; None without them.
 
-    Single samples of zero stay in the distribution of the rate.
+    A rate of zero says that nothing is carried, and nothing of packets that wait: as in a replay, they are kept. Single
+    samples of zero stay in the distribution of the rate.
     """
     rates = [rate for direction in DIRECTIONS if (rate := flight.values("rate", direction)) is not None]
     if not rates:
@@ -271,7 +302,7 @@ def _rate_events(flight: Flight) -> Events | None:
     if len(found.outages) == 0:
         return None
     # A rate says nothing of lost packets.
-    return found._replace(lost=0, probes=0)
+    return found._replace(outages=found.stalls, stalls=found.outages, lost=0, probes=0)
 
 
 def _pooled_rates(events: Sequence[Events | None], flights: Sequence[Flight]) -> dict[str, tuple[int, float]]:
@@ -358,45 +389,55 @@ def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None,
     return fit_intervals(gaps[gaps > 0], float(gaps.sum()) * (len(gaps) + 1) / len(gaps)), fit_durations(lengths)
 
 
-def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None]) -> dict[str, float]:
-    """Returns the factors by which a new flight differs from those seen: a smoothed bootstrap (Silverman 1986)."""
-    found: dict[str, float] = {}
+def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None], journeys: int) -> dict[str, float]:
+    """Returns the factors by which a new flight differs from the windows seen, as geometric standard deviations.
+
+    They are those of a smoothed bootstrap (Silverman 1986), and the less journeys were measured, the more of what
+    journeys of other networks differ in.
+    """
+    variances: dict[str, float] = {}
     for quantity in ("rate", "delay"):
         logs = []
         for flight in fitted:
             own = [_median(process) for key, process in flight.processes.items() if key.endswith(quantity)]
             if own and min(own) > 0:
                 logs.append(float(np.mean(np.log(own))))
-        if len(logs) > 1:
-            found[quantity] = _factor(float(np.var(logs, ddof=1)), len(logs))
+        if logs:
+            variances[quantity] = _smoothing(logs)
     for name, rates, counts in (
         ("stall", [flight.stalls_per_s for flight in fitted], [len(own.stalls) for own in events if own]),
         ("outage", [flight.outages_per_s for flight in fitted], [len(own.outages) for own in events if own]),
     ):
         logs = [math.log(rate) for rate in rates if rate]
-        if len(logs) > 1:
+        if logs:
             # A count differs by chance alone too: the logarithm of a Poisson number n has the variance 1 / n.
             chance = float(np.mean([1 / (count + 0.5) for count in counts]))
-            variance = float(np.var(logs, ddof=1)) - chance
-            if variance > 0:
-                found[name] = _factor(variance, len(logs))
-    return found
+            variances[name] = _smoothing(logs, chance)
+    share = PRIOR_FLIGHTS / (PRIOR_FLIGHTS + journeys - 1)
+    return {
+        name: math.exp(min(math.sqrt(variance + share * BETWEEN_LOG[name] ** 2), MAX_LOG))
+        for name, variance in variances.items()
+    }
 
 
-def _factor(variance: float, count: int) -> float:
-    """Returns the geometric standard deviation by which `count` values of this variance are smoothed."""
-    return math.exp(min(1.06 * math.sqrt(variance) * count**-0.2, 2.0))
+def _smoothing(logs: Sequence[float], chance: float = 0.0) -> float:
+    """Returns the variance by which logarithms are smoothed, that of chance taken off."""
+    if len(logs) < 2:
+        return 0.0
+    width = 1.06 * math.pow(len(logs), -0.2)
+    return max(float(np.var(logs, ddof=1)) - chance, 0.0) * width * width
 
 
 def _median(process: Process) -> float:
     return process.plus + float(np.interp(0.5, *np.array(process.table).T))
 
 
-def _unknown(flights: Sequence[Flight], events: Sequence[Events | None], handovers: Sequence[Handovers]) -> list[str]:
+def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers]) -> list[str]:
     """Returns what the data cannot tell."""
+    events = [_events(flight) for flight in flights]
     told = []
     if len(flights) == 1:
-        told.append("One flight: how flights differ is unknown; networks differ more between flights than within one.")
+        told.append("One flight: how flights differ is unknown; as elsewhere is assumed ([spread] of the file).")
     elif len(flights) < FEW_FLIGHTS:
         told.append(f"{len(flights)} flights: how flights differ is little known.")
     shortest_s = min(flight.length_s for flight in flights)
