@@ -59,6 +59,9 @@ pub struct SpreadConfig {
     /// Of the constant part of the delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<f64>,
+    /// Of what a process adds to that part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<f64>,
     /// Of the number of stalls per time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stall: Option<f64>,
@@ -155,9 +158,14 @@ impl PathConfig {
             return Ok(None);
         }
         let spread = self.spread.unwrap_or_default();
-        let SpreadConfig { rate, delay, stall, outage } = spread;
-        for (key, value) in [("rate", rate), ("delay", delay), ("stall", stall), ("outage", outage)]
-        {
+        let SpreadConfig { rate, delay, jitter, stall, outage } = spread;
+        for (key, value) in [
+            ("rate", rate),
+            ("delay", delay),
+            ("jitter", jitter),
+            ("stall", stall),
+            ("outage", outage),
+        ] {
             if value.is_some_and(|value| !(1.0..=100.0).contains(&value)) {
                 let problem = "expected 1 to 100".to_string();
                 return Err(ConfigError { key: format!("spread.{key}"), problem });
@@ -214,9 +222,10 @@ impl Population {
         let delay = factor(self.spread.delay);
         let stalls = factor(self.spread.stall);
         let outages = factor(self.spread.outage);
+        let jitter = factor(self.spread.jitter);
         for (link, rate) in links.iter_mut().zip(rates) {
             scale_rate(&mut link.rate, rate);
-            scale_delay(&mut link.delay, delay);
+            scale_delay(&mut link.delay, delay, jitter);
             if let Some(stall) = &mut link.stall {
                 stall.rate *= stalls;
             }
@@ -235,9 +244,13 @@ fn scale_rate(rate: &mut RateSource, factor: f64) {
     }
 }
 
-fn scale_delay(delay: &mut DelaySource, factor: f64) {
+/// Multiplies the constant part of a delay by `factor`, and what a process adds to it by `jitter`.
+fn scale_delay(delay: &mut DelaySource, factor: f64, jitter: f64) {
     match delay {
-        DelaySource::Process(process) => process.plus *= factor,
+        DelaySource::Process(process) => {
+            process.plus *= factor;
+            process.scale *= jitter;
+        }
         DelaySource::Distribution(Distribution { shape, plus }) => {
             *plus = plus.mul_f64(factor);
             if let Shape::Fixed(fixed) = shape {
@@ -280,6 +293,23 @@ mod tests {
         }
         // Binomial: a standard deviation of 30.
         assert!(counts[1..].iter().all(|count| count.abs_diff(1000) < 120), "{counts:?}");
+    }
+
+    #[test]
+    fn jitter_spreads_apart_from_the_constant_part() {
+        let text = "[[flight]]\nuplink.delay = { process = [[0, \"0ms\"], [1, \"8ms\"]], plus = \"30ms\" }\n\
+                    uplink.rate = \"1Mbit/s\"\ndownlink.rate = \"1Mbit/s\"\n[spread]\njitter = 2\n";
+        let path: PathConfig = toml::from_str(text).unwrap();
+        let population = path.population().unwrap().unwrap();
+        let mut squares = 0.0;
+        for seed in 0..20_000 {
+            let [uplink, _] = population.draw(Seed(seed), "lte");
+            let DelaySource::Process(process) = uplink.delay else { return };
+            assert!((process.plus - 30e6).abs() < 1.0);
+            squares += libm::log(process.scale) * libm::log(process.scale) / 20_000.0;
+        }
+        // A variance of n normals has the standard error `variance sqrt(2 / n)`, one hundredth of it.
+        assert!((squares / (libm::log(2.0) * libm::log(2.0)) - 1.0).abs() < 0.05, "{squares}");
     }
 
     #[test]

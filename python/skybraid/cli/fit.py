@@ -1,11 +1,13 @@
 """The command `fit`: a link of processes from measurements, and how good it is."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, Zone, read_options
 from skybraid.cli.options import AsJson, Quiet
 from skybraid.cli.progress import progress
 from skybraid.fit import fit_link, held_back
@@ -13,7 +15,7 @@ from skybraid.fit.goodness import Check, Goodness
 from skybraid.fit.link import FittedLink, read_handovers
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.show.fit import fit_html
-from skybraid.traces import TraceError, formats
+from skybraid.traces import TraceError
 from skybraid.traces.flights import read_flight
 
 
@@ -33,8 +35,12 @@ def fit(
         list[Path] | None,
         typer.Option(help="CSV of handovers: start in s, duration in ms; a flight each.", metavar="FILE"),
     ] = None,
-    zone: Annotated[str | None, typer.Option(help="Time zone of dates without one.")] = None,
-    client: Annotated[str, typer.Option(help="Where the measuring client was: vehicle or ground.")] = "vehicle",
+    format_: InFormat = None,
+    every: Every = None,
+    zone: Zone = None,
+    meanings: Meaning = None,
+    client: Client = "vehicle",
+    lost: Lost = None,
     check: Annotated[bool, typer.Option("--check/--no-check", help="Compare with measurements held back.")] = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -50,9 +56,7 @@ def fit(
             check_new_file(path)
             if path.exists():
                 raise TraceError(f"{path}: exists already; expected a new file")
-    if client not in ("vehicle", "ground"):
-        raise TraceError(f"--client: found `{client}`; expected vehicle or ground")
-    options = formats.Options(zone=zone, client=client)
+    options = replace(read_options(zone, meanings, client, lost, every), format=format_)
     read = [part for text in flights for part in read_flight(text, options).journeys()]
     link = fit_link(read, [one for path in handovers or [] for one in read_handovers(path)])
     found: Goodness | None = None

@@ -46,8 +46,9 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
             values = np.repeat(process.sample(-(-count // each), random, factor, common[quantity]), each)[:count]
             columns.append(Column("rate", "Mbit/s", np.where(is_out | (waits_ms > 0), 0.0, values), direction))
         else:
-            values = np.repeat(process.sample(-(-count // each), random, 1.0, common[quantity]), each)[:count]
-            # The spread is of the constant part.
+            values = np.repeat(
+                process.sample(-(-count // each), random, factors.get("jitter", 1.0), common[quantity]), each
+            )[:count]
             values = values + process.plus * (factors.get("delay", 1.0) - 1) + waits_ms
             columns.append(Column("delay", "ms", np.where(is_out, math.inf, values), direction))
     if chosen.loss is not None:

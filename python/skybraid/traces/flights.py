@@ -40,6 +40,9 @@ _USUAL = 0.9
 _PARTING_S = 60.0
 """Length in s of a pause that parts two flights; shorter ones are cut out of one."""
 
+_MIN_PART_S = 120.0
+"""Time measured in s from which on a pause parts flights: bursts of half a minute each are one."""
+
 
 @dataclass(frozen=True)
 class Flight:
@@ -125,11 +128,15 @@ class Flight:
         edges = np.flatnonzero(np.diff(np.concatenate([[False], idle_s > 0, [False]]).astype(int)))
         ends_s = np.append(self.times_s[1:], self.length_s)
         starts_s, stops_s = [0.0], []
+        measured_s = np.concatenate([[0.0], np.cumsum(self._durations_s() - idle_s)])
+        parted_s = 0.0
         for first, after in zip(edges[::2], edges[1::2], strict=True):
             length_s = float(idle_s[first:after].sum())
-            if length_s >= _PARTING_S:
+            is_long = min(measured_s[after] - parted_s, measured_s[-1] - measured_s[after]) >= _MIN_PART_S
+            if length_s >= _PARTING_S and is_long:
                 starts_s.append(float(ends_s[after - 1]))
                 stops_s.append(starts_s[-1] - length_s)
+                parted_s = measured_s[after]
         if not stops_s:
             return [self.whole().without_pauses()]
         found = []
