@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from build_traces import MissingMeasurementsError, measurement_folder
 from engine_series import PROBES, round_trips
+from fit_series import Values
 from measured_flights import SETS
 
 import skybraid
@@ -67,10 +68,26 @@ def outcomes(paths: Sequence[str], file: Path, length_s: float, seed: int, sende
             found[f"{name} within 300 ms, %"] = 100 * met / trials
     text = f'duration = "{length_s:.3f}s"\n{paths[0]}{PROBES}'
     tables = skybraid.run(skybraid.Scenario(text, str(file)), seed=seed, tables=["messages"]).tables
-    rtts_ms = round_trips(tables["messages"])
+    return found | of_probes(round_trips(tables["messages"]), length_s)
+
+
+def round_trips_of(flight: Flight) -> dict[str, float]:
+    """The round trips of a flight as they were measured: a replay halves them, and ends a stall's wait twice."""
+    ways = [flight.values("delay", direction) for direction in DIRECTIONS]
+    if ways[0] is None or ways[1] is None:
+        return {}
+    rtts_ms = ways[0] + ways[1]
+    found = of_probes(np.where(np.isfinite(rtts_ms), rtts_ms, np.nan), flight.length_s)
+    return {name: found[name] for name in found if name.startswith(("round", "reply"))}
+
+
+def of_probes(rtts_ms: Values, length_s: float) -> dict[str, float]:
+    """What round trips in ms say, NaN where lost."""
+    found = {}
     known = rtts_ms[np.isfinite(rtts_ms)]
     for q in (0.5, 0.99, 0.999):
         found[f"round trip p{100 * q:g}, ms"] = float(np.quantile(known, q)) if known.size else float("nan")
+    found["reply within 300 ms, %"] = 100 * float(np.mean(np.nan_to_num(rtts_ms, nan=np.inf) <= 300))
     lost = np.isnan(rtts_ms)
     found["lost, %"] = 100 * float(lost.mean())
     edges = np.flatnonzero(np.diff(np.concatenate([[False], lost, [False]]).astype(int)))
@@ -111,6 +128,8 @@ def check(name: str, seen: Sequence[Flight], held: Sequence[Flight], folder: Pat
             write_flight(own, file)
             replayed.append(path_lines(own, file, f"p{path}"))
         measured.append(outcomes(replayed, folder / "replay.toml", min(length_s, piece.length_s), 1, sender))
+        if not piece.has("rate"):
+            measured[-1] |= round_trips_of(piece)
     return {
         key: ([one[key] for one in measured], [one[key] for one in fitted]) for key in measured[0] if key in fitted[0]
     }

@@ -12,7 +12,7 @@ from conftest import Command
 from skybraid.fit import fit_link, held_back
 from skybraid.fit.draw import draw_flight, resample_flight
 from skybraid.fit.durations import Exponentials, fit_durations, fit_intervals
-from skybraid.fit.events import find_events
+from skybraid.fit.events import find_events, find_round_trip_events
 from skybraid.fit.link import read_handovers
 from skybraid.fit.process import Memory, Process, autocorrelation, fit_memory, normal_scores, quantile_table
 from skybraid.traces import TraceError
@@ -96,6 +96,13 @@ class TestEvents:
     def test_a_delay_that_falls_with_the_time_is_a_stall(self) -> None:
         falling = [30.0 + 100 * left for left in range(20, 0, -1)]
         found = find_events(*probes([30.0] * 50 + falling + [30.0] * 50))
+        assert found.stalls.tolist() == [[pytest.approx(5.0), pytest.approx(2.0)]]
+        assert np.nanmax(found.calm) == 30.0
+
+    def test_a_stall_of_a_round_trip_is_found_in_its_halves(self) -> None:
+        falling = [30.0 + 50 * left for left in range(20, 0, -1)]
+        found = find_round_trip_events(*probes([30.0] * 50 + falling + [30.0] * 50))
+        # The round trip of the first probe was 2 s longer: that long nothing was sent.
         assert found.stalls.tolist() == [[pytest.approx(5.0), pytest.approx(2.0)]]
         assert np.nanmax(found.calm) == 30.0
 

@@ -49,10 +49,13 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
             values = np.repeat(
                 process.sample(-(-count // each), random, factors.get("jitter", 1.0), common[quantity]), each
             )[:count]
-            values = values + process.plus * (factors.get("delay", 1.0) - 1) + waits_ms
+            values = values + process.plus * (factors.get("delay", 1.0) - 1)
+            # Halves of a round trip share its wait.
+            values = values + waits_ms * (0.5 if process.both_ways == 1 else 1.0)
             columns.append(Column("delay", "ms", np.where(is_out, math.inf, values), direction))
     if chosen.loss is not None:
-        columns += [Column("loss", "%", np.full(count, 100 * chosen.loss), direction) for direction in DIRECTIONS]
+        loss = min(100 * chosen.loss * factors.get("loss", 1.0), 100.0)
+        columns += [Column("loss", "%", np.full(count, loss), direction) for direction in DIRECTIONS]
     return Flight(chosen.name, times_s, tuple(columns), count * step_s)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skybraid.fit.durations import Exponentials, Quantiles, fit_durations, fit_intervals
-from skybraid.fit.events import Events, find_events
+from skybraid.fit.events import Events, find_events, find_round_trip_events
 from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.formats.source import Source, number_of
@@ -37,7 +37,7 @@ SHORT_S = 300.0
 WINDOW_S = 600.0
 """Length in s of the windows into which long flights are cut: a network changes along its way."""
 
-BETWEEN_LOG = {"rate": 0.4, "delay": 0.1, "jitter": 0.5, "stall": 0.7, "outage": 0.7}
+BETWEEN_LOG = {"rate": 0.4, "delay": 0.1, "jitter": 0.5, "loss": 0.7, "stall": 0.7, "outage": 0.7}
 """Standard deviation of the logarithm of what flights of one network differ in, before any was measured.
 
 Medians of the rate: 0.14 to 1.4 between the journeys of cars (Hu et al., CoNEXT 2023; Laniewski et al., TMA 2024), 0.4
@@ -91,7 +91,7 @@ class FittedLink:
         stall_gaps: law of the time between stalls.
         handover_gaps: law of the time between handovers; None: not measured.
         handover_length: law of their execution.
-        spread: factors between flights: "rate", "delay", "outage", "stall".
+        spread: factors between flights: "rate", "delay", "jitter", "loss", "outage", "stall".
         unknown: what the data cannot tell, in sentences.
     """
 
@@ -276,9 +276,9 @@ def _calm(flight: Flight, quantity: str, direction: str, step_s: float) -> Float
             for start_s, lasts_s in own.stalls:
                 values[(starts_s >= start_s - 1e-9) & (starts_s < start_s + lasts_s - 1e-9)] = np.nan
     else:
-        delay_ms = flight.values(quantity, direction)
-        assert delay_ms is not None
-        calm = find_events(flight.times_s, delay_ms, flight.length_s).calm
+        own = _delay_events(flight, direction)
+        assert own is not None
+        calm = own.calm
         times_s = np.arange(max(int(flight.length_s / step_s + 1e-9), 1)) * step_s
         values = calm[np.clip(np.searchsorted(flight.times_s, times_s + 1e-9, side="right") - 1, 0, None)]
     assert values is not None
@@ -287,12 +287,19 @@ def _calm(flight: Flight, quantity: str, direction: str, step_s: float) -> Float
 
 def _events(flight: Flight) -> Events | None:
     """Returns the events of a flight, by the delay that has most of them; None where no probe was measured."""
-    found = [flight.values("delay", direction) for direction in DIRECTIONS]
-    delays = [delay_ms for delay_ms in found if delay_ms is not None]
-    if not delays:
+    found = [own for direction in DIRECTIONS if (own := _delay_events(flight, direction)) is not None]
+    if not found:
         return _rate_events(flight)
-    worst = max(delays, key=lambda delay_ms: int(np.isinf(delay_ms).sum()))
-    return find_events(flight.times_s, worst, flight.length_s)
+    return max(found, key=lambda own: own.lost + float(own.outages[:, 1].sum()))
+
+
+def _delay_events(flight: Flight, direction: str) -> Events | None:
+    delay_ms = flight.values("delay", direction)
+    if delay_ms is None:
+        return None
+    is_of_both = delay_ms is flight.values("delay", "uplink") and delay_ms is flight.values("delay", "downlink")
+    find = find_round_trip_events if is_of_both else find_events
+    return find(flight.times_s, delay_ms, flight.length_s)
 
 
 def _rate_events(flight: Flight) -> Events | None:
@@ -414,6 +421,9 @@ def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None], jou
     if "delay" in variances:
         # The tails of the windows are in the windows themselves.
         variances["jitter"] = 0.0
+    losses = [math.log(flight.loss) for flight in fitted if flight.loss]
+    if losses:
+        variances["loss"] = _smoothing(losses)
     for name, rates, counts in (
         ("stall", [flight.stalls_per_s for flight in fitted], [len(own.stalls) for own in events if own]),
         ("outage", [flight.outages_per_s for flight in fitted], [len(own.outages) for own in events if own]),
