@@ -106,6 +106,11 @@ class TestEvents:
         assert found.stalls.tolist() == [[pytest.approx(5.0), pytest.approx(2.0)]]
         assert np.nanmax(found.calm) == 30.0
 
+    def test_a_second_stall_before_the_first_is_over_counts_its_own_rise(self) -> None:
+        falling = [1030.0 - 100 * at for at in range(6)] + [1030.0 - 100 * at for at in range(10)]
+        found = find_events(*probes([30.0] * 50 + falling + [30.0] * 50))
+        assert found.stalls[:, 1] == pytest.approx([1.0, 0.5])
+
     def test_noise_is_no_stall(self) -> None:
         noise = 30 + np.random.default_rng(1).normal(0, 3, 2000)
         assert len(find_events(*probes(noise.tolist())).stalls) == 0

@@ -93,11 +93,15 @@ def _stalls(
     with np.errstate(invalid="ignore"):
         falls = np.abs(np.diff(delay_ms) + steps_ms) <= _SLOPE * steps_ms
     base_ms = float(np.nanmedian(delay_ms)) if np.isfinite(delay_ms).any() else 0.0
-    found = []
+    found: list[tuple[float, float]] = []
+    last = 0
     edges = np.flatnonzero(np.diff(np.concatenate([[False], falls, [False]]).astype(int)))
     for first, after in zip(edges[::2], edges[1::2], strict=True):
-        height_ms = float(delay_ms[first]) - base_ms
+        # Where the delay had not come back to its usual value, only the rise since then is a new stall.
+        since = delay_ms[last : first + 1]
+        height_ms = float(delay_ms[first]) - max(base_ms, float(np.nanmin(since)) if found else base_ms)
         if after - first >= min_steps and height_ms >= min_steps * usual_ms:
             found.append((float(times_s[first]), height_ms * 1e-3))
             stalled[first : after + 1] = delay_ms[first : after + 1] > base_ms
+            last = after
     return found, stalled
