@@ -198,7 +198,7 @@ fn a_ping_log_without_stamps_is_spaced_evenly() {
 
 #[test]
 fn a_broken_ping_log_is_rejected() {
-    let error = |text| ping::read(text, None, true).unwrap_err().to_string();
+    let error = |text: &str| ping::read(text, None, true).unwrap_err().to_string();
     assert!(error("PING\n64 bytes from 10.0.0.1: ttl=64 time=1 ms").starts_with("line 2: found"));
     assert!(error("64 bytes from 10.0.0.1: icmp_seq=1 ttl=64").starts_with("line 1"));
     assert!(error("[noon] 64 bytes from a: icmp_seq=1 time=1 ms").contains("a stamp such as"));
