@@ -66,6 +66,10 @@ def read_networks(texts: Sequence[str], options: Options | None = None) -> list[
         if not equals or not all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name) for name in wanted):
             raise ScenarioError(f"found `{text}`; expected NAME=FLIGHT, such as lte=drive.csv")
         flight = _read(files, options)
+        if len(wanted) == 1 and not any(column.direction in ("", *DIRECTIONS) for column in flight.columns):
+            listed = ", ".join(f"`{column.name}`" for column in flight.columns)
+            expected = "NAME,NAME=FILE for networks measured together, or --as 'NAME=downlink rate [Mbit/s]'"
+            raise TraceError(f"{files}: found {listed}; expected {expected}")
         for name in wanted:
             flights.setdefault(name, []).append(_own(flight, name) if len(wanted) > 1 else flight)
         if len(wanted) > 1:
