@@ -55,7 +55,7 @@ def fly(presets: Mapping[str, str], length_s: int, seeds: Sequence[int], groups:
         for seed in seeds:
             tables = skybraid.run(scenario, seed=seed, tables=["links", "messages"]).tables
             rates = [_rates(tables["links"], list(presets), way) for way in ("downlink", "uplink")]
-            yield Run(*rates, _round_trips(tables["messages"]))
+            yield Run(*rates, round_trips(tables["messages"]))
 
 
 def _rates(links: pl.DataFrame, paths: Sequence[str], direction: str) -> Values:
@@ -67,7 +67,7 @@ def _rates(links: pl.DataFrame, paths: Sequence[str], direction: str) -> Values:
     return np.array(found)
 
 
-def _round_trips(messages: pl.DataFrame) -> Values:
+def round_trips(messages: pl.DataFrame) -> Values:
     """Round trips in ms: answers leave in the order in which probes arrive."""
     probes = messages.filter(pl.col("flow") == "probe").sort("id")
     answers = messages.filter(pl.col("flow") == "probe.answer").sort("id")

@@ -137,7 +137,7 @@ macro_rules! with_defaults_by_key {
 
 with_defaults_by_key!(HarqConfig { loss, round_trip, catch_up });
 with_defaults_by_key!(HandoverConfig { interval, interruption, at_least });
-with_defaults_by_key!(SpreadConfig { rate, delay, stall, outage });
+with_defaults_by_key!(SpreadConfig { rate, delay, jitter, loss, stall, outage });
 with_defaults_by_key!(RandomSpansConfig { interval, length });
 with_defaults_by_key!(ReconfigurationConfig {
     every,

@@ -9,13 +9,14 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Promised, Rate, Seed, Stream};
+use skybraid_units::{Duration, Probability, Promised, Rate, Seed, Stream};
 
 use crate::config::{ConfigError, Direction, DirectionConfig, LinkConfig, PathConfig, Switch};
 use crate::delay::DelaySource;
 use crate::distribution::{Distribution, Shape};
 use crate::drx::DrxConfig;
 use crate::handover::HandoverConfig;
+use crate::loss::LossSource;
 use crate::process::normal_probability;
 use crate::rate::RateSource;
 use crate::reconfiguration::ReconfigurationConfig;
@@ -59,6 +60,12 @@ pub struct SpreadConfig {
     /// Of the constant part of the delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<f64>,
+    /// Of what a process adds to that part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<f64>,
+    /// Of the probability of independent losses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
     /// Of the number of stalls per time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stall: Option<f64>,
@@ -155,9 +162,15 @@ impl PathConfig {
             return Ok(None);
         }
         let spread = self.spread.unwrap_or_default();
-        let SpreadConfig { rate, delay, stall, outage } = spread;
-        for (key, value) in [("rate", rate), ("delay", delay), ("stall", stall), ("outage", outage)]
-        {
+        let SpreadConfig { rate, delay, jitter, loss, stall, outage } = spread;
+        for (key, value) in [
+            ("rate", rate),
+            ("delay", delay),
+            ("jitter", jitter),
+            ("loss", loss),
+            ("stall", stall),
+            ("outage", outage),
+        ] {
             if value.is_some_and(|value| !(1.0..=100.0).contains(&value)) {
                 let problem = "expected 1 to 100".to_string();
                 return Err(ConfigError { key: format!("spread.{key}"), problem });
@@ -213,9 +226,16 @@ impl Population {
         let delay = factor(self.spread.delay);
         let stalls = factor(self.spread.stall);
         let outages = factor(self.spread.outage);
+        let jitter = factor(self.spread.jitter);
+        let losses = factor(self.spread.loss);
         for (link, rate) in links.iter_mut().zip(rates) {
             scale_rate(&mut link.rate, rate);
-            scale_delay(&mut link.delay, delay);
+            scale_delay(&mut link.delay, delay, jitter);
+            for loss in &mut link.losses {
+                if let LossSource::Uniform(share) = loss {
+                    *share = Probability::new((share.ratio() * losses).min(1.0)).unwrap_or(*share);
+                }
+            }
             if let Some(stall) = &mut link.stall {
                 stall.rate *= stalls;
             }
@@ -234,9 +254,13 @@ fn scale_rate(rate: &mut RateSource, factor: f64) {
     }
 }
 
-fn scale_delay(delay: &mut DelaySource, factor: f64) {
+/// Multiplies the constant part of a delay by `factor`, and what a process adds to it by `jitter`.
+fn scale_delay(delay: &mut DelaySource, factor: f64, jitter: f64) {
     match delay {
-        DelaySource::Process(process) => process.plus *= factor,
+        DelaySource::Process(process) => {
+            process.plus *= factor;
+            process.scale *= jitter;
+        }
         DelaySource::Distribution(Distribution { shape, plus }) => {
             *plus = plus.mul_f64(factor);
             if let Shape::Fixed(fixed) = shape {
@@ -279,6 +303,26 @@ mod tests {
         }
         // Binomial: a standard deviation of 30.
         assert!(counts[1..].iter().all(|count| count.abs_diff(1000) < 120), "{counts:?}");
+    }
+
+    #[test]
+    fn jitter_and_loss_spread_apart_from_the_constant_delay() {
+        let text = "[[flight]]\nuplink.delay = { process = [[0, \"0ms\"], [1, \"8ms\"]], plus = \"30ms\" }\n\
+                    uplink.rate = \"1Mbit/s\"\nuplink.loss = { uniform = \"1%\" }\n\
+                    downlink.rate = \"1Mbit/s\"\n[spread]\njitter = 2\nloss = 1.5\n";
+        let path: PathConfig = toml::from_str(text).unwrap();
+        let population = path.population().unwrap().unwrap();
+        let (mut jitter, mut loss) = (0.0, 0.0);
+        for seed in 0..20_000 {
+            let [uplink, _] = population.draw(Seed(seed), "lte");
+            let DelaySource::Process(process) = uplink.delay else { panic!("no process") };
+            assert!((process.plus - 30e6).abs() < 1.0);
+            jitter += libm::pow(libm::log(process.scale) / libm::log(2.0), 2.0) / 20_000.0;
+            let [LossSource::Uniform(share)] = uplink.losses[..] else { panic!("no loss") };
+            loss += libm::pow(libm::log(share.ratio() / 0.01) / libm::log(1.5), 2.0) / 20_000.0;
+        }
+        // A variance of n normals has the standard error `variance sqrt(2 / n)`, one hundredth of it.
+        assert!((jitter - 1.0).abs() < 0.05 && (loss - 1.0).abs() < 0.05, "{jitter} {loss}");
     }
 
     #[test]

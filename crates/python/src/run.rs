@@ -151,7 +151,8 @@ impl Run {
                 Some(flow.stop.min(end).since(flow.start).as_secs_f64())
             })
             .collect();
-        let simulated_s = end.as_secs_f64();
+        // A division is exact for whole seconds, which the product with 1e-9 is not.
+        let simulated_s = end.as_nanos() as f64 / 1e9;
         let (seed, packet_hops) = (setup.seed.0, outcome.packet_hops);
         Self { seed, simulated_s, wall_s, packet_hops, emulation: None, names, active_s, outcome }
     }

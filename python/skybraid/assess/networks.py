@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from skybraid.model.errors import ScenarioError
 from skybraid.traces.flights import DIRECTIONS, Flight, read_flight
 from skybraid.traces.series import TraceError
@@ -22,10 +20,6 @@ HOUR_S = 3600.0
 
 MIN_FLIGHT_S = 1.0
 """Minimum measured time in s of a flight."""
-
-_PAUSE_STEPS, _PAUSE_S = 10.0, 10.0
-_REGULAR = 0.9
-"""Share of equal steps from which on a longer one is a pause, in which nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +66,10 @@ def read_networks(texts: Sequence[str], options: Options | None = None) -> list[
         if not equals or not all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name) for name in wanted):
             raise ScenarioError(f"found `{text}`; expected NAME=FLIGHT, such as lte=drive.csv")
         flight = _read(files, options)
+        if len(wanted) == 1 and not any(column.direction in ("", *DIRECTIONS) for column in flight.columns):
+            listed = ", ".join(f"`{column.name}`" for column in flight.columns)
+            expected = "NAME,NAME=FILE for networks measured together, or --as 'NAME=downlink rate [Mbit/s]'"
+            raise TraceError(f"{files}: found {listed}; expected {expected}")
         for name in wanted:
             flights.setdefault(name, []).append(_own(flight, name) if len(wanted) > 1 else flight)
         if len(wanted) > 1:
@@ -91,7 +89,7 @@ def _read(files: str, options: Options | None) -> Flight:
         TraceError: a file cannot be read, or next to nothing was measured.
     """
     try:
-        flight = without_pauses(read_flight(files, options).whole())
+        flight = read_flight(files, options).whole().without_pauses()
     except TraceError as error:
         if "expected --" not in str(error):
             raise
@@ -101,26 +99,6 @@ def _read(files: str, options: Options | None) -> Flight:
         found = f"found {flight.length_s:.3g} s of measurements"
         raise TraceError(f"{files}: {found}; expected at least {MIN_FLIGHT_S:g} s")
     return flight
-
-
-def without_pauses(flight: Flight) -> Flight:
-    """Returns a flight of evenly spaced rows without the pauses between them; another one as it is.
-
-    The last value before a pause would otherwise stand for all of it.
-    """
-    steps_s = np.diff(flight.times_s)
-    if steps_s.size < 1 / (1 - _REGULAR):
-        return flight
-    interval_s = float(np.median(steps_s))
-    is_even = np.isclose(steps_s, interval_s, rtol=0.01).mean() >= _REGULAR
-    pauses = steps_s > max(_PAUSE_STEPS * interval_s, interval_s + _PAUSE_S)
-    if not is_even or not pauses.any():
-        return flight
-    shorter_s = np.where(pauses, interval_s, steps_s)
-    last_s = flight.length_s - float(flight.times_s[-1])
-    times_s = np.concatenate([[0.0], np.cumsum(shorter_s)])
-    note = f"{flight.name}: pauses of {(steps_s - shorter_s).sum():.4g} s were cut out"
-    return replace(flight, times_s=times_s, length_s=float(times_s[-1]) + last_s, notes=(*flight.notes, note))
 
 
 def _own(flight: Flight, name: str) -> Flight:

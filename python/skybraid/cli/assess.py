@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
@@ -9,6 +10,7 @@ import typer
 
 from skybraid.assess import Answer, Network, RankedFlow, Row, Wanted, assess, parse_wanted, read_networks
 from skybraid.assess.answer import BUDGET_S
+from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, Zone, read_options
 from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, print_json, seconds
 from skybraid.cli.progress import progress
 from skybraid.model.errors import ScenarioError
@@ -77,8 +79,12 @@ def assess_command(
     out: Annotated[Path | None, typer.Option(help="Also write the report.", metavar="FILE.html")] = None,
     budget: Annotated[str | None, typer.Option(help="Computing time of the runs.", metavar="DURATION")] = None,
     quick: Annotated[bool, typer.Option(help="First answer: 10 s of computing.")] = False,
-    zone: Annotated[str | None, typer.Option(help="Time zone of dates without one.")] = None,
-    client: Annotated[str, typer.Option(help="Where the measuring client was: vehicle or ground.")] = "vehicle",
+    format_: InFormat = None,
+    every: Every = None,
+    zone: Zone = None,
+    meanings: Meaning = None,
+    client: Client = "vehicle",
+    lost: Lost = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -88,13 +94,12 @@ def assess_command(
 
     Example: skybraid assess lte=drive.csv leo=ping.log --require 'control: 99% within 300ms'
     """
-    if client not in ("vehicle", "ground"):
-        raise ScenarioError(f"--client: found `{client}`; expected vehicle or ground")
+    options = replace(read_options(zone, meanings, client, lost, every), format=format_)
     if out is not None:
         check_new_file(out)
         if out.exists():
             raise ScenarioError(f"{out}: exists already; expected a new file")
-    measured = Measured.read(measurements, require, rates or [], formats.Options(zone=zone, client=client))
+    measured = Measured.read(measurements, require, rates or [], options)
     budget_s = seconds("--budget", budget) or (QUICK_S if quick else BUDGET_S)
     with progress(shown=not quiet) as told:
         answer = assess(measured.networks, measured.wanted, budget_s, told)

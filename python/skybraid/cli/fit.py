@@ -1,10 +1,12 @@
 """The command `fit`: a link of processes from measurements, and how good it is."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, Zone, read_options
 from skybraid.cli.options import AsJson, Quiet, print_json
 from skybraid.cli.progress import progress
 from skybraid.fit import fit_link, held_back
@@ -12,7 +14,7 @@ from skybraid.fit.goodness import Check, Goodness
 from skybraid.fit.link import FittedLink, read_handovers
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.model.heavy import Late
-from skybraid.traces import TraceError, formats
+from skybraid.traces import TraceError
 from skybraid.traces.flights import read_flight
 
 if TYPE_CHECKING:
@@ -37,8 +39,12 @@ def fit(
         list[Path] | None,
         typer.Option(help="CSV of handovers: start in s, duration in ms; a flight each.", metavar="FILE"),
     ] = None,
-    zone: Annotated[str | None, typer.Option(help="Time zone of dates without one.")] = None,
-    client: Annotated[str, typer.Option(help="Where the measuring client was: vehicle or ground.")] = "vehicle",
+    format_: InFormat = None,
+    every: Every = None,
+    zone: Zone = None,
+    meanings: Meaning = None,
+    client: Client = "vehicle",
+    lost: Lost = None,
     check: Annotated[bool, typer.Option("--check/--no-check", help="Compare with measurements held back.")] = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -56,10 +62,8 @@ def fit(
             check_new_file(path)
             if path.exists():
                 raise TraceError(f"{path}: exists already; expected a new file")
-    if client not in ("vehicle", "ground"):
-        raise TraceError(f"--client: found `{client}`; expected vehicle or ground")
-    options = formats.Options(zone=zone, client=client)
-    read = [read_flight(text, options).whole() for text in flights]
+    options = replace(read_options(zone, meanings, client, lost, every), format=format_)
+    read = [part for text in flights for part in read_flight(text, options).journeys()]
     link = fit_link(read, [one for path in handovers or [] for one in read_handovers(path)])
     found: Goodness | None = None
     if check:
@@ -69,15 +73,21 @@ def fit(
     if page is not None:
         write_whole(page, shown_as.fit_html(link, found, out.name).encode())
     if as_json:
-        print_json(_json(link, found, out))
+        print_json(_json(link, len(read), found, out))
     elif not quiet:
         notes = list(dict.fromkeys(note for one in read for note in one.notes))
-        typer.echo(_text(link, found, notes, out))
+        typer.echo(_text(link, len(read), found, notes, out))
 
 
-def _json(link: FittedLink, found: Goodness | None, out: Path) -> dict[str, object]:
+def _json(link: FittedLink, flights: int, found: Goodness | None, out: Path) -> dict[str, object]:
     checks = [] if found is None else [vars_of(one) for one in found.checks]
-    return {"out": str(out), "flights": len(link.flights), "unknown": list(link.unknown), "checks": checks}
+    return {
+        "out": str(out),
+        "flights": flights,
+        "windows": len(link.flights),
+        "unknown": list(link.unknown),
+        "checks": checks,
+    }
 
 
 def vars_of(one: Check) -> dict[str, object]:
@@ -93,8 +103,10 @@ def vars_of(one: Check) -> dict[str, object]:
     }
 
 
-def _text(link: FittedLink, found: Goodness | None, notes: list[str], out: Path) -> str:
-    count = "1 flight" if len(link.flights) == 1 else f"{len(link.flights)} flights"
+def _text(link: FittedLink, flights: int, found: Goodness | None, notes: list[str], out: Path) -> str:
+    count = "1 flight" if flights == 1 else f"{flights} flights"
+    if len(link.flights) > flights:
+        count += f", {len(link.flights)} windows"
     lines = [f"{out}: fitted to {count}"]
     lines += [f"  note: {note}" for note in notes]
     lines += [f"  unknown: {one}" for one in link.unknown]

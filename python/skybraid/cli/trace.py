@@ -7,7 +7,8 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 
 from skybraid._core import SkybraidError
-from skybraid.cli.options import print_json, seconds
+from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, OneWay, Peer, Zone, one_of, read_options
+from skybraid.cli.options import print_json
 from skybraid.model.folder import check_new_file
 from skybraid.traces import (
     FORMATS,
@@ -38,21 +39,6 @@ app = typer.Typer(
 InFile = Annotated[Path, typer.Argument(help="Trace, or a file of a measuring tool (`trace import --help`).")]
 Column = Annotated[str | None, typer.Option(help="Column by name, or by number from 1.")]
 Unit = Annotated[str | None, typer.Option(help="Unit of the values where the file does not state it.")]
-InFormat = Annotated[str | None, typer.Option("--format", help=f"Format: {', '.join(formats.FORMATS)}.")]
-Every = Annotated[
-    str | None, typer.Option(help="Time between lines or probes of files without times.", metavar="DURATION")
-]
-Zone = Annotated[str | None, typer.Option(help="Time zone of dates without one, such as Europe/Zurich.")]
-Meaning = Annotated[
-    list[str] | None,
-    typer.Option("--as", help="What a column holds: 'NAME=downlink rate [Mbit/s]'.", metavar="NAME=QUANTITY"),
-]
-Client = Annotated[str, typer.Option(help="Where the measuring client was: vehicle or ground.")]
-OneWay = Annotated[bool, typer.Option("--one-way", help="Take one-way delays as measured: the clocks agree.")]
-Lost = Annotated[
-    float | None, typer.Option(help="Value of a round trip or delay that stands for a lost probe, such as -1.")
-]
-Peer = Annotated[Path | None, typer.Option(help="Capture of the other end.", metavar="FILE")]
 Gaps = Annotated[
     str | None,
     typer.Option(help="Gaps are an outage, hold the last value, or split the file.", metavar="|".join(POLICIES)),
@@ -64,14 +50,8 @@ def _fail(error: SkybraidError) -> NoReturn:
     raise typer.Exit(2)
 
 
-def _one_of(value: str | None, option: str, known: tuple[str, ...]) -> str | None:
-    if value is not None and value not in known:
-        raise TraceError(f"{option}: found `{value}`; expected one of {', '.join(known)}")
-    return value
-
-
 def _open(path: Path, column: str | None, unit: str | None, format_: str | None) -> Trace:
-    name = _one_of(format_, "--format", tuple(formats.FORMATS))
+    name = one_of(format_, "--format", tuple(formats.FORMATS))
     if name is None:
         source = formats.Source(path)
         # What a scenario reads itself is read as before, by column and unit.
@@ -85,17 +65,6 @@ def _open(path: Path, column: str | None, unit: str | None, format_: str | None)
         if not isinstance(one, MeasuredTrack):
             return one.trace(column or one.columns[0].name)
     raise TraceError(f"{path}: found a track alone; expected a trace")
-
-
-def _options(zone: str | None, meanings: list[str] | None, client: str, lost: float | None) -> formats.Options:
-    _one_of(client, "--client", ("vehicle", "ground"))
-    columns: dict[str, str] = {}
-    for text in meanings or []:
-        name, equals, meaning = text.partition("=")
-        if not equals:
-            raise TraceError(f"--as: found `{text}`; expected NAME=QUANTITY, such as 'dl=downlink rate [Mbit/s]'")
-        columns[name] = meaning
-    return formats.Options(zone=zone, client=client, columns=columns, lost=lost)
 
 
 @app.command("stats")
@@ -176,7 +145,7 @@ def convert_command(
     """
     try:
         check_new_file(out)
-        chosen = cast("OutputFormat | None", _one_of(to, "--to", OUTPUT_FORMATS))
+        chosen = cast("OutputFormat | None", one_of(to, "--to", OUTPUT_FORMATS))
         write(_open(file, column, unit, format_), out, chosen)
     except SkybraidError as error:
         _fail(error)
@@ -205,10 +174,8 @@ def import_command(
     Example: skybraid trace import ping.log --out drive.csv
     """
     try:
-        _one_of(gaps, "--gaps", POLICIES)
-        options = replace(
-            _options(zone, meanings, client, lost), every_s=seconds("--every", every), one_way=one_way, peer=peer
-        )
+        one_of(gaps, "--gaps", POLICIES)
+        options = replace(read_options(zone, meanings, client, lost, every), one_way=one_way, peer=peer)
         written = import_files(files, out, format_, options, gaps)
     except SkybraidError as error:
         _fail(error)
@@ -246,9 +213,9 @@ def join_command(
     Example: skybraid trace join lte=lte.log leo=leo.log --out both.csv
     """
     try:
-        _one_of(gaps, "--gaps", POLICIES)
+        one_of(gaps, "--gaps", POLICIES)
         named = [_named(text) for text in files]
-        options = _options(zone, meanings, client, lost)
+        options = read_options(zone, meanings, client, lost)
         joined = join(named, out, format_, options, gaps)
     except SkybraidError as error:
         _fail(error)

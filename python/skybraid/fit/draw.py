@@ -40,18 +40,22 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
     columns = []
     for key, process in chosen.processes.items():
         direction, _, quantity = key.partition(".")
-        factor = math.exp(random.standard_normal() * math.log(link.spread.get(quantity, 1.0)))
         each = max(round(process.step_s / step_s), 1)
         if quantity == "rate":
+            factor = math.exp(random.standard_normal() * math.log(link.spread.get("rate", 1.0)))
             values = np.repeat(process.sample(-(-count // each), random, factor, common[quantity]), each)[:count]
             columns.append(Column("rate", "Mbit/s", np.where(is_out | (waits_ms > 0), 0.0, values), direction))
         else:
-            values = np.repeat(process.sample(-(-count // each), random, 1.0, common[quantity]), each)[:count]
-            # The spread is of the constant part.
-            values = values + process.plus * (factor - 1) + waits_ms
+            values = np.repeat(
+                process.sample(-(-count // each), random, factors.get("jitter", 1.0), common[quantity]), each
+            )[:count]
+            values = values + process.plus * (factors.get("delay", 1.0) - 1)
+            # Halves of a round trip share its wait.
+            values = values + waits_ms * (0.5 if process.both_ways == 1 else 1.0)
             columns.append(Column("delay", "ms", np.where(is_out, math.inf, values), direction))
     if chosen.loss is not None:
-        columns += [Column("loss", "%", np.full(count, 100 * chosen.loss), direction) for direction in DIRECTIONS]
+        loss = min(100 * chosen.loss * factors.get("loss", 1.0), 100.0)
+        columns += [Column("loss", "%", np.full(count, loss), direction) for direction in DIRECTIONS]
     return Flight(chosen.name, times_s, tuple(columns), count * step_s)
 
 

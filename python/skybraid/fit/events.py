@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 MIN_OUTAGE_S = 0.5
 """Time in s without a reply from which on losses are one outage; shorter ones are losses of packets."""
 
-MIN_STALL_STEPS = 3
-"""Replies that come back at once, each later by the time it was sent earlier, to be seen as a stall."""
+MIN_STALL_STEPS, MIN_STALL_S = 3, 0.15
+"""Steps, or time in s, in which replies come back at once, each later by as much as it was sent earlier: a stall."""
 
 _SLOPE = 0.25
 """How far a fall of the delay may be from the time between the probes, as a share of it."""
@@ -35,6 +36,18 @@ class Events(NamedTuple):
     lost: int
     probes: int
     calm: Floats
+
+
+def find_round_trip_events(times_s: Floats, half_ms: Floats, length_s: float) -> Events:
+    """Finds events in halves of round trips, or in one-way delays of no direction: as which they have more stalls.
+
+    What waits for the end of a stall does so once on its way there and back: it is the round trip that falls with
+    slope -1.
+    """
+    whole, own = (find_events(times_s, factor * half_ms, length_s) for factor in (2, 1))
+    if own.stalls[:, 1].sum() > whole.stalls[:, 1].sum():
+        return own
+    return whole._replace(calm=whole.calm / 2)
 
 
 def find_events(times_s: Floats, delay_ms: Floats, length_s: float) -> Events:
@@ -75,14 +88,20 @@ def _stalls(
     if len(times_s) <= MIN_STALL_STEPS:
         return [], stalled
     steps_ms = 1e3 * np.diff(times_s)
+    usual_ms = float(np.median(steps_ms))
+    min_steps = min(MIN_STALL_STEPS, math.ceil(1e3 * MIN_STALL_S / usual_ms))
     with np.errstate(invalid="ignore"):
         falls = np.abs(np.diff(delay_ms) + steps_ms) <= _SLOPE * steps_ms
     base_ms = float(np.nanmedian(delay_ms)) if np.isfinite(delay_ms).any() else 0.0
-    found = []
+    found: list[tuple[float, float]] = []
+    last = 0
     edges = np.flatnonzero(np.diff(np.concatenate([[False], falls, [False]]).astype(int)))
     for first, after in zip(edges[::2], edges[1::2], strict=True):
-        height_ms = float(delay_ms[first]) - base_ms
-        if after - first >= MIN_STALL_STEPS and height_ms >= MIN_STALL_STEPS * float(np.median(steps_ms)):
+        # Where the delay had not come back to its usual value, only the rise since then is a new stall.
+        since = delay_ms[last : first + 1]
+        height_ms = float(delay_ms[first]) - max(base_ms, float(np.nanmin(since)) if found else base_ms)
+        if after - first >= min_steps and height_ms >= min_steps * usual_ms:
             found.append((float(times_s[first]), height_ms * 1e-3))
             stalled[first : after + 1] = delay_ms[first : after + 1] > base_ms
+            last = after
     return found, stalled

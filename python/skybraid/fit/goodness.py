@@ -11,7 +11,7 @@ import numpy as np
 
 from skybraid.execute.runs import simulation
 from skybraid.fit.draw import draw_flight, resample_flight
-from skybraid.fit.link import fit_link
+from skybraid.fit.link import fit_link, windows
 from skybraid.fit.process import autocorrelation, normal_scores
 from skybraid.model.scenario import Scenario
 from skybraid.traces.flights import DIRECTIONS, Flight
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
 
 RUN_S = 300.0
-"""Longest flight in s that is run for a verdict: five minutes of Cubic."""
+"""Longest flight in s that is run for a verdict: five minutes of Cubic. What was held back is cut into such pieces."""
+
+MAX_PIECES = 20
+"""Pieces of what was held back that are run for verdicts."""
 
 VIDEO_MBPS = 10.0
 CONTROL_MS = 300.0
@@ -108,6 +111,9 @@ def held_back(
         seen, kept = [whole[0].part(0.0, half_s)], [whole[0].part(half_s, whole[0].length_s)]
         split = f"fitted to the first {half_s:.0f} s of the one flight, compared with the other {half_s:.0f} s"
     link = fit_link(seen)
+    kept = windows(kept, RUN_S)
+    if len(kept) > len(whole) // 2:
+        split += f" in {len(kept)} pieces"
     random = np.random.default_rng(1)
     length_s = float(np.median([flight.length_s for flight in kept]))
     fitted = [draw_flight(link, length_s, random) for _ in range(draws)]
@@ -116,7 +122,8 @@ def held_back(
         [_numbers(one) for one in kept], [_numbers(one) for one in resampled], [_numbers(one) for one in fitted]
     )
     if runs:
-        groups = (list(kept), resampled[:runs], fitted[:runs])
+        of_kept = [kept[int(at)] for at in np.linspace(0, len(kept) - 1, min(len(kept), MAX_PIECES))]
+        groups = (of_kept, resampled[:runs], fitted[:runs])
         total, done = sum(len(group) for group in groups), 0
         found: list[list[dict[str, float]]] = []
         for group in groups:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skybraid.fit.durations import Exponentials, Quantiles, fit_durations, fit_intervals
-from skybraid.fit.events import Events, find_events
+from skybraid.fit.events import Events, find_events, find_round_trip_events
 from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.formats.source import Source, number_of
@@ -33,6 +33,26 @@ MIN_OWN_STEPS = 300
 
 SHORT_S = 300.0
 """Flights of less than this, in s, say little of slow changes."""
+
+WINDOW_S = 600.0
+"""Length in s of the windows into which long flights are cut: a network changes along its way."""
+
+BETWEEN_LOG = {"rate": 0.4, "delay": 0.1, "jitter": 0.5, "loss": 0.7, "stall": 0.7, "outage": 0.7}
+"""Standard deviation of the logarithm of what flights of one network differ in, before any was measured.
+
+Medians of the rate: 0.14 to 1.4 between the journeys of cars (Hu et al., CoNEXT 2023; Laniewski et al., TMA 2024), 0.4
+between the halves of a drone's (Baltaci, Cech et al., IMC 2022); of the delay: 0.02 to 0.2, of its 99th percentile:
+0.2 to 1.2 (PAM 2025, CICV5G).
+"""
+
+MAX_WINDOWS = 60
+"""Flights that are written; of more, as many evenly from the worst to the best."""
+
+MAX_LOG = 2.0
+"""Largest standard deviation of a logarithm that is written."""
+
+PRIOR_FLIGHTS = 2
+"""Flights that `BETWEEN_LOG` counts as."""
 
 FEW_FLIGHTS = 5
 """Flights below which the spread between flights is little known."""
@@ -71,7 +91,7 @@ class FittedLink:
         stall_gaps: law of the time between stalls.
         handover_gaps: law of the time between handovers; None: not measured.
         handover_length: law of their execution.
-        spread: factors between flights: "rate", "delay", "outage", "stall".
+        spread: factors between flights: "rate", "delay", "jitter", "loss", "outage", "stall".
         unknown: what the data cannot tell, in sentences.
     """
 
@@ -97,11 +117,11 @@ class FittedLink:
             lines.append(
                 f"handover = {{ interval = {self.handover_gaps.toml()}, interruption = {self.handover_length.toml()} }}"
             )
-        if len(self.flights) > 1:
+        if self.spread:
             for flight in self.flights:
                 lines += ["", "[[flight]]", f"name = {_quoted(flight.name)}", *self._table(flight, "")]
-            if self.spread:
-                lines += ["", "[spread]", *(f"{name} = {value:.4g}" for name, value in self.spread.items())]
+        if self.spread:
+            lines += ["", "[spread]", *(f"{name} = {value:.4g}" for name, value in self.spread.items())]
         return "\n".join(lines) + "\n"
 
     def _table(self, flight: FittedFlight, prefix: str) -> list[str]:
@@ -128,7 +148,7 @@ class Handovers:
 
 
 def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> FittedLink:
-    """Fits a link to flights: each has its own distributions, all share one memory.
+    """Fits a link to flights, of long ones to their windows: each has its own distributions.
 
     Args:
         flights: at least one.
@@ -139,10 +159,14 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> 
     """
     if not flights:
         raise TraceError("found no flight; expected one at least")
+    unknown = tuple(_unknown(flights, handovers))
+    journeys, flights = len(flights), windows(flights)
     memories = _memories(flights)
     both_ways = {quantity: _both_ways(flights, quantity, memories) for quantity in ("rate", "delay")}
     if not memories and not any(flight.has("loss") for flight in flights):
-        raise TraceError("found neither rate, delay nor loss; expected one of them")
+        columns = {f"`{column.name}`" for flight in flights for column in flight.columns}
+        expected = "rate, delay or loss of uplink, downlink or both (--as 'NAME=downlink rate [Mbit/s]')"
+        raise TraceError(f"{flights[0].name}: found {', '.join(sorted(columns))}; expected {expected}")
     events = [_events(flight) for flight in flights]
     fitted = [
         _fitted(flight, memories, both_ways, own, _pooled_rates(events, flights))
@@ -151,16 +175,17 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> 
     fitted.sort(key=lambda flight: -flight.badness)
     outages, stalls = _laws(events, flights, "outages"), _laws(events, flights, "stalls")
     gaps, lengths = _handover_laws(handovers)
+    written = [fitted[int(at)] for at in np.linspace(0, len(fitted) - 1, min(len(fitted), MAX_WINDOWS))]
     return FittedLink(
-        tuple(fitted),
+        tuple(written),
         outages[1],
         outages[0],
         stalls[1],
         stalls[0],
         gaps,
         lengths,
-        _spread(fitted, events),
-        tuple(_unknown(flights, events, handovers)),
+        _spread(fitted, events, journeys),
+        unknown,
     )
 
 
@@ -185,6 +210,18 @@ def read_handovers(path: Path) -> list[Handovers]:
         of_flight.setdefault(cells.get("flight", ""), []).append((start_s, took_ms * 1e-3))
     tables = [np.array(sorted(pairs)).T for pairs in of_flight.values()]
     return [Handovers(times_s, lengths_s) for times_s, lengths_s in tables]
+
+
+def windows(flights: Sequence[Flight], length_s: float = WINDOW_S) -> list[Flight]:
+    """Returns flights in pieces of about `length_s`; shorter flights as they are."""
+    found: list[Flight] = []
+    for flight in flights:
+        count = max(round(flight.length_s / length_s), 1)
+        each_s = flight.length_s / count
+        for at in range(count):
+            own = flight if count == 1 else flight.part(at * each_s, (at + 1) * each_s)
+            found.append(own if count == 1 else replace(own, name=f"{flight.name}, window {at + 1}"))
+    return found
 
 
 def step_of(flight: Flight) -> float:
@@ -236,12 +273,12 @@ def _calm(flight: Flight, quantity: str, direction: str, step_s: float) -> Float
         if own is not None and values is not None:
             starts_s = np.arange(len(values)) * step_s
             values = values.copy()
-            for start_s, lasts_s in own.outages:
+            for start_s, lasts_s in own.stalls:
                 values[(starts_s >= start_s - 1e-9) & (starts_s < start_s + lasts_s - 1e-9)] = np.nan
     else:
-        delay_ms = flight.values(quantity, direction)
-        assert delay_ms is not None
-        calm = find_events(flight.times_s, delay_ms, flight.length_s).calm
+        own = _delay_events(flight, direction)
+        assert own is not None
+        calm = own.calm
         times_s = np.arange(max(int(flight.length_s / step_s + 1e-9), 1)) * step_s
         values = calm[np.clip(np.searchsorted(flight.times_s, times_s + 1e-9, side="right") - 1, 0, None)]
     assert values is not None
@@ -250,18 +287,26 @@ def _calm(flight: Flight, quantity: str, direction: str, step_s: float) -> Float
 
 def _events(flight: Flight) -> Events | None:
     """Returns the events of a flight, by the delay that has most of them; None where no probe was measured."""
-    found = [flight.values("delay", direction) for direction in DIRECTIONS]
-    delays = [delay_ms for delay_ms in found if delay_ms is not None]
-    if not delays:
+    found = [own for direction in DIRECTIONS if (own := _delay_events(flight, direction)) is not None]
+    if not found:
         return _rate_events(flight)
-    worst = max(delays, key=lambda delay_ms: int(np.isinf(delay_ms).sum()))
-    return find_events(flight.times_s, worst, flight.length_s)
+    return max(found, key=lambda own: own.lost + float(own.outages[:, 1].sum()))
+
+
+def _delay_events(flight: Flight, direction: str) -> Events | None:
+    delay_ms = flight.values("delay", direction)
+    if delay_ms is None:
+        return None
+    is_of_both = delay_ms is flight.values("delay", "uplink") and delay_ms is flight.values("delay", "downlink")
+    find = find_round_trip_events if is_of_both else find_events
+    return find(flight.times_s, delay_ms, flight.length_s)
 
 
 def _rate_events(flight: Flight) -> Events | None:
-    """Returns the times without any rate as outages, for a flight without delays; None without them.
+    """Returns the times without any rate as stalls, for a flight without delays; None without them.
 
-    Single samples of zero stay in the distribution of the rate.
+    A rate of zero says that nothing is carried, and nothing of packets that wait: as in a replay, they are kept. Single
+    samples of zero stay in the distribution of the rate.
     """
     rates = [rate for direction in DIRECTIONS if (rate := flight.values("rate", direction)) is not None]
     if not rates:
@@ -271,7 +316,7 @@ def _rate_events(flight: Flight) -> Events | None:
     if len(found.outages) == 0:
         return None
     # A rate says nothing of lost packets.
-    return found._replace(lost=0, probes=0)
+    return found._replace(outages=found.stalls, stalls=found.outages, lost=0, probes=0)
 
 
 def _pooled_rates(events: Sequence[Events | None], flights: Sequence[Flight]) -> dict[str, tuple[int, float]]:
@@ -358,45 +403,61 @@ def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None,
     return fit_intervals(gaps[gaps > 0], float(gaps.sum()) * (len(gaps) + 1) / len(gaps)), fit_durations(lengths)
 
 
-def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None]) -> dict[str, float]:
-    """Returns the factors by which a new flight differs from those seen: a smoothed bootstrap (Silverman 1986)."""
-    found: dict[str, float] = {}
+def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None], journeys: int) -> dict[str, float]:
+    """Returns the factors by which a new flight differs from the windows seen, as geometric standard deviations.
+
+    They are those of a smoothed bootstrap (Silverman 1986), and the less journeys were measured, the more of what
+    journeys of other networks differ in.
+    """
+    variances: dict[str, float] = {}
     for quantity in ("rate", "delay"):
         logs = []
         for flight in fitted:
             own = [_median(process) for key, process in flight.processes.items() if key.endswith(quantity)]
             if own and min(own) > 0:
                 logs.append(float(np.mean(np.log(own))))
-        if len(logs) > 1:
-            found[quantity] = _factor(float(np.var(logs, ddof=1)), len(logs))
+        if logs:
+            variances[quantity] = _smoothing(logs)
+    if "delay" in variances:
+        # The tails of the windows are in the windows themselves.
+        variances["jitter"] = 0.0
+    losses = [math.log(flight.loss) for flight in fitted if flight.loss]
+    if losses:
+        variances["loss"] = _smoothing(losses)
     for name, rates, counts in (
         ("stall", [flight.stalls_per_s for flight in fitted], [len(own.stalls) for own in events if own]),
         ("outage", [flight.outages_per_s for flight in fitted], [len(own.outages) for own in events if own]),
     ):
         logs = [math.log(rate) for rate in rates if rate]
-        if len(logs) > 1:
+        if logs:
             # A count differs by chance alone too: the logarithm of a Poisson number n has the variance 1 / n.
             chance = float(np.mean([1 / (count + 0.5) for count in counts]))
-            variance = float(np.var(logs, ddof=1)) - chance
-            if variance > 0:
-                found[name] = _factor(variance, len(logs))
-    return found
+            variances[name] = _smoothing(logs, chance)
+    share = PRIOR_FLIGHTS / (PRIOR_FLIGHTS + journeys - 1)
+    return {
+        name: math.exp(min(math.sqrt(variance + share * BETWEEN_LOG[name] ** 2), MAX_LOG))
+        for name, variance in variances.items()
+    }
 
 
-def _factor(variance: float, count: int) -> float:
-    """Returns the geometric standard deviation by which `count` values of this variance are smoothed."""
-    return math.exp(min(1.06 * math.sqrt(variance) * count**-0.2, 2.0))
+def _smoothing(logs: Sequence[float], chance: float = 0.0) -> float:
+    """Returns the variance by which logarithms are smoothed, that of chance taken off."""
+    if len(logs) < 2:
+        return 0.0
+    width = 1.06 * math.pow(len(logs), -0.2)
+    return max(float(np.var(logs, ddof=1)) - chance, 0.0) * width * width
 
 
 def _median(process: Process) -> float:
     return process.plus + float(np.interp(0.5, *np.array(process.table).T))
 
 
-def _unknown(flights: Sequence[Flight], events: Sequence[Events | None], handovers: Sequence[Handovers]) -> list[str]:
+def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers]) -> list[str]:
     """Returns what the data cannot tell."""
+    events = [_events(flight) for flight in flights]
     told = []
     if len(flights) == 1:
-        told.append("One flight: how flights differ is unknown; networks differ more between flights than within one.")
+        told.append("One flight: how flights differ is unknown; as elsewhere is assumed ([spread] of the file).")
     elif len(flights) < FEW_FLIGHTS:
         told.append(f"{len(flights)} flights: how flights differ is little known.")
     shortest_s = min(flight.length_s for flight in flights)

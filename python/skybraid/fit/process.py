@@ -159,16 +159,12 @@ def fit_memory(series: list[Floats], step_s: float) -> Memory:
     measured = measured[known]
     if len(measured) < 2:
         return Memory(0.0, 0.0, 0.0)
-    times_s = np.geomspace(step_s / 3, 3 * MAX_LAG_S, 60)
+    times_s = np.geomspace(step_s / 3, max(most * step_s, step_s), 60)
     best = Memory(0.0, 0.0, 0.0, float(np.sqrt(np.mean(measured**2))))
-    counts = [int(np.isfinite(one).sum()) for one in series]
-    # Scores have the mean 0 in each series, though its true mean differs: that takes `1 - r` times the variance of the
-    # mean from each correlation r (Kendall 1954). So short series remember longer than they seem to.
-    taken = np.array([_variance_of_mean(step_s, float(time_s), counts) for time_s in times_s])
-    decays = np.exp(-lags_s[None, :] / times_s[:, None]) - taken[:, None] * (1 - measured[None, :])
+    # Flights have quantiles of their own: what changes from one to the next is no memory of a process.
+    decays = np.exp(-lags_s[None, :] / times_s[:, None])
     # A fast time of zero is white noise: part of what was measured need not be remembered at all.
-    white = -_variance_of_mean(step_s, 0.0, counts) * (1 - measured)
-    fast_decays = np.vstack([white, decays])
+    fast_decays = np.vstack([np.zeros(len(lags_s)), decays])
     fast_times_s = np.concatenate([[0.0], times_s])
     for at, slow in enumerate(decays):
         for place, fast in enumerate(fast_decays[: at + 2]):
@@ -186,14 +182,6 @@ def fit_process(series: list[Floats], step_s: float, plus: float = 0.0) -> Proce
     """Fits one process to all series together."""
     values = np.concatenate(series) - plus
     return Process(quantile_table(np.maximum(values, 0.0)), fit_memory(series, step_s), step_s, plus)
-
-
-def _variance_of_mean(step_s: float, time_s: float, counts: list[int]) -> float:
-    """Returns the variance of the mean of a series of unit variance and exponential memory, by the series' lengths."""
-    kept = float(np.exp(-step_s / time_s)) if time_s > 0 else 0.0
-    long = np.array([count for count in counts if count > 1], dtype=np.float64)
-    each = (1 + kept) / (1 - kept) / long - 2 * kept * (1 - kept**long) / (long * (1 - kept)) ** 2
-    return float(np.average(each, weights=long)) if long.size else 1.0
 
 
 def _autoregressive(noise: Floats, time_s: float, step_s: float) -> Floats:

@@ -31,6 +31,18 @@ DIRECTIONS = ("uplink", "downlink")
 
 _MICRO = 6
 
+_PAUSE_STEPS, _PAUSE_S = 10.0, 4.0
+"""Usual steps, and s beyond a usual step, from which on a longer one is a pause."""
+
+_USUAL = 0.9
+"""Share of steps of at most twice the median one from which on others are pauses, in which nothing was measured."""
+
+_PARTING_S = 60.0
+"""Length in s of a pause that parts two flights; shorter ones are cut out of one."""
+
+_MIN_PART_S = 120.0
+"""Time measured in s from which on a pause parts flights: bursts of half a minute each are one."""
+
 
 @dataclass(frozen=True)
 class Flight:
@@ -87,6 +99,54 @@ class Flight:
             self, times_s=times_s[:-1], columns=columns, length_s=float(times_s[-1]), notes=(*self.notes, note)
         )
 
+    def without_pauses(self) -> Flight:
+        """Returns a flight of about even rows without the pauses between them; another one as it is.
+
+        The last value before a pause would otherwise stand for all of it: pings that wait for a lost reply, a logger
+        that was off. A lost probe itself is not a pause.
+        """
+        pauses_s = self._pauses_s()
+        if not pauses_s.any():
+            return self
+        times_s = np.concatenate([[0.0], np.cumsum(self._durations_s() - pauses_s)])
+        count, total_s = int((pauses_s > 0).sum()), float(pauses_s.sum())
+        pauses = "a pause" if count == 1 else f"{count} pauses"
+        note = (
+            f"{self.name}: {pauses} of {total_s:.4g} s cut out; if the link was down meanwhile, "
+            "`skybraid trace import --gaps outage` says so"
+        )
+        return replace(self, times_s=times_s[:-1], length_s=float(times_s[-1]), notes=(*self.notes, note))
+
+    def journeys(self) -> list[Flight]:
+        """Returns the parts between the long times in which nothing was measured, each without its pauses.
+
+        Raises:
+            TraceError: no row has all columns.
+        """
+        idle_s = np.where(self._unknown(), self._durations_s(), self._pauses_s())
+        # Rows that were not measured may follow one another.
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], idle_s > 0, [False]]).astype(int)))
+        ends_s = np.append(self.times_s[1:], self.length_s)
+        starts_s, stops_s = [0.0], []
+        measured_s = np.concatenate([[0.0], np.cumsum(self._durations_s() - idle_s)])
+        parted_s = 0.0
+        for first, after in zip(edges[::2], edges[1::2], strict=True):
+            length_s = float(idle_s[first:after].sum())
+            is_long = min(measured_s[after] - parted_s, measured_s[-1] - measured_s[after]) >= _MIN_PART_S
+            if length_s >= _PARTING_S and is_long:
+                starts_s.append(float(ends_s[after - 1]))
+                stops_s.append(starts_s[-1] - length_s)
+                parted_s = measured_s[after]
+        if not stops_s:
+            return [self.whole().without_pauses()]
+        found = []
+        for number, (start_s, end_s) in enumerate(zip(starts_s, [*stops_s, self.length_s], strict=True), start=1):
+            rows = (self.times_s >= start_s) & (self.times_s < end_s)
+            if (rows & ~self._unknown()).any():
+                own = replace(self.part(start_s, end_s), name=f"{self.name}, part {number}")
+                found.append(own.whole().without_pauses())
+        return found if found else [self.whole()]
+
     def part(self, start_s: float, end_s: float) -> Flight:
         """Returns the rows that begin from `start_s` on and before `end_s`, from time zero on."""
         rows = (self.times_s >= start_s) & (self.times_s < end_s)
@@ -113,6 +173,19 @@ class Flight:
 
     def _durations_s(self) -> Floats:
         return np.diff(self.times_s, append=self.length_s)
+
+    def _pauses_s(self) -> Floats:
+        """Returns by how many s each row lasts longer than usual, where that is a pause; shape (n,)."""
+        steps_s = np.diff(self.times_s)
+        found = np.zeros(len(self.times_s))
+        if steps_s.size < 1 / (1 - _USUAL):
+            return found
+        usual_s = float(np.median(steps_s))
+        if (steps_s <= 2 * usual_s).mean() < _USUAL:
+            return found
+        is_pause = steps_s > max(_PAUSE_STEPS * usual_s, usual_s + _PAUSE_S)
+        found[:-1] = np.where(is_pause, steps_s - usual_s, 0.0)
+        return found
 
     def _unknown(self) -> Flags:
         unknown = np.zeros(len(self.times_s), dtype=np.bool_)

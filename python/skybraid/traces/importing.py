@@ -41,8 +41,8 @@ def load(path: str | Path, format: str | None = None, options: Options | None = 
         TraceError: the format is not certain, or the file does not follow it.
     """
     source = Source(Path(path))
-    chosen = format or recognise(source)
-    return list(entry_of(chosen).read(source, options or Options()))
+    options = options or Options()
+    return list(entry_of(format or options.format or recognise(source)).read(source, options))
 
 
 def import_files(

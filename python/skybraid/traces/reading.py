@@ -3,9 +3,11 @@
 Text formats are parsed by the same Rust readers that a scenario uses; Parquet is read here.
 """
 
+import gzip
 import math
 import re
 import stat
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -105,13 +107,22 @@ def read_bytes(path: Path) -> bytes:
         raise TraceError(f"{path}: no such file; expected a trace ({', '.join(FORMATS)})") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from error
+    if found[:2] == b"\x1f\x8b":
+        try:
+            with gzip.open(path) as packed:
+                found = packed.read(MAX_BYTES + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise TraceError(f"{path}: found a damaged gzip file ({error}); expected a whole one") from error
     _refuse_large(path, len(found))
     return found
 
 
 def _read_text(path: Path) -> str:
+    data = read_bytes(path)
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     try:
-        return read_bytes(path).decode("utf-8")
+        # Lines of old Macs end in CR alone.
+        return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise TraceError(f"{path}: byte {error.start} is not text; expected one of {', '.join(FORMATS)}") from error
 

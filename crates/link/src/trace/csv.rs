@@ -57,10 +57,18 @@ pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, 
                 .filter(|value| value.is_finite() || (may_be_gap && *value == f64::INFINITY));
             value.ok_or_else(|| wrong(field, &expected()))
         };
-        let value = number(columns.value, quantity == Quantity::Delay)? * scale;
-        if value.is_finite() && !quantity.allows(value) {
-            let field = fields.get(columns.value).copied().unwrap_or_default();
+        let value = number(columns.value, quantity == Quantity::Delay)?;
+        let field = fields.get(columns.value).copied().unwrap_or_default();
+        // A number too large for an f64 is no gap.
+        let is_gap = value == f64::INFINITY && !field.contains(|c: char| c.is_ascii_digit());
+        let value = value * scale;
+        if !is_gap && !quantity.allows(value) {
             return Err(wrong(field, quantity.range()));
+        }
+        // A comma within a number would shift all cells after it.
+        if fields.iter().skip(columns.count).any(|field| !field.is_empty()) {
+            let expected = format!("{} cells, as on the first line", columns.count);
+            return Err(wrong(line, &expected));
         }
         let at = match (columns.time, file.every) {
             (Some(column), None) => {
@@ -87,6 +95,7 @@ pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, 
 struct Columns {
     time: Option<usize>,
     value: usize,
+    count: usize,
 }
 
 impl Columns {
@@ -132,7 +141,7 @@ impl Columns {
             Some(name) => place("column", name)?,
             None => usize::from(time == Some(0)),
         };
-        Ok((Self { time, value }, is_heading))
+        Ok((Self { time, value, count: fields.len() }, is_heading))
     }
 }
 

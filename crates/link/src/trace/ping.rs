@@ -65,6 +65,13 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
             let count = before.rsplit(char::is_whitespace).next().unwrap_or_default();
             transmitted = count.parse::<u64>().unwrap_or(0).min(MAX_PROBES);
         }
+        if line.contains("PING ") && line.contains("bytes of data") && !replies.is_empty() {
+            return Err(TraceError::Line {
+                line: index + 1,
+                found: line.trim().to_string(),
+                expected: "one log, its sequence numbers on one clock: a file for each".to_string(),
+            });
+        }
         if line.contains(" bytes from ") {
             let mut reply = read_reply(line.trim(), index + 1)?;
             reply.sequence = unwrapped(reply.sequence, newest);
@@ -186,7 +193,11 @@ fn read_reply(line: &str, number: usize) -> Result<Reply, TraceError> {
     let value_after = |key: &str| {
         let (_, rest) = line.split_once(key)?;
         let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
-        let (value, _) = rest.split_at_checked(end)?;
+        let (value, after) = rest.split_at_checked(end)?;
+        // A decimal comma would cut the number short.
+        if after.starts_with(',') {
+            return None;
+        }
         value.parse::<f64>().ok().filter(|value| value.is_finite())
     };
     let sequence = value_after("icmp_seq=").or_else(|| value_after("icmp_req="));

@@ -54,6 +54,8 @@ fn an_invalid_series_is_rejected_with_its_line() {
         ("1,5\n2,NaN\n", "line 2: found `NaN`, expected a number in column 2"),
         ("1,5\n2,inf\n", "line 2: found `inf`, expected a number in column 2"),
         ("1,5\n2,-6\n", "line 2: found `-6`, expected a rate from 0 to 1000 Tbit/s"),
+        ("1,5\n2,1e308\n", "line 2: found `1e308`, expected a rate from 0 to 1000 Tbit/s"),
+        ("1,5\n2,6,5\n", "line 2: found `2,6,5`, expected 2 cells, as on the first line"),
         ("1,5\n2\n", "line 2: found `2`, expected a number in column 2"),
         ("1,5\n2,six\n", "line 2: found `six`, expected a number in column 2"),
     ] {
@@ -196,11 +198,14 @@ fn a_ping_log_without_stamps_is_spaced_evenly() {
 
 #[test]
 fn a_broken_ping_log_is_rejected() {
-    let error = |text| ping::read(text, None, true).unwrap_err().to_string();
+    let error = |text: &str| ping::read(text, None, true).unwrap_err().to_string();
     assert!(error("PING\n64 bytes from 10.0.0.1: ttl=64 time=1 ms").starts_with("line 2: found"));
     assert!(error("64 bytes from 10.0.0.1: icmp_seq=1 ttl=64").starts_with("line 1"));
     assert!(error("[noon] 64 bytes from a: icmp_seq=1 time=1 ms").contains("a stamp such as"));
     assert!(error("64 bytes from a: icmp_seq=999999999999 time=1 ms").contains("fewer than"));
+    assert!(error("64 bytes from a: icmp_seq=1 ttl=64 time=6,5 ms").starts_with("line 1: found"));
+    let log = "PING a (10.0.0.1) 56(84) bytes of data.\n64 bytes from a: icmp_seq=1 time=1 ms\n";
+    assert!(error(&log.repeat(2)).starts_with("line 3: found `PING a"));
     assert!(error("").contains("no samples"));
 }
 

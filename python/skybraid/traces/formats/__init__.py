@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from skybraid.traces.formats import (
@@ -57,7 +58,7 @@ FORMATS = {
     "mahimahi": Entry("mahimahi opportunities", "rate", series.recognises_mahimahi, series.read_mahimahi),
     "hypatia": Entry("Hypatia series", "round trip", series.recognises_hypatia, series.read_hypatia),
     "dated": Entry("CSV with dates", "columns by heading, or `--as`", table.recognises, table.read),
-    "values": Entry("one value a line", "what `--every` and `--as` say", values.recognises, values.read),
+    "values": Entry("numbers without times", "what `--every` and `--as` say", values.recognises, values.read),
     "ping": Entry("`ping` of Linux", "round trip, loss", ping_linux.recognises, ping_linux.read),
     "ping-bsd": Entry("`ping` of macOS and BSD", "round trip, loss", ping_bsd.recognises, ping_bsd.read),
     "ping-windows": Entry("`ping` of Windows", "round trip, loss", ping_windows.recognises, ping_windows.read),
@@ -113,4 +114,10 @@ def _ask(source: Source, names: list[str]) -> NoReturn:
     if names:
         source.fail(None, f"what may be {' or '.join(names)}", "--format with one of them")
     begins = "begins" if is_text else "begin"
+    if all(re.fullmatch(r"[-+\d.eE]+|inf|nan", cell) for cell in re.split(r"[\s,;]+", first)):
+        how = (
+            "--format values --every 1s --as '1=downlink rate [Mbit/s]', the column's number and meaning, or --format "
+        )
+        how += f"with another of {', '.join(FORMATS)}"
+        source.fail(None, f"numbers without headings that begin with `{first}`", how)
     source.fail(None, f"{shown} that {begins} with `{first}`", f"--format with one of {', '.join(FORMATS)}")

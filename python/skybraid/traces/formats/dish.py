@@ -1,4 +1,4 @@
-"""Statistics of a Starlink dish: CSV of starlink-grpc-tools, or the history that grpcurl prints as JSON.
+"""Statistics of a Starlink dish: CSV of starlink-grpc-tools, Parquet with their names, or grpcurl's JSON.
 
 Source: `dish_grpc_text.py` of starlink-grpc-tools (modes `bulk_history` and `status`, with the headings of `-H`) and
 the dish's `get_history`: rings of one value a second, of which `current` counts all; the newest is at `current - 1`
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from skybraid.model.heavy import pl
 from skybraid.traces.formats.source import Options, Source, from_zero, optional_number, unix_time
 from skybraid.traces.measurement import Column, Floats, Measurement
 
@@ -24,6 +25,8 @@ _NOTE = "rates are what was carried, not what the dish could have carried"
 
 def recognises(source: Source) -> bool:
     """Whether the file is of a dish."""
+    if source.data[:4] == b"PAR1":
+        return b"pop_ping_drop_rate" in source.data
     if source.head.lstrip().startswith("{"):
         return "popPingDropRate" in source.text
     return bool(source.begins) and "pop_ping_drop_rate" in source.begins[0]
@@ -36,6 +39,8 @@ def read(source: Source, options: Options) -> list[Measurement]:
         TraceError: a line is invalid, or headings are missing.
     """
     del options
+    if source.data[:4] == b"PAR1":
+        return [_parquet(source)]
     if source.head.lstrip().startswith("{"):
         return [_history(source)]
     headings: list[str] = []
@@ -61,6 +66,32 @@ def read(source: Source, options: Options) -> list[Measurement]:
         rows.append([optional_number(source, number, cells.get(name, ""), f"a number as `{name}`") for name in _NAMES])
     start_s = times_s[0] if times_s else 0.0
     return [_measurement(source, from_zero(source, times_s, lines), np.array(rows), start_s)]
+
+
+def _parquet(source: Source) -> Measurement:
+    """Reads columns whose names end as those of grpc tools, such as `dish_status.pop_ping_latency_ms`."""
+    try:
+        table = pl.read_parquet(source.path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        source.fail(None, str(error), "Parquet")
+    found = {name: next((one for one in table.columns if one.rpartition(".")[2] == name), None) for name in _NAMES}
+    stamp = next((name for name in ("datetimestamp_utc", "@timestamp", "time") if name in table.columns), None)
+    missing = [name for name in _NAMES[:2] if found[name] is None] + ([] if stamp else ["@timestamp"])
+    if missing or stamp is None:
+        source.fail(None, f"columns {', '.join(table.columns[:6])}", ", ".join(missing))
+    try:
+        dates = table[stamp]
+        dates = dates.str.to_datetime(time_unit="us", time_zone="UTC") if dates.dtype == pl.String else dates
+        table = table.with_columns(dates.dt.epoch("us").alias(stamp)).sort(stamp)
+    except pl.exceptions.PolarsError as error:
+        source.fail(None, str(error), f"dates as `{stamp}`")
+    nothing = pl.Series([None] * len(table), dtype=pl.Float64)
+    columns = [nothing if name is None else table[name].cast(pl.Float64) for name in found.values()]
+    values = np.stack([column.fill_null(math.nan).to_numpy() for column in columns], axis=1)
+    times_s = table[stamp].to_numpy() * 1e-6
+    return _measurement(
+        source, from_zero(source, times_s.tolist(), range(1, len(times_s) + 1)), values, float(times_s[0])
+    )
 
 
 def _history(source: Source) -> Measurement:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from skybraid.traces import reading
+from skybraid.traces.formats import dish
 from skybraid.traces.formats.source import unix_time
+from skybraid.traces.formats.table import Meaning, meaning_of
 from skybraid.traces.measurement import Column, Measurement
 from skybraid.traces.series import Trace, TraceError
 
@@ -14,6 +19,9 @@ if TYPE_CHECKING:
     from skybraid.traces.formats.source import Options, Source
 
 _STARTS = "# starts at "
+
+_EVEN, _JITTER = 0.9, 0.1
+"""Share of rows, and how far they may be from the median interval, of a series without pauses of its own."""
 
 
 def recognises_csv(source: Source) -> bool:
@@ -41,32 +49,75 @@ def recognises_hypatia(source: Source) -> bool:
 
 def recognises_parquet(source: Source) -> bool:
     """Whether the file is Parquet."""
-    return source.data[:4] == b"PAR1"
+    return source.data[:4] == b"PAR1" and not dish.recognises(source)
 
 
 def read_csv(source: Source, options: Options) -> list[Measurement]:
-    """Reads every column whose heading has a unit that a link knows."""
-    del options
+    """Reads every column whose heading has a unit that a link knows, or those that the user names.
+
+    Columns of one kind keep their names, as those of `trace join`: `att rate [Mbit/s]`.
+    """
     first = next((line for line in source.lines if line.strip() and not line.startswith("#")), "")
     headings = reading.headings_of(first)
-    traces = {}
+    given = _given(source, headings, options)
+    traces: list[tuple[str, Trace]] = []
     left_out = []
     for number, heading in enumerate(headings[1:], start=2):
+        if given and heading not in given:
+            left_out.append(heading)
+            continue
         try:
-            traces[heading] = reading.read(source.path, number, None, "csv")
+            unit = given[heading].unit if given else None
+            traces.append((heading, reading.read(source.path, number, unit, "csv")))
         except TraceError as error:
-            if "expected one of" not in str(error) and "states no unit" not in str(error):
+            if given or ("expected one of" not in str(error) and "states no unit" not in str(error)):
                 raise
             left_out.append(heading)
     if not traces:
         source.fail(None, f"`{first.strip()}`", "a column with a unit of a rate, a time or a loss")
     notes = (f"columns left out: {', '.join(left_out)}",) if left_out else ()
-    columns = tuple(_column(heading, trace) for heading, trace in traces.items())
-    one = next(iter(traces.values()))
+    columns = [
+        Column(given[heading].quantity, trace.unit, trace.values, given[heading].direction)
+        if given
+        else _column(heading, trace)
+        for heading, trace in traces
+    ]
+    kinds = [(column.quantity, column.direction) for column in columns]
+    columns = [
+        replace(column, direction=f"{_name(heading)} {column.direction}".strip())
+        if kinds.count((column.quantity, column.direction)) > 1 and _name(heading) != column.name
+        else column
+        for (heading, _), column in zip(traces, columns, strict=True)
+    ]
+    one = traces[0][1]
     # `trace import` keeps the date of the first row in a comment.
     begun = next((line for line in source.lines if line.startswith(_STARTS)), None)
     start_s = None if begun is None else unix_time(begun.removeprefix(_STARTS), None)
-    return [Measurement(str(source.path), one.times_s, columns, start_s, one.end_s, is_sampled=False, notes=notes)]
+    return [Measurement(str(source.path), one.times_s, tuple(columns), start_s, one.end_s, _is_even(one), notes=notes)]
+
+
+def _given(source: Source, headings: list[str], options: Options) -> dict[str, Meaning]:
+    """Returns what the user says of columns, by their heading; a column may be named without its unit."""
+    found = {}
+    for name, text in options.columns.items():
+        heading = next((one for one in headings if name in (one, _name(one))), None)
+        if heading is None:
+            listed = ", ".join(f"`{one}`" for one in headings)
+            raise TraceError(f"{source.path}: --as: found no column `{name}`; expected one of {listed}")
+        found[heading] = meaning_of(text)
+    return found
+
+
+def _name(heading: str) -> str:
+    return heading.partition("[")[0].strip()
+
+
+def _is_even(trace: Trace) -> bool:
+    """Whether nearly all rows are one interval apart, so that a longer one is a gap."""
+    steps_s = np.diff(trace.times_s)
+    return len(steps_s) > 1 / (1 - _EVEN) and bool(
+        (np.abs(steps_s / float(np.median(steps_s)) - 1) < _JITTER).mean() >= _EVEN
+    )
 
 
 def read_mahimahi(source: Source, options: Options) -> list[Measurement]:
@@ -93,7 +144,7 @@ def _of(source: Source, trace: Trace, direction: str) -> Measurement:
 
 
 def _column(heading: str, trace: Trace) -> Column:
-    name = heading.partition("[")[0].strip()
+    name = _name(heading)
     # As `trace import` and `trace join` write them: "uplink rate", "lte downlink delay".
     own = re.fullmatch(r"(?:(.+) )?(rate|delay|rtt|loss|round_trip_loss)", name)
     if own is not None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MAX_ROWS = 10_000_000
 """Rows that a measurement may have."""
 
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
 _BYTE_UNITS = {"B/s": 8e-6, "kB/s": 8e-3, "MB/s": 8.0, "GB/s": 8e3}
 
 
@@ -39,6 +41,7 @@ class Options:
         one_way: whether the clocks of both ends agree, so that one-way delays are as measured.
         peer: the capture at the other end.
         lost: value of a round trip or delay that stands for a lost probe, such as -1.
+        format: name of the format; None: recognised.
     """
 
     every_s: float | None = None
@@ -48,6 +51,7 @@ class Options:
     one_way: bool = False
     peer: Path | None = None
     lost: float | None = None
+    format: str | None = None
 
     @property
     def sent(self) -> str:
@@ -73,12 +77,13 @@ class Source:
 
     @cached_property
     def text(self) -> str:
-        """Contents as text; Windows writes UTF-16 and code pages."""
+        """Contents as text, its lines ended by LF; Windows writes UTF-16 and code pages, old Macs CR."""
         encoding = "utf-16" if self.data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
         try:
-            return self.data.decode(encoding)
+            found = self.data.decode(encoding)
         except UnicodeDecodeError:
-            return self.data.decode("cp1252", errors="replace")
+            found = self.data.decode("cp1252", errors="replace")
+        return found.replace("\r\n", "\n").replace("\r", "\n")
 
     @cached_property
     def head(self) -> str:
@@ -110,10 +115,8 @@ def number_of(source: Source, line: int, text: str, what: str) -> float:
     Raises:
         TraceError: it is none.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    # `float` takes more than measuring tools write: 1_000, digits of other scripts.
+    value = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
     if not math.isfinite(value):
         source.fail(line, f"`{text}`", what)
     return value
@@ -173,6 +176,11 @@ def has_zone(text: str) -> bool:
     """Whether a date names its zone, or needs none."""
     cleaned = text.strip().strip('"')
     return bool(re.search(r"(Z|UTC|GMT|[+-]\d{2}:?\d{2})$", cleaned)) or "-" not in cleaned[1:8].replace("/", "-")
+
+
+def range_of(quantity: str) -> tuple[float, float]:
+    """Returns the range of a network quantity in Mbit/s, ms or %, as scenarios have it: 1000 Tbit/s, 100 days."""
+    return 0.0, {"rate": 1e9, "loss": 100.0, "round_trip_loss": 100.0}.get(quantity, 9e9)
 
 
 def unit_scale(quantity: str, unit: str) -> float | None:

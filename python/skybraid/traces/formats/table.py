@@ -19,6 +19,7 @@ from skybraid.traces.formats.source import (
     from_zero,
     has_zone,
     optional_number,
+    range_of,
     unit_scale,
     unix_time,
     zone_of,
@@ -43,22 +44,21 @@ _DIRECTIONS = (("downlink", r"down|\bdl\b|dl_|_dl|\brx\b"), ("uplink", r"up(load
 
 
 class Meaning(NamedTuple):
-    """What a column holds, and the size of its unit in that of the quantity."""
+    """What a column holds, its unit, and the size of that in the quantity's own."""
 
     quantity: str
     direction: str
     scale: float
+    unit: str
 
 
 def recognises(source: Source) -> bool:
-    """Whether the file is a table whose first row names columns, one of which holds dates."""
+    """Whether the file is a table, one column of which holds dates."""
     begins = [line for line in source.begins if not line.startswith("#")]
     if len(begins) < 2:
         return False
     headings, cells = (_cells(line, _separator(begins[0])) for line in begins[:2])
-    if not any(re.search("[A-Za-z]", heading) for heading in headings) or len(headings) < 2:
-        return False
-    return any(unix_time(cell, None) is not None for cell in cells)
+    return len(headings) > 1 and any(unix_time(cell, None) is not None for cell in cells)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
@@ -76,6 +76,9 @@ def read(source: Source, options: Options) -> list[Measurement]:
         # Without headings columns have their numbers.
         headings = [str(number) for number in range(1, len(headings) + 1)]
         rows.insert(0, (0, ""))
+    elif options.columns and all(name.isdecimal() and name not in headings for name in options.columns):
+        # Columns by number, whatever the headings are.
+        headings = [str(number) for number in range(1, len(_cells(rows[1][1], separator)) + 1)]
     first = _cells(rows[1][1], separator)
     place = next((place for place, cell in enumerate(first) if unix_time(cell, None) is not None), None)
     if place is None:
@@ -101,7 +104,9 @@ def read(source: Source, options: Options) -> list[Measurement]:
         scaled = raw * meaning.scale
         if options.lost is not None and meaning.quantity in ("rtt", "delay"):
             scaled = np.where(raw == options.lost, np.inf, scaled)
-        bad = (scaled < 0) | ((scaled > 100) & (meaning.quantity in ("loss", "round_trip_loss")))
+        low, high = range_of(meaning.quantity)
+        is_lost = np.isinf(raw) & (meaning.quantity in ("rtt", "delay")) | (scaled == np.inf) & (raw == options.lost)
+        bad = (scaled < low) | (scaled > high) & ~is_lost
         if bad.any():
             row = int(np.argmax(bad))
             source.fail(rows[row + 1][0], f"{raw[row]:g} as {meaning.quantity}", "a value in range (--lost -1: lost)")
@@ -127,7 +132,7 @@ def meaning_of(text: str) -> Meaning:
     scale = unit_scale(found[2], found[3])
     if scale is None:
         raise TraceError(f"--as: found the unit `{found[3]}`; expected one of {found[2]}")
-    return Meaning(found[2], found[1] or "", scale)
+    return Meaning(found[2], found[1] or "", scale, found[3])
 
 
 def _value(source: Source, number: int, cell: str, heading: str) -> float:
@@ -174,12 +179,15 @@ def _guess(heading: str) -> Meaning | None:
     if quantity is None or scale is None:
         return None
     direction = next((one for one, pattern in _DIRECTIONS if re.search(pattern, name)), "")
-    return Meaning(quantity, "" if quantity in ("rtt", "round_trip_loss") else direction, scale)
+    return Meaning(quantity, "" if quantity in ("rtt", "round_trip_loss") else direction, scale, unit)
 
 
 def _separator(line: str) -> str:
-    return next((mark for mark in (";", "\t", ",") if mark in line), ",")
+    marks = (";", "\t", ",") if re.match(r"\d{4}-\d{2}-\d{2} ", line) else (";", "\t", ",", " ")
+    return next((mark for mark in marks if mark in line), ",")
 
 
 def _cells(line: str, separator: str) -> list[str]:
+    if separator == " ":
+        return line.split()
     return [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]

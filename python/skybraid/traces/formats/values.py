@@ -1,10 +1,12 @@
-"""One value a line, without times; `--every` and `--as` say what it is. Never taken for granted."""
+"""Lines of numbers without times; `--every` and `--as COLUMN=` say what they are. Never taken for granted."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
-from skybraid.traces.formats.source import Options, Source, number_of
+from skybraid.traces.formats.source import Options, Source, number_of, range_of
 from skybraid.traces.formats.table import meaning_of
 from skybraid.traces.measurement import NETWORK, Column, Measurement
 from skybraid.traces.series import UNIT_OF
@@ -23,18 +25,36 @@ def read(source: Source, options: Options) -> list[Measurement]:
         TraceError: a line is no number, or the user does not say what the lines are.
     """
     if options.every_s is None or not options.columns:
-        source.fail(None, "one value a line", "--every (such as 1s) and --as '1=downlink rate [Mbit/s]'")
-    meaning = meaning_of(next(iter(options.columns.values())))
-    rows = [(n, line.strip()) for n, line in enumerate(source.lines, start=1)]
-    kept = [(n, line) for n, line in rows if line and not line.startswith("#")]
+        source.fail(None, "lines without times", "--every (such as 1s) and --as '1=downlink rate [Mbit/s]'")
+    if options.every_s <= 0:
+        source.fail(None, f"--every {options.every_s:g}s", "more than 0 s")
+    kept = [(n, line.strip()) for n, line in enumerate(source.lines, start=1)]
+    kept = [(n, line) for n, line in kept if line and not line.startswith("#")]
     if not kept:
-        source.fail(None, "no values", "a number on each line")
-    values = np.array([np.inf if line.lower() == "inf" else number_of(source, n, line, "a number") for n, line in kept])
-    bad = (values < 0) | (np.isinf(values) & (meaning.quantity not in ("delay", "rtt")))
+        source.fail(None, "no values", "numbers on each line")
+    columns = tuple(_column(source, kept, *named, options.lost) for named in options.columns.items())
+    times_s = np.arange(len(kept), dtype=np.float64) * options.every_s
+    return [Measurement(str(source.path), times_s, columns, None, len(kept) * options.every_s)]
+
+
+def _column(source: Source, kept: list[tuple[int, str]], name: str, text: str, lost: float | None) -> Column:
+    """Returns the column of a number from 1 on."""
+    meaning = meaning_of(text)
+    if not name.isdecimal() or int(name) < 1:
+        source.fail(None, f"--as {name}=", "the number of a column from 1 on: the lines have no headings")
+    values = np.empty(len(kept))
+    for at, (number, line) in enumerate(kept):
+        cells = re.split(r"\s*[,;\t]\s*|\s+", line)
+        if int(name) > len(cells):
+            source.fail(number, f"{len(cells)} numbers", f"at least {name}")
+        cell = cells[int(name) - 1]
+        values[at] = np.inf if cell.lower() == "inf" else number_of(source, number, cell, "a number")
+    if lost is not None and meaning.quantity in ("delay", "rtt"):
+        values = np.where(values == lost, np.inf, values)
+    in_unit = values * meaning.scale
+    low, high = range_of(meaning.quantity)
+    bad = (in_unit < low) | (in_unit > high) & ~(np.isinf(values) & (meaning.quantity in ("delay", "rtt")))
     if bad.any():
         row = int(np.argmax(bad))
-        source.fail(kept[row][0], kept[row][1], f"a {meaning.quantity} of 0 or more")
-    unit = UNIT_OF[NETWORK[meaning.quantity]]
-    column = Column(meaning.quantity, unit, values * meaning.scale, meaning.direction)
-    times_s = np.arange(len(values), dtype=np.float64) * options.every_s
-    return [Measurement(str(source.path), times_s, (column,), None, len(values) * options.every_s)]
+        source.fail(kept[row][0], f"`{kept[row][1]}`", f"a {meaning.quantity} in range (--lost -1: lost)")
+    return Column(meaning.quantity, UNIT_OF[NETWORK[meaning.quantity]], in_unit, meaning.direction)

@@ -1,0 +1,179 @@
+"""Hold `skybraid fit` against the part of each measured set that it has not seen.
+
+Run it as `python traces/check_fit.py [SET ...]`. Of several flights every other one is fitted and predicts the others,
+and the other way round; of a single one the first half predicts the second. Both sides fly: what was held back is
+replayed, the fit is the preset of a path and draws a flight for each run. A value is covered if it is
+within the central 95 % of the runs.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from build_traces import MissingMeasurementsError, measurement_folder
+from engine_series import PROBES, round_trips
+from fit_series import Values
+from measured_flights import SETS
+
+import skybraid
+from skybraid.execute.runs import simulation
+from skybraid.fit import fit_link
+from skybraid.fit.link import windows
+from skybraid.traces.flights import DIRECTIONS, Flight
+from skybraid.traces.replay import DELAY_MS, RATE_MBPS, path_lines, write_flight
+
+RUNS = 20
+RUN_S = 300.0
+MAX_PIECES = 12
+PROBE_S = 0.2
+WITHIN = 'require = { deadline = "300ms", share = "99.9%" }\n'
+FLOW_OF = {
+    "single": 'traffic = { kind = "cbr", rate = "40kbit/s", packet = "100B" }\n'
+    'transport = { protocol = "udp", scheduler = "single" }\n' + WITHIN,
+    "doubled": 'traffic = { kind = "cbr", rate = "40kbit/s", packet = "100B" }\n'
+    'transport = { protocol = "udp", scheduler = "redundant" }\n' + WITHIN,
+    "video": 'traffic = { kind = "cbr", rate = "10Mbit/s", packet = "1200B" }\n'
+    'transport = { protocol = "udp", scheduler = "single" }\n' + WITHIN,
+    "cubic": 'traffic = { kind = "bulk" }\n'
+    'transport = { protocol = "tcp", congestion = "cubic", scheduler = "single" }\n',
+}
+
+
+def outcomes(paths: Sequence[str], file: Path, length_s: float, seed: int, sender: str | None) -> dict[str, float]:
+    """What flows have over paths.
+
+    Args:
+        paths: lines of a scenario, the second one for doubled control.
+        file: of the scenario, next to what the paths name.
+        length_s: of the run.
+        seed: of the run.
+        sender: of video and bulk; None: the rate is unknown.
+    """
+    found: dict[str, float] = {}
+    for name, lines in FLOW_OF.items():
+        is_load = name in ("video", "cubic")
+        if is_load and sender is None:
+            continue
+        text = f'duration = "{length_s:.3f}s"\n' + "".join(paths if name == "doubled" else paths[:1])
+        text += f'[flow.a]\nfrom = "{sender if is_load else "ground"}"\n{lines}'
+        native, _ = simulation(skybraid.Scenario(text, str(file))).make(seed, [], lambda _: True, None, None)
+        stats = native.flow_stats()[0]
+        if name == "cubic":
+            found["Cubic, Mbit/s"] = stats.goodput_bps * 1e-6
+        else:
+            met, trials = stats.met(300.0)
+            found[f"{name} within 300 ms, %"] = 100 * met / trials
+    text = f'duration = "{length_s:.3f}s"\n{paths[0]}{PROBES}'
+    tables = skybraid.run(skybraid.Scenario(text, str(file)), seed=seed, tables=["messages"]).tables
+    return found | of_probes(round_trips(tables["messages"]), length_s)
+
+
+def round_trips_of(flight: Flight) -> dict[str, float]:
+    """The round trips of a flight as they were measured: a replay halves them, and ends a stall's wait twice."""
+    ways = [flight.values("delay", direction) for direction in DIRECTIONS]
+    if ways[0] is None or ways[1] is None:
+        return {}
+    rtts_ms = ways[0] + ways[1]
+    found = of_probes(np.where(np.isfinite(rtts_ms), rtts_ms, np.nan), flight.length_s)
+    return {name: found[name] for name in found if name.startswith(("round", "reply"))}
+
+
+def of_probes(rtts_ms: Values, length_s: float) -> dict[str, float]:
+    """What round trips in ms say, NaN where lost."""
+    found = {}
+    known = rtts_ms[np.isfinite(rtts_ms)]
+    for q in (0.5, 0.99, 0.999):
+        found[f"round trip p{100 * q:g}, ms"] = float(np.quantile(known, q)) if known.size else float("nan")
+    found["reply within 300 ms, %"] = 100 * float(np.mean(np.nan_to_num(rtts_ms, nan=np.inf) <= 300))
+    lost = np.isnan(rtts_ms)
+    found["lost, %"] = 100 * float(lost.mean())
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], lost, [False]]).astype(int)))
+    long = (edges[1::2] - edges[::2]) * PROBE_S >= 1.0
+    found["outages of 1 s per h"] = float(long.sum()) * 3600 / length_s
+    return found
+
+
+def pieces_of(flights: Sequence[Flight]) -> list[Flight]:
+    """At most `MAX_PIECES` pieces of five minutes of what was held back."""
+    found = windows(flights, RUN_S)
+    return [found[int(at)] for at in np.linspace(0, len(found) - 1, min(len(found), MAX_PIECES))]
+
+
+def check(name: str, seen: Sequence[Flight], held: Sequence[Flight], folder: Path) -> dict[str, tuple]:
+    """Values of what was held back and of the fit's runs, by their name."""
+    pieces = pieces_of(held)
+    length_s = min(RUN_S, float(np.median([one.length_s for one in pieces])))
+    sender = None
+    if seen[0].has("rate"):
+        sender = "vehicle" if seen[0].values("rate", "uplink") is not None else "ground"
+    link = fit_link(seen)
+    (folder / "link.toml").write_text(link.toml())
+    (folder / f"{name.replace(' ', '-')}.toml").write_text(link.toml())
+    more = ""
+    for direction in DIRECTIONS:
+        if not any(f"{direction}.rate" in one.processes for one in link.flights):
+            more += f'{direction}.rate = "{RATE_MBPS:g}Mbit/s"\n'
+        if not any(f"{direction}.delay" in one.processes for one in link.flights):
+            more += f'{direction}.delay = "{DELAY_MS:g}ms"\n'
+    paths = [f'[path.{path}]\npreset = "link.toml"\n{more}' for path in ("p0", "p1")]
+    fitted = [outcomes(paths, folder / "fit.toml", length_s, seed, sender) for seed in range(1, RUNS + 1)]
+    measured = []
+    for at, piece in enumerate(pieces):
+        replayed = []
+        for path, own in enumerate((piece, pieces[at - 1])):
+            file = folder / f"path{path}.csv"
+            write_flight(own, file)
+            replayed.append(path_lines(own, file, f"p{path}"))
+        measured.append(outcomes(replayed, folder / "replay.toml", min(length_s, piece.length_s), 1, sender))
+        if not piece.has("rate"):
+            measured[-1] |= round_trips_of(piece)
+    return {
+        key: ([one[key] for one in measured], [one[key] for one in fitted]) for key in measured[0] if key in fitted[0]
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the tables; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Hold `skybraid fit` against what it has not seen.")
+    parser.add_argument("set", nargs="*", choices=[[], *SETS], help="Sets (default: all).")
+    read = parser.parse_args(arguments)
+    try:
+        traces = measurement_folder()
+        for name in read.set or SETS:
+            flights = SETS[name](traces)
+            if len(flights) > 1:
+                folds = [(flights[::2], flights[1::2]), (flights[1::2], flights[::2])]
+            else:
+                half_s = flights[0].length_s / 2
+                folds = [([flights[0].part(0, half_s)], [flights[0].part(half_s, 2 * half_s)])]
+            with tempfile.TemporaryDirectory(prefix="skybraid-fit-") as folder:
+                found = [check(name, *fold, Path(folder)) for fold in folds]
+            for key in found[0]:
+                report(name, key, [one[key] for one in found if key in one])
+    except (MissingMeasurementsError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def report(name: str, key: str, folds: Sequence[tuple[list[float], list[float]]]) -> None:
+    """Print a row: how many held-back values are covered, and both medians and ranges."""
+    inside = total = 0
+    for measured, fitted in folds:
+        low, high = np.nanquantile(fitted, [0.025, 0.975])
+        slack = 1e-6 * abs(high) + 1e-9
+        inside += sum(low - slack <= one <= high + slack for one in measured)
+        total += len(measured)
+    every = [np.array([one for fold in folds for one in fold[side]]) for side in (0, 1)]
+    shown = [
+        f"{np.nanmedian(own):9.3f} [{np.nanmin(own):.3f}, {np.nanmax(own):.3f}] mean {np.nanmean(own):.3f}"
+        for own in every
+    ]
+    print(f"{name:24} {key:24} {inside:3} of {total:3}   measured {shown[0]:44}   fitted {shown[1]}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
