@@ -18,6 +18,12 @@ impl<T: Clone> PerPath<T> {
         Self { fresh, known: Vec::new() }
     }
 
+    /// Returns the value of a path, if something is known of it or of a later one.
+    #[inline]
+    pub fn known(&self, path: PathId) -> Option<&T> {
+        self.known.get(path.index())
+    }
+
     /// Returns the values up to that of the last path of which something is known.
     pub fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         self.known.iter()
@@ -26,6 +32,11 @@ impl<T: Clone> PerPath<T> {
     /// As [`iter`](Self::iter), to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.known.iter_mut()
+    }
+
+    #[cold]
+    fn grow(&mut self, path: PathId) {
+        self.known.resize(path.index() + 1, self.fresh.clone());
     }
 }
 
@@ -42,7 +53,7 @@ impl<T: Clone> IndexMut<PathId> for PerPath<T> {
     #[inline]
     fn index_mut(&mut self, path: PathId) -> &mut T {
         if self.known.len() <= path.index() {
-            self.known.resize(path.index() + 1, self.fresh.clone());
+            self.grow(path);
         }
         &mut self.known[path.index()]
     }
@@ -57,6 +68,6 @@ mod tests {
         let mut counts = PerPath::new(7);
         counts[PathId(2)] += 1;
         assert_eq!([0, 1, 2, 63].map(|path| counts[PathId(path)]), [7, 7, 8, 7]);
-        assert_eq!(counts.iter().count(), 3);
+        assert_eq!((counts.iter().count(), counts.known(PathId(3))), (3, None));
     }
 }

@@ -143,7 +143,7 @@ impl Scheduler for AdaptiveCheapestPath {
             self.parts[path.id].get_or_insert(initial).adapt(now, self.compat, path);
         }
         let has_room =
-            |path: &PathView| self.parts[path.id].is_some_and(|part| part.has_room(path));
+            |path: &PathView| self.parts[path.id].as_ref().is_some_and(|part| part.has_room(path));
         cheapest(self.compat, unit, paths, has_room)
     }
 

@@ -90,7 +90,7 @@ impl PathOdds {
     /// Returns the chance of a packet on `path` at `level` to take longer than `bins` sixteenths.
     pub fn chance(&self, path: PathId, level: usize, bins: usize) -> f64 {
         let all = self.all.chance(level, bins, self.prior[level][bins], PRIOR);
-        self.paths[path].chance(level, bins, all, POOLED)
+        self.paths.known(path).map_or(all, |own| own.chance(level, bins, all, POOLED))
     }
 }
 
