@@ -88,7 +88,7 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
         for deadline in DEADLINES_MS:
             late = delay_ms[own] > deadline
             missed[deadline].append(np.bincount(places[late], minlength=bins))
-            freezes[deadline] += _freezes(late)
+            freezes[deadline] += count_freezes(late)
     times, sizes = packets["in_ns"].to_numpy(), packets["bytes"].to_numpy()
     sent = sum(int(sizes[within(times, span)].sum()) for span in spans)
     parts = frames["bytes"].to_numpy() + HEADERS * frames["packets"].to_numpy().astype(np.int64)
@@ -96,7 +96,7 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
     return Film(Outcome(missed, written, sent, single), freezes, measured.seconds)
 
 
-def _freezes(late: npt.NDArray[np.bool_]) -> int:
+def count_freezes(late: npt.NDArray[np.bool_]) -> int:
     """Gaps between frames in time of more than max(3 δ, δ + 150 ms), as in the W3C's freezeCount."""
     shown = np.flatnonzero(np.concatenate(([True], ~late, [True])))
     least = max(3.0, 1.0 + 0.15 * FPS)
