@@ -79,7 +79,8 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
     delay_ms = (frames["last_ns"] - frames["captured_ns"]).cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
     delay_ms = np.where(complete, delay_ms, np.inf)
     inside = [within(captured, span) for span in spans]
-    written, missed = [], {deadline: [] for deadline in DEADLINES_MS}
+    written: list[npt.NDArray[np.int64]] = []
+    missed: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in DEADLINES_MS}
     freezes = dict.fromkeys(DEADLINES_MS, 0)
     for own, (start, end) in zip(inside, spans, strict=True):
         bins = round((end - start) / BIN_S)
