@@ -251,6 +251,11 @@ impl Datagrams {
         }
     }
 
+    /// True if the scheduler sends repair packets.
+    pub const fn is_coded(&self) -> bool {
+        self.coding.is_some()
+    }
+
     /// Takes a datagram that was recovered with its payload.
     pub fn take_recovered(&mut self) -> Option<Recovered> {
         self.coding.as_mut()?.take_recovered()
