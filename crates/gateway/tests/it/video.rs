@@ -172,6 +172,6 @@ fn coded_repair_restores_the_bytes_that_a_lossy_path_loses() {
         assert!(restored > 0.998, "{name}: {restored}");
         assert!(sent < 1.25 * single, "{name}: {}", sent / single);
     }
-    let (restored, _) = share("{ name = \"streaming\", burst = 8, delay = 3 }");
+    let (restored, _) = share("\"streaming\"");
     assert!(restored > 0.998, "streaming: {restored}");
 }
