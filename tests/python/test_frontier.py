@@ -6,6 +6,7 @@ import pytest
 from skybraid_studies.frontier.frontier import CONTROL, oracle, point, replay
 from skybraid_studies.frontier.measurements import CARRIERS, HALVES, Together, pings, read_burst, together
 from skybraid_studies.frontier.rules import RULES
+from skybraid_studies.frontier.video import camera, count_freezes, film
 
 PING = """Start time: 1683995463546
 [2023-05-13 12:31:03.658655] 46 bytes from 3.129.108.199: icmp_seq=1 ttl=44 time=78.0 ms
@@ -61,3 +62,26 @@ def test_no_rule_beats_the_oracle_and_deadline_is_cheap(trouble: Together) -> No
     assert least.misses <= min(twice.misses, rule.misses)
     assert rule.misses < once.misses
     assert rule.overhead < 0.25
+
+
+# Source: W3C, freezeCount: a gap of more than max(3 δ, δ + 150 ms), at 30 frames a second 5.5 frames.
+def test_a_freeze_is_a_gap_of_more_than_183_ms() -> None:
+    for late, freezes in ((4, 0), (5, 1), (60, 1)):
+        frames = np.zeros(120, dtype=bool)
+        frames[30 : 30 + late] = True
+        assert count_freezes(frames) == freezes
+
+
+# An outage of 0.4 s on the faster path: without a copy its frames are missed, duplicated none is.
+def test_frames_of_an_outage_are_missed_without_copies() -> None:
+    episode = np.full((2, 50), 20.0)
+    episode[1] = 30.0
+    episode[0, 25:27] = np.inf
+    measured = Together(("one", "two"), (episode,))
+    plain, twice = (
+        film(measured, {"protocol": "udp", "scheduler": rule}, camera("1Mbit/s")) for rule in ("low_rtt", "redundant")
+    )
+    missed = [int(np.concatenate(each.frames.missed[150]).sum()) for each in (plain, twice)]
+    assert 0 < missed[0] <= 13
+    assert (missed[1], twice.freezes[150]) == (0, 0)
+    assert twice.frames.sent == 2 * twice.frames.single

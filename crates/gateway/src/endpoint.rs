@@ -120,6 +120,11 @@ impl ClassEndpoint {
         }
     }
 
+    /// Bytes by which a repair packet of the transport is larger than the largest datagram.
+    pub const fn repair_overhead(&self) -> usize {
+        self.endpoint.repair_overhead() as usize
+    }
+
     /// Number of messages in the transport's queue.
     pub fn waiting(&self) -> usize {
         let mut waiting = 0;

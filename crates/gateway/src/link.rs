@@ -241,9 +241,10 @@ impl ClassLink {
         }
     }
 
-    /// Bytes that FEC adds to each packet.
+    /// Bytes that FEC adds to each packet, and a repair packet of the transport to the largest.
     pub fn fec_overhead(&self) -> usize {
-        self.fec.encoder.as_ref().map_or(0, |_| fec::HEAD + fec::LENGTH)
+        let own = self.fec.encoder.as_ref().map_or(0, |_| fec::HEAD + fec::LENGTH);
+        own + self.endpoint.repair_overhead()
     }
 
     /// Counters of the class.

@@ -8,7 +8,7 @@ use crate::mpdccp;
 use crate::mptcp::Connection;
 use crate::parallel::Parallel;
 use crate::scheduler::Choice;
-use crate::segment::{Body, Datagram, Segment};
+use crate::segment::{Body, Datagram, REPAIR_HEADER, Segment};
 use crate::tcp::subflow::Totals;
 use crate::{Delivered, Message, PathId, PathInfo, Protocol, TransportConfig};
 
@@ -207,6 +207,14 @@ impl Endpoint {
     pub fn take_recovered(&mut self) -> Option<Recovered> {
         let Self::Datagrams(datagrams) = self else { return None };
         datagrams.take_recovered()
+    }
+
+    /// Bytes by which a repair packet is larger than the largest datagram that it covers; zero without repair.
+    pub const fn repair_overhead(&self) -> u32 {
+        match self {
+            Self::Datagrams(datagrams) if datagrams.is_coded() => REPAIR_HEADER,
+            _ => 0,
+        }
     }
 
     /// Returns a datagram that was sent and may be covered by a repair packet.

@@ -1,5 +1,7 @@
-"""Prints the tables of the study's page: `python -m skybraid_studies.frontier`, with `chosen` for the other half, with
-`video` those of video."""
+"""Prints the tables of the study's page: `python -m skybraid_studies.frontier`.
+
+With `chosen` those of the other half, with `video` those of video.
+"""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
     delay_ms = (frames["last_ns"] - frames["captured_ns"]).cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
     delay_ms = np.where(complete, delay_ms, np.inf)
     inside = [within(captured, span) for span in spans]
-    written, missed = [], {deadline: [] for deadline in DEADLINES_MS}
+    written: list[npt.NDArray[np.int64]] = []
+    missed: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in DEADLINES_MS}
     freezes = dict.fromkeys(DEADLINES_MS, 0)
     for own, (start, end) in zip(inside, spans, strict=True):
         bins = round((end - start) / BIN_S)
@@ -88,7 +89,7 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
         for deadline in DEADLINES_MS:
             late = delay_ms[own] > deadline
             missed[deadline].append(np.bincount(places[late], minlength=bins))
-            freezes[deadline] += _freezes(late)
+            freezes[deadline] += count_freezes(late)
     times, sizes = packets["in_ns"].to_numpy(), packets["bytes"].to_numpy()
     sent = sum(int(sizes[within(times, span)].sum()) for span in spans)
     parts = frames["bytes"].to_numpy() + HEADERS * frames["packets"].to_numpy().astype(np.int64)
@@ -96,7 +97,7 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
     return Film(Outcome(missed, written, sent, single), freezes, measured.seconds)
 
 
-def _freezes(late: npt.NDArray[np.bool_]) -> int:
+def count_freezes(late: npt.NDArray[np.bool_]) -> int:
     """Gaps between frames in time of more than max(3 δ, δ + 150 ms), as in the W3C's freezeCount."""
     shown = np.flatnonzero(np.concatenate(([True], ~late, [True])))
     least = max(3.0, 1.0 + 0.15 * FPS)

@@ -15,7 +15,7 @@ use skybraid_units::{Bytes, Duration, Instant, Promised};
 use crate::coding::Recovered;
 use crate::endpoint::{Decision, Transmit};
 use crate::rtt::{RtoRule, RttEstimator};
-use crate::scheduler::{Choice, Grouping, Reason, Run, Scheduler, Unit};
+use crate::scheduler::{Choice, Reason, Scheduler, Unit};
 use crate::segment::{
     Body, Datagram, IPV4_HEADER, REPAIR_HEADER, Repair, Report, Segment, UDP_HEADER,
 };
@@ -251,13 +251,9 @@ impl Datagrams {
         }
     }
 
-    fn deliver_recovered(&mut self, now: Instant, path: PathId) {
-        let Some(coding) = &mut self.coding else { return };
-        let (inbox, paths) = (&mut self.inbox, &mut self.paths);
-        coding.on_recovered(|datagram| {
-            inbox.receive(now, path, datagram);
-            paths.iter_mut().for_each(|path| path.unreported_recovery = true);
-        });
+    /// True if the scheduler sends repair packets.
+    pub const fn is_coded(&self) -> bool {
+        self.coding.is_some()
     }
 
     /// Takes a datagram that was recovered with its payload.
@@ -373,18 +369,6 @@ impl Datagrams {
         self.send_copy(now, datagram, paths)
     }
 
-    /// Records a first copy for the code, and asks for repair packets once its frame has left.
-    fn protect(&mut self, now: Instant, datagram: &Datagram, unit: &Unit) {
-        let Some(coding) = &mut self.coding else { return };
-        coding.encoder.on_sent(*datagram);
-        let next = self.outbox.peek().map(|(message, _)| message.deadline);
-        let own = Run::of(datagram.sequence, unit, now, true);
-        if let Some(frame) = coding.frame_that_ends(own, next) {
-            let repairs = self.scheduler.repair(now, &frame, &self.views);
-            coding.queue(&frame, &repairs);
-        }
-    }
-
     /// Asks the scheduler when a datagram is to be offered again.
     fn hedge_later(&mut self, now: Instant, pending: Pending) {
         let Pending { unit, first_sent, .. } = &pending;
@@ -420,47 +404,6 @@ impl Datagrams {
         }
     }
 
-    /// Offers runs of datagrams whose time has come to be repaired.
-    fn offer_runs(&mut self, now: Instant) {
-        let mut due: Vec<Pending> = core::iter::from_fn(|| self.hedges.pop(now)).collect();
-        let Some(coding) = &mut self.coding else { return };
-        if coding.grouping == Grouping::Runs {
-            let held: PathSet =
-                due.iter().flat_map(|pending| pending.unit.carried_by.iter()).collect();
-            for (at, pending) in self.hedges.take() {
-                let Pending { unit, first_sent, .. } = &pending;
-                let held = unit.carried_by.iter().all(|path| held.contains(path));
-                let early = |joins: &mut Box<dyn Scheduler>| {
-                    joins.hedge_early(now, unit, *first_sent, &self.views)
-                };
-                if held && !early(&mut self.scheduler).is_empty() {
-                    due.push(pending);
-                } else {
-                    self.hedges.insert(at, pending);
-                }
-            }
-        }
-        due.sort_unstable_by_key(|pending| pending.datagram.sequence);
-        self.refresh_views(now);
-        let mut rest = due.as_mut_slice();
-        while let Some((run, count)) = self.next_run(rest) {
-            let repairs = self.scheduler.repair(now, &run, &self.views);
-            let paths: PathSet = repairs.paths.iter().copied().collect();
-            if let Some(coding) = self.coding.as_mut().filter(|_| !paths.is_empty()) {
-                coding.queue(&run, &repairs);
-                let message = rest.first().map_or(0, |pending| pending.message);
-                self.follow(now, message, Choice::Send(paths, Reason::Hedge));
-            }
-            let (own, later) = rest.split_at_mut(count);
-            for pending in own {
-                let carried_by = pending.unit.carried_by.iter().chain(paths.iter()).collect();
-                let unit = Unit { carried_by, ..pending.unit };
-                self.hedge_later(now, Pending { unit, ..*pending });
-            }
-            rest = later;
-        }
-    }
-
     /// Queues copies of a datagram, which may be none, and asks when it is to be offered again.
     fn copy(&mut self, now: Instant, mut pending: Pending, copies: PathSet) {
         if !copies.is_empty() {
@@ -469,10 +412,6 @@ impl Datagrams {
         }
         pending.unit.carried_by = pending.unit.carried_by.iter().chain(copies.iter()).collect();
         self.hedge_later(now, pending);
-    }
-
-    fn next_run(&self, due: &[Pending]) -> Option<(Run, usize)> {
-        self.coding.as_ref()?.next_run(due, |sequence| self.hedges.is_acked(sequence))
     }
 
     fn send_repair(&mut self, now: Instant, repair: Repair, path: PathId) -> Transmit {

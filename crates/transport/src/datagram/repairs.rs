@@ -1,14 +1,17 @@
 //! Repair packets of datagrams: which frames and runs they are for, and what is recovered from them.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use skybraid_units::Instant;
 
+use super::Datagrams;
 use super::acks::Pending;
-use crate::PathId;
 use crate::coding::{Decoder, Encoder, MAX_COVERED, Recovered};
-use crate::scheduler::{Grouping, Repairs, Run};
+use crate::scheduler::{Choice, Grouping, Reason, Repairs, Run, Scheduler, Unit};
 use crate::segment::{AckedDatagrams, Datagram, Repair};
+use crate::{PathId, PathSet};
 
 /// Maximum recovered datagrams that wait to be taken with their payload.
 const MAX_WAITING: usize = 1024;
@@ -120,5 +123,73 @@ impl Coding {
 
     pub fn take_recovered(&mut self) -> Option<Recovered> {
         self.waiting.pop_front()
+    }
+}
+
+impl Datagrams {
+    /// Records a first copy for the code, and asks for repair packets once its frame has left.
+    pub(super) fn protect(&mut self, now: Instant, datagram: &Datagram, unit: &Unit) {
+        let Some(coding) = &mut self.coding else { return };
+        coding.encoder.on_sent(*datagram);
+        let next = self.outbox.peek().map(|(message, _)| message.deadline);
+        let own = Run::of(datagram.sequence, unit, now, true);
+        if let Some(frame) = coding.frame_that_ends(own, next) {
+            let repairs = self.scheduler.repair(now, &frame, &self.views);
+            coding.queue(&frame, &repairs);
+        }
+    }
+
+    /// Offers runs of datagrams whose time has come to be repaired.
+    pub(super) fn offer_runs(&mut self, now: Instant) {
+        let mut due: Vec<Pending> = core::iter::from_fn(|| self.hedges.pop(now)).collect();
+        let Some(coding) = &mut self.coding else { return };
+        if coding.grouping == Grouping::Runs {
+            let held: PathSet =
+                due.iter().flat_map(|pending| pending.unit.carried_by.iter()).collect();
+            for (at, pending) in self.hedges.take() {
+                let Pending { unit, first_sent, .. } = &pending;
+                let held = unit.carried_by.iter().all(|path| held.contains(path));
+                let early = |joins: &mut Box<dyn Scheduler>| {
+                    joins.hedge_early(now, unit, *first_sent, &self.views)
+                };
+                if held && !early(&mut self.scheduler).is_empty() {
+                    due.push(pending);
+                } else {
+                    self.hedges.insert(at, pending);
+                }
+            }
+        }
+        due.sort_unstable_by_key(|pending| pending.datagram.sequence);
+        self.refresh_views(now);
+        let mut rest = due.as_mut_slice();
+        while let Some((run, count)) = self.next_run(rest) {
+            let repairs = self.scheduler.repair(now, &run, &self.views);
+            let paths: PathSet = repairs.paths.iter().copied().collect();
+            if let Some(coding) = self.coding.as_mut().filter(|_| !paths.is_empty()) {
+                coding.queue(&run, &repairs);
+                let message = rest.first().map_or(0, |pending| pending.message);
+                self.follow(now, message, Choice::Send(paths, Reason::Hedge));
+            }
+            let (own, later) = rest.split_at_mut(count);
+            for pending in own {
+                let carried_by = pending.unit.carried_by.iter().chain(paths.iter()).collect();
+                let unit = Unit { carried_by, ..pending.unit };
+                self.hedge_later(now, Pending { unit, ..*pending });
+            }
+            rest = later;
+        }
+    }
+
+    fn next_run(&self, due: &[Pending]) -> Option<(Run, usize)> {
+        self.coding.as_ref()?.next_run(due, |sequence| self.hedges.is_acked(sequence))
+    }
+
+    pub(super) fn deliver_recovered(&mut self, now: Instant, path: PathId) {
+        let Some(coding) = &mut self.coding else { return };
+        let (inbox, paths) = (&mut self.inbox, &mut self.paths);
+        coding.on_recovered(|datagram| {
+            inbox.receive(now, path, datagram);
+            paths.iter_mut().for_each(|path| path.unreported_recovery = true);
+        });
     }
 }

@@ -380,7 +380,7 @@ fn what_is_no_datagram_is_told_apart() {
     let at = |bytes: &[u8]| decode(bytes, NOW).map(|_| ()).unwrap_err();
     assert_eq!(at(&[]), WireError::Truncated);
     assert_eq!(at(&[0x40; 40]), WireError::Version(2));
-    assert_eq!(at(&[0x20 | 5 << 2; 40]), WireError::Kind(5));
+    assert_eq!(at(&[0x20 | 4 << 2; 40]), WireError::Kind(4));
     assert_eq!(at(&[0x20, 0, 0, 0, 0]), WireError::Truncated);
     assert_eq!(at(&[0x20, 0, 0, 0, 0, 0, 0, 0x80, 1]), WireError::Field("form"));
     // An elapsed time beyond the range of nanoseconds (found by fuzzing).

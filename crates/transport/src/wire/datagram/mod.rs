@@ -186,10 +186,9 @@ fn put_head(
     out.clear();
     let kind = match &segment.body {
         Body::Datagram(_) => 0,
-        Body::Report(_) => 1,
+        Body::Report(_) | Body::Repair(_) => 1,
         Body::Tcp(_) => 2,
         Body::Dccp(_) => 3,
-        Body::Repair(_) => 4,
     };
     header.put(kind, out);
     put_time(out, segment.sent_at);
@@ -223,10 +222,10 @@ pub fn decode(bytes: &[u8], now: Instant) -> Result<Decoded, WireError> {
     let form = reader.byte()?;
     let mut parts = match kind {
         0 => udp::take_datagram(form, &mut reader)?,
+        1 if udp::is_repair(form) => udp::take_repair(form, &mut reader)?,
         1 => udp::take_report(form, &mut reader)?,
         2 => tcp::take(form, &mut reader)?,
         3 => dccp::take(form, &mut reader)?,
-        4 => udp::take_repair(form, &mut reader)?,
         unknown => return Err(WireError::Kind(unknown)),
     };
     let (len, carried) = take_length(form & form::MASK, &mut reader)?;

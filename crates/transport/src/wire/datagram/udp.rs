@@ -11,6 +11,7 @@ const MESSAGE: u8 = 1 << 2;
 const FRAGMENTS: u8 = 1 << 3;
 const ACKED: u8 = 1 << 2;
 const RECOVERED: u8 = 1 << 3;
+const REPAIR: u8 = 1 << 4;
 
 /// Writes the fields of a fragment: sequence number, the message's number if `message`, and index
 /// and number of fragments if `fragments`.
@@ -116,9 +117,14 @@ pub fn take_report(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError
     Ok(no_parts(Body::Report(Report { echo, arrived, received, acked, recovered })))
 }
 
+/// True if a form byte is that of a repair packet, not of a report.
+pub const fn is_repair(form: u8) -> bool {
+    form & REPAIR != 0
+}
+
 pub fn put_repair(repair: &Repair, out: &mut Vec<u8>) -> Result<(), WireError> {
     check_numbers(&[repair.first])?;
-    out.push(0);
+    out.push(REPAIR);
     put_number(out, repair.first);
     out.push(repair.count);
     out.extend(repair.key.to_be_bytes());
@@ -127,7 +133,7 @@ pub fn put_repair(repair: &Repair, out: &mut Vec<u8>) -> Result<(), WireError> {
 }
 
 pub fn take_repair(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
-    if form & !form::MASK != 0 {
+    if form & !(form::MASK | REPAIR) != 0 {
         return Err(WireError::Field("form"));
     }
     let (first, count) = (reader.number()?, reader.byte()?);
