@@ -18,9 +18,9 @@ COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999", "#56B4E9",
     "#CC79A7", "#3217E6", "#66230A", "#262699", "#661A4D", "#E617D8",
     "#939945", "#0A663B", "#22990F", "#CC1445", "#800D78", "#66540A",
-    "#B484FC",
+    "#B484FC", "#14636E", "#D79A66", "#037EF3",
 )  # fmt: skip
-"""Okabe and Ito's palette, without black, which is the text's, and yellow, which fades on white; then twelve more, so
+"""Okabe and Ito's palette, without black, which is the text's, and yellow, which fades on white; then fifteen more, so
 that no two algorithms of a registry share one. Any two differ by 20 in CIELAB, by 6 for people with protanopia or
 deuteranopia."""
 
@@ -28,7 +28,7 @@ DARK_COLOURS = (
     "#4BA3E3", "#F0B840", "#2FC596", "#FF8A4C", "#B5B5B5", "#8FD6FF",
     "#E08DBC", "#A540FF", "#F23D54", "#8C8CFF", "#F200BB", "#D9368D",
     "#87FF00", "#19FF94", "#4B8C00", "#FF0900", "#FFD9ED", "#D5F261",
-    "#90603C",
+    "#90603C", "#8AA167", "#33989B", "#84DA74",
 )  # fmt: skip
 """`COLOURS` on a dark page, each a little lighter, so that thin lines and pale bands can be seen."""
 
@@ -68,7 +68,7 @@ class Look:
 
 
 def look(index: int) -> Look:
-    """Returns the style with that number: the first 19 differ in colour, neighbours in colour and marker."""
+    """Returns the style with that number: the first 22 differ in colour, neighbours in colour and marker."""
     place = index % len(COLOURS)
     marker_ = MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
     return Look(COLOURS[place], marker_, LINE_STYLES[index // len(MARKERS) % len(LINE_STYLES)])

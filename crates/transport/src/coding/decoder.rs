@@ -59,11 +59,7 @@ impl Row {
         for (sequence, factor) in &other.terms {
             let added = product(*factor, coefficient);
             match self.terms.binary_search_by_key(sequence, |term| term.0) {
-                Ok(at) => {
-                    if let Some(term) = self.terms.get_mut(at) {
-                        term.1 ^= added;
-                    }
-                }
+                Ok(at) => self.terms[at].1 ^= added,
                 Err(at) => self.terms.insert(at, (*sequence, added)),
             }
         }

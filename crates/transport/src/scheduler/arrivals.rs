@@ -84,9 +84,18 @@ impl Arrivals {
         self.after_arrival.iter().zip(&self.after_loss).map(|(on, off)| on + off)
     }
 
-    /// Chance that fewer than `needed` arrive.
-    pub fn fewer_than(&self, needed: usize) -> f64 {
-        self.iter().take(needed).sum()
+    /// Chance that what arrives does not suffice for `needed` unknowns: fewer combinations arrive, or they
+    /// depend on each other, which random ones over GF(256) do in 1 of 255 · 256ʲ cases if j more arrive.
+    pub fn insufficient(&self, needed: usize) -> f64 {
+        let fewer: f64 = self.iter().take(needed).sum();
+        let singular = core::iter::successors(Some(1.0 / 255.0), |chance| Some(chance / 256.0));
+        fewer
+            + self
+                .iter()
+                .skip(needed)
+                .zip(singular)
+                .map(|(arrive, rank)| arrive * rank)
+                .sum::<f64>()
     }
 }
 
@@ -126,6 +135,17 @@ mod tests {
         for (seen, expected) in Arrivals::new(rates, 1.0).after(8).iter().zip(expected) {
             assert!((seen - expected).abs() < 1e-12, "{seen} {expected}");
         }
+    }
+
+    // Of a random square matrix over GF(256): 1 − Π (1 − 256⁻ⁱ) is singular.
+    #[test]
+    fn combinations_may_depend_on_each_other() {
+        let none_lost = |sent: usize| Arrivals::new([0.0; 2], 0.0).after(sent).insufficient(18);
+        let singular =
+            |from: i32| 1.0 - (from..from + 18).map(|i| 1.0 - 256_f64.powi(-i)).product::<f64>();
+        assert!((none_lost(18) - singular(1)).abs() < 1e-4);
+        assert!((none_lost(19) - singular(2)).abs() < 1e-6);
+        assert_eq!(none_lost(17), 1.0);
     }
 
     #[test]

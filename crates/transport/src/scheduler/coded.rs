@@ -9,6 +9,7 @@ use super::arrivals::{Arrivals, LossChain, stationary};
 use super::hedge::{ACK_DELAY, WITHIN, expected_age, latest_age, next_path, one_way, positive};
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit, candidates};
+use crate::per_path::PerPath;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
 use crate::{PathId, PathSet, PathView};
 
@@ -28,7 +29,7 @@ pub const ABOUT: About = About {
             name: "fails",
             unit: "share",
             default: "1%",
-            summary: "runs that lack a combination at the measured loss",
+            summary: "runs that lack a combination at the measured loss, or whose combinations depend on each other",
         },
         ACK_DELAY,
     ],
@@ -40,7 +41,8 @@ pub const ABOUT: About = About {
 pub struct Config {
     /// Time within which a message must arrive; by default its own deadline.
     pub within: Option<Duration>,
-    /// Share of the runs that may lack a combination at the measured loss; above zero.
+    /// Share of the runs that may lack a combination at the measured loss, or have too many that depend on
+    /// each other; above zero.
     pub fails: Probability,
     /// Maximum time for which the receiver holds an acknowledgement; above zero.
     pub ack_delay: Duration,
@@ -70,35 +72,14 @@ impl Check for Config {
 impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Coded { config: self.clone(), losses: PathLosses::default() })
+        Box::new(Coded { config: self.clone(), losses: PerPath::new(LossChain::default()) })
     }
 }
 
 #[derive(Debug)]
 struct Coded {
     config: Config,
-    losses: PathLosses,
-}
-
-/// Losses of all paths of a connection.
-#[derive(Debug, Default)]
-pub(super) struct PathLosses(Vec<LossChain>);
-
-impl PathLosses {
-    /// Records what became of a packet.
-    pub fn on_settled(&mut self, path: PathId, lost: bool) {
-        if self.0.len() <= path.index() {
-            self.0.resize(path.index() + 1, LossChain::default());
-        }
-        if let Some(chain) = self.0.get_mut(path.index()) {
-            chain.on_settled(lost);
-        }
-    }
-
-    /// Returns the losses of a path.
-    pub fn of(&self, path: PathId) -> LossChain {
-        self.0.get(path.index()).cloned().unwrap_or_default()
-    }
+    losses: PerPath<LossChain>,
 }
 
 /// Returns the paths on which a repair of `run` can arrive in time, the fastest first: those that have
@@ -122,12 +103,12 @@ pub(super) fn repair_paths<'a>(
 impl Coded {
     /// Returns the number of combinations of which at least `needed` arrive, but for `fails`.
     fn combinations(&self, needed: usize, paths: &[&PathView]) -> usize {
-        let rates = paths.iter().map(|path| self.losses.of(path.id).rates());
+        let rates = paths.iter().map(|path| self.losses[path.id].rates());
         let worst = rates.max_by(|one, other| stationary(*one).total_cmp(&stationary(*other)));
         let rates = worst.unwrap_or_default();
         let mut arrivals = Arrivals::new(rates, stationary(rates)).after(needed);
         let mut sent = needed;
-        while sent < 2 * needed && arrivals.fewer_than(needed) > self.config.fails.ratio() {
+        while sent < 2 * needed && arrivals.insufficient(needed) > self.config.fails.ratio() {
             arrivals.push();
             sent += 1;
         }
@@ -149,11 +130,11 @@ impl Scheduler for Coded {
     }
 
     fn on_acked(&mut self, _now: Instant, path: PathId, _sent_at: Instant, _delay: Duration) {
-        self.losses.on_settled(path, false);
+        self.losses[path].on_settled(false);
     }
 
     fn on_lost(&mut self, _now: Instant, path: PathId, _sent_at: Instant) {
-        self.losses.on_settled(path, true);
+        self.losses[path].on_settled(true);
     }
 
     fn grouping(&self) -> Option<Grouping> {

@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 
 use skybraid_units::{Duration, Instant};
 
-use super::arrivals::{Arrivals, stationary};
-use super::coded::{PathLosses, repair_paths};
+use super::arrivals::{Arrivals, LossChain, stationary};
+use super::coded::repair_paths;
 use super::hedge::{ACK_DELAY, WITHIN, expected_age, one_way, positive};
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit, candidates};
+use crate::per_path::PerPath;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
 use crate::{PathId, PathView};
 
@@ -72,7 +73,11 @@ impl Check for Config {
 impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Rounds { config: self.clone(), losses: PathLosses::default(), plan: None })
+        Box::new(Rounds {
+            config: self.clone(),
+            losses: PerPath::new(LossChain::default()),
+            plan: None,
+        })
     }
 }
 
@@ -155,9 +160,7 @@ fn expected(chances: impl Iterator<Item = f64>, values: &[f64]) -> f64 {
 fn missing_after(missing: usize, arrivals: impl Iterator<Item = f64>) -> Chances {
     let mut chances = vec![0.0; missing + 1];
     for (arrived, chance) in arrivals.enumerate() {
-        if let Some(entry) = chances.get_mut(missing.saturating_sub(arrived)) {
-            *entry += chance;
-        }
+        chances[missing.saturating_sub(arrived)] += chance;
     }
     chances
 }
@@ -176,7 +179,7 @@ fn sum(one: &Arrivals, other: &Arrivals) -> Vec<f64> {
 #[derive(Debug)]
 struct Rounds {
     config: Config,
-    losses: PathLosses,
+    losses: PerPath<LossChain>,
     plan: Option<Plan>,
 }
 
@@ -195,13 +198,13 @@ impl Rounds {
 
     /// Returns the chances of packets that leave now on `path`.
     fn arrivals(&self, path: PathId, packets: usize) -> Arrivals {
-        let chain = self.losses.of(path);
+        let chain = &self.losses[path];
         Arrivals::new(chain.rates(), if chain.is_off() { 1.0 } else { 0.0 }).after(packets)
     }
 
     /// Returns the plan for a frame over a path.
     fn plan(&mut self, path: PathId, packets: usize) -> &Plan {
-        let rates = self.losses.of(path).rates();
+        let rates = self.losses[path].rates();
         let cost = self.config.cost;
         let plan = self.plan.take().filter(|plan| plan.serves(rates, packets));
         self.plan.insert(plan.unwrap_or_else(|| {
@@ -270,11 +273,11 @@ impl Scheduler for Rounds {
     }
 
     fn on_acked(&mut self, _now: Instant, path: PathId, _sent_at: Instant, _delay: Duration) {
-        self.losses.on_settled(path, false);
+        self.losses[path].on_settled(false);
     }
 
     fn on_lost(&mut self, _now: Instant, path: PathId, _sent_at: Instant) {
-        self.losses.on_settled(path, true);
+        self.losses[path].on_settled(true);
     }
 
     fn grouping(&self) -> Option<Grouping> {
