@@ -120,7 +120,7 @@ impl ClassEndpoint {
         }
     }
 
-    /// Bytes by which a repair packet of the transport is larger than the largest datagram.
+    /// Overhead of a repair packet of the transport over the largest datagram, in bytes.
     pub const fn repair_overhead(&self) -> usize {
         self.endpoint.repair_overhead() as usize
     }
@@ -176,16 +176,16 @@ impl ClassEndpoint {
 
     /// Handles a datagram of this class; `plain` is all of it.
     pub fn receive(&mut self, now: Instant, path: PathId, decoded: &Decoded, plain: &[u8]) {
+        let payload = plain.get(decoded.payload.clone()).promised("the payload that was decoded");
+        let payload = payload.unwrap_or_default();
         if let Some(part) = part_of(&decoded.segment) {
             // Messages are fragmented before they are written, so none has fragments of the transport's own.
             if part.fragments != 1 {
                 return;
             }
             self.copies += 1;
-            let bytes = plain.get(decoded.payload.clone()).unwrap_or_default();
-            self.arriving.put_once(part.message, now, bytes);
+            self.arriving.put_once(part.message, now, payload);
         }
-        let payload = plain.get(decoded.payload.clone()).unwrap_or_default();
         self.endpoint.receive_with(now, path, &decoded.segment, payload);
         while let Some(Recovered { datagram, payload }) = self.endpoint.take_recovered() {
             if datagram.fragments == 1 {

@@ -209,7 +209,7 @@ impl Endpoint {
         datagrams.take_recovered()
     }
 
-    /// Bytes by which a repair packet is larger than the largest datagram that it covers; zero without repair.
+    /// Overhead of a repair packet over the largest datagram that it covers, in bytes; zero without repair.
     pub const fn repair_overhead(&self) -> u32 {
         match self {
             Self::Datagrams(datagrams) if datagrams.is_coded() => REPAIR_HEADER,

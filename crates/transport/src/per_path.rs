@@ -5,7 +5,7 @@ use core::ops::{Index, IndexMut};
 
 use crate::PathId;
 
-/// A value for each path: a fresh one for a path of which nothing is known yet.
+/// A value per path, with a default for paths not seen yet.
 #[derive(Clone, Debug)]
 pub struct PerPath<T> {
     fresh: T,
@@ -13,7 +13,7 @@ pub struct PerPath<T> {
 }
 
 impl<T: Clone> PerPath<T> {
-    /// Creates the values of a connection of which nothing is known: `fresh` for each path.
+    /// Creates the values of a new connection: `fresh` for each path.
     pub const fn new(fresh: T) -> Self {
         Self { fresh, known: Vec::new() }
     }
@@ -24,7 +24,7 @@ impl<T: Clone> PerPath<T> {
         self.known.get(path.index())
     }
 
-    /// Returns the values up to that of the last path of which something is known.
+    /// Returns the values of the paths seen so far, up to the last of them.
     pub fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         self.known.iter()
     }

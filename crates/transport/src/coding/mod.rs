@@ -69,8 +69,8 @@ impl Encoder {
         self.sent.get(usize::try_from(sequence.checked_sub(oldest)?).ok()?)
     }
 
-    /// Returns the next repair packet of the datagrams from `first` to `last`, of which the newest
-    /// are covered if there are more than [`MAX_COVERED`]; `None` if one is forgotten.
+    /// Returns the next repair packet of the datagrams from `first` to `last`, or of the newest [`MAX_COVERED`]
+    /// of them if there are more; `None` if one is forgotten.
     pub fn repair(&mut self, first: u64, last: u64) -> Option<Repair> {
         let count = (last.checked_sub(first)? + 1).min(MAX_COVERED);
         let first = last + 1 - count;

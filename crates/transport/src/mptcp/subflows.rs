@@ -225,7 +225,7 @@ impl IndexMut<SubflowId> for Subflows {
     }
 }
 
-/// What a lookup expects. The number of another connection is a bug, for which the first subflow stands in.
+/// What a lookup expects. An id of another connection is a bug; a release build then uses the first subflow.
 const EXPECTED: &str = "a subflow of this connection";
 
 #[inline]

@@ -101,11 +101,15 @@ pub(super) fn repair_paths<'a>(
 }
 
 impl Coded {
-    /// Returns the number of combinations of which at least `needed` arrive, but for `fails`.
+    fn deadline(&self, first_sent: Instant, own: Option<Instant>) -> Option<Instant> {
+        self.config.within.map(|within| first_sent + within).or(own)
+    }
+
+    /// Returns the number of combinations of which at least `needed` arrive, but for `fails`; 0 without a path.
     fn combinations(&self, needed: usize, paths: &[&PathView]) -> usize {
         let rates = paths.iter().map(|path| self.losses[path.id].rates());
         let worst = rates.max_by(|one, other| stationary(*one).total_cmp(&stationary(*other)));
-        let rates = worst.unwrap_or_default();
+        let Some(rates) = worst else { return 0 };
         let mut arrivals = Arrivals::new(rates, stationary(rates)).after(needed);
         let mut sent = needed;
         while sent < 2 * needed && arrivals.insufficient(needed) > self.config.fails.ratio() {
@@ -148,7 +152,7 @@ impl Scheduler for Coded {
         first_sent: Instant,
         paths: &[PathView],
     ) -> Option<Instant> {
-        let deadline = self.config.within.map(|within| first_sent + within).or(unit.deadline);
+        let deadline = self.deadline(first_sent, unit.deadline);
         let left = deadline.map_or(Duration::from_millis(300), |deadline| deadline.since(now));
         let age = latest_age(unit, left, self.config.ack_delay, paths)?;
         Some(now + age.max(Duration::from_millis(1)))
@@ -163,7 +167,7 @@ impl Scheduler for Coded {
         paths: &[PathView],
     ) -> PathSet {
         let overdue = first_sent + expected_age(unit, self.config.ack_delay, paths);
-        let deadline = self.config.within.map(|within| first_sent + within).or(unit.deadline);
+        let deadline = self.deadline(first_sent, unit.deadline);
         let Some(other) = next_path(unit, paths) else { return PathSet::EMPTY };
         let joins = now >= overdue || deadline.is_some_and(|at| overdue + one_way(other, 0) > at);
         if joins { PathSet::only(other.id) } else { PathSet::EMPTY }
@@ -173,15 +177,14 @@ impl Scheduler for Coded {
         if run.fresh {
             return Repairs::default();
         }
-        let within = self.config.within.map(|within| run.first_sent + within);
         // The run's first datagram may be too late already, those after it are not.
-        let deadline = within.or(run.deadline).map(|deadline| deadline.max(now));
-        let mut open = repair_paths(now, run, None, paths);
-        let in_time = repair_paths(now, run, deadline, paths);
-        if !in_time.is_empty() {
-            open = in_time;
+        let deadline =
+            self.deadline(run.first_sent, run.deadline).map(|deadline| deadline.max(now));
+        let mut open = repair_paths(now, run, deadline, paths);
+        if open.is_empty() {
+            open = repair_paths(now, run, None, paths);
         }
-        let sent = if open.is_empty() { 0 } else { self.combinations(run.missing as usize, &open) };
+        let sent = self.combinations(run.missing as usize, &open);
         let paths = open.iter().map(|path| path.id).cycle().take(sent).collect();
         Repairs { first: None, paths }
     }

@@ -226,8 +226,8 @@ impl Rounds {
         let base = if frame.is_some() { 0 } else { missing };
         let value = |counts: [usize; 2]| {
             let on = |place: usize| {
-                let (path, count) = (open.get(place)?.as_ref()?, counts.get(place)?);
-                (*count > 0).then(|| self.arrivals(*path, *count))
+                let (path, count) = (open[place]?, counts[place]);
+                (count > 0).then(|| self.arrivals(path, count))
             };
             let nothing = || Arrivals::new([0.0; 2], 0.0);
             let (one, other) = (on(0).unwrap_or_else(nothing), on(1).unwrap_or_else(nothing));

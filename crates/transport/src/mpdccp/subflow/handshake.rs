@@ -44,7 +44,7 @@ pub struct Handshake {
     state: State,
     /// True if a packet of the handshake is due.
     due: bool,
-    /// Number of the packet that told the client that the server is open.
+    /// Sequence number of the packet by which the client learned that the server is open.
     opened_with: u64,
 }
 
