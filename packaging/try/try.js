@@ -102,8 +102,8 @@ worker.onerror = (error) => { status.textContent = `the simulator cannot be load
 
 function cards() {
   return answer.flows.flatMap((flow) => flow.requirements.map((requirement) => {
-    const [look, words] = requirement.met === null ? ["", "not judged here"] : requirement.met ? ["yes", "met in this run"] : ["no", "not met in this run"];
-    return `<div class="card ${look}"><b>${html(flow.flow)}: ${words}</b>${html(sentence(requirement))}</div>`;
+    const look = { met: "yes", "not met": "no" }[requirement.verdict] ?? "";
+    return `<div class="card ${look}"><b>${html(flow.flow)}: ${requirement.verdict ?? "not judged here"}</b>${html(sentence(requirement))}</div>`;
   })).join("");
 }
 

@@ -25,12 +25,13 @@ export function percent(share) {
 }
 
 /** What a requirement asks for and what the run shows of it, in one sentence. */
-export function sentence({ metric, deadline_ms, target, estimate, trials }) {
+export function sentence({ metric, deadline_ms, target, estimate, low, high, trials }) {
   const within = deadline_ms === null ? "" : ` within ${ms(deadline_ms)}`;
   const share = { share: ["messages", "arrived"], frames: ["frames", "were shown undamaged"] }[metric];
   if (share) {
     if (estimate === null) return `no ${share[0]} were due${within}; required ${percent(target)}`;
-    return `${percent(estimate)} of ${count(trials)} ${share[0]} ${share[1]}${within} (required ${percent(target)})`;
+    return `${percent(estimate)} of ${count(trials)} ${share[0]} ${share[1]}${within} `
+      + `(95 % interval ${percent(low).slice(0, -2)}–${percent(high)}, required ${percent(target)})`;
   }
   if (metric === "percentile" || metric === "expiration") {
     if (estimate === null) return `nothing arrived; ${percent(target)} must take at most ${ms(deadline_ms)}`;

@@ -10,6 +10,7 @@ __all__ = [
     "RTP_CLOCK_HZ",
     "RTP_PAYLOAD_TYPE",
     "Acked",
+    "Clustering",
     "Congestion",
     "Emulation",
     "FlowStats",
@@ -41,16 +42,24 @@ __all__ = [
     "causes",
     "constellations",
     "enter",
+    "factor_needed",
     "file_schema",
+    "independent_share",
     "inside_sandbox",
     "is_rtcp",
+    "mean_over_time",
     "nal_unit_kind",
+    "normal_cdf",
+    "normal_quantile",
     "packets_of_units",
     "read_trace",
     "reenter",
     "registry",
     "rtcp_parts",
+    "run_share",
     "satellite_positions",
+    "share_interval",
+    "student_quantile",
     "table_columns",
 ]
 
@@ -131,7 +140,7 @@ class Scenario:
     def warnings(self, emulated: bool = ...) -> list[str]: ...
     def is_random(self) -> bool: ...
     def unplaced_traces(self) -> list[str]: ...
-    def measurements(self, windows: int, bins: int) -> list[list[list[float]]]: ...
+    def clustering(self) -> Clustering: ...
     def flows(self) -> list[str]: ...
     def paths(self) -> list[str]: ...
     def needs_two_hosts(self) -> None: ...
@@ -295,6 +304,25 @@ class Link:
     ) -> tuple[NDArray[np.float64], NDArray[np.uint8]]: ...
 
 def causes() -> list[str]: ...
+
+# Called with the share that missed.
+@final
+class Clustering:
+    def __call__(self, missing: float) -> float: ...
+
+# `RunShare` and `ShareInterval` of `skybraid.episodes`, field by field.
+_RunShare: TypeAlias = tuple[int, int, float, float, float, int, float, float, float]
+
+def run_share(trials: NDArray[np.float64], met: NDArray[np.float64], bin_s: float) -> _RunShare: ...
+def independent_share(trials: int, met: int) -> _RunShare: ...
+def share_interval(
+    runs: Sequence[_RunShare], confidence: float
+) -> tuple[float, tuple[float, float], int, int, int, int, str, float, float, float, int]: ...
+def factor_needed(runs: Sequence[_RunShare], target: float, confidence: float) -> float | None: ...
+def mean_over_time(values: NDArray[np.float64], confidence: float) -> tuple[float, float] | None: ...
+def student_quantile(freedom: float, probability: float) -> float: ...
+def normal_cdf(scores: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def normal_quantile(probabilities: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
 @final
 class OrbitService:

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from scipy import stats
 
 import skybraid
 from skybraid.gateway import Field, binary, both
 from skybraid.gateway.daemons import in_emulator
 from skybraid.gateway.field import go_first
-from skybraid.model.statistics import clopper_pearson
 from stalls import StallError, Stalls, spared
 
 if TYPE_CHECKING:
@@ -152,7 +152,10 @@ class Held:
     def shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """The intervals of the shares in time: simulated, flown."""
         deadline_ms = DEADLINES_MS[self.flow]
-        intervals = [clopper_pearson(side.within(deadline_ms), side.sent) for side in (self.simulated, self.flown)]
+        intervals = [
+            stats.binomtest(side.within(deadline_ms), side.sent).proportion_ci()
+            for side in (self.simulated, self.flown)
+        ]
         return intervals[0], intervals[1]
 
     @property

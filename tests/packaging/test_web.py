@@ -63,8 +63,15 @@ def test_the_same_seed_gives_the_table_of_the_command(name: str, starts: dict[st
     found = pl.read_csv(tmp_path / "table.csv", schema=wanted.schema)
     assert found.height >= 2_000
     assert_frame_equal(found, wanted)
-    estimates = [one["estimate"] for flow in answer["flows"] for one in flow["requirements"]]
-    assert estimates == pytest.approx([one.estimate for one in results.requirements], rel=1e-12)
+    judged = [one for flow in answer["flows"] for one in flow["requirements"]]
+    assert [one["estimate"] for one in judged] == pytest.approx(
+        [one.estimate for one in results.requirements], rel=1e-12
+    )
+    for found, told in zip(judged, results.requirements, strict=True):
+        if found["verdict"] is not None:
+            assert found["verdict"] == told.verdict
+        if found["low"] is not None:
+            assert (found["low"], found["high"]) == pytest.approx((told.low, told.high), rel=1e-12)
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

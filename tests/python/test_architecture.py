@@ -18,10 +18,11 @@ from skybraid import cli
 
 ROOT = Path(__file__).parents[2]
 
-PURE = ("units", "track", "orbit", "link", "transport", "traffic", "host", "gateway", "sim")
+PURE = ("units", "statistics", "track", "orbit", "link", "transport", "traffic", "host", "gateway", "sim")
 
 MAY_USE = {
     "units": set[str](),
+    "statistics": set(),
     "track": {"units"},
     "orbit": {"units", "track"},
     "link": {"units"},
@@ -34,13 +35,14 @@ MAY_USE = {
     "io": {"units"},
     "emulator": {"io", "scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},
     "node": {"io", "scenario", "gateway", "transport", "units"},
-    "web": {"scenario", "sim", "host", "transport", "units"},
+    "web": {"scenario", "sim", "host", "transport", "statistics", "units"},
     "python": {
         "scenario",
         "sim",
         "emulator",
         "host",
         "units",
+        "statistics",
         "track",
         "orbit",
         "link",
@@ -52,6 +54,7 @@ MAY_USE = {
 
 USES = {
     "units": "libm once_cell rand_core rand_pcg serde thiserror",
+    "statistics": "libm statrs",
     "track": "units libm roxmltree serde thiserror",
     "orbit": "units track libm serde serde_json sgp4 thiserror",
     "link": "units libm serde thiserror",
@@ -67,12 +70,12 @@ USES = {
     "thiserror",
     "node": "units transport gateway scenario io clap etherparse httparse landlock libc netlink-packet-core "
     "netlink-packet-route netlink-sys nix seccompiler serde serde_json socket2 thiserror",
-    "web": "units transport host sim scenario serde serde_json",
-    "python": "units orbit link transport traffic host sim scenario emulator numpy pyo3",
+    "web": "units statistics transport host sim scenario serde serde_json",
+    "python": "units statistics orbit link transport traffic host sim scenario emulator numpy pyo3",
 }
 """Dependencies of each crate, so that none gains one unnoticed."""
 
-ENGINE = ("units", "link", "transport", "traffic", "host", "sim", "orbit", "track")
+ENGINE = ("units", "statistics", "link", "transport", "traffic", "host", "sim", "orbit", "track")
 
 MAY_BE_ABSENT = {
     "host/src/record/messages.rs": 1,  # a kernel does not say over which of several paths a message came

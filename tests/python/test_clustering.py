@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from skybraid import Scenario, run
-from skybraid.model.clustering import BAD, clustering_of
 from skybraid.model.episodes import RunShare, share_interval
 
 HOUR_S = 3600
@@ -40,18 +39,19 @@ def good_and_bad_hours(hours: int = 12, of_good: float = 0.002, of_bad: float = 
 
 def test_parts_of_a_steady_measurement_do_not_differ(tmp_path: Path) -> None:
     steady = np.where(np.random.default_rng(1).random(8 * HOUR_S) < 0.03, 200.0, 20.0)
-    factors = clustering_of(flight(tmp_path, steady.tolist()).native).factors
-    assert max(factors[: BAD.index(0.1)]) < 2
+    clustering = flight(tmp_path, steady.tolist()).native.clustering()
+    assert clustering(0.03) < 2
 
 
 def test_good_and_bad_hours_weigh_each_episode_several_times(tmp_path: Path) -> None:
-    clustering = clustering_of(flight(tmp_path, good_and_bad_hours()).native)
+    clustering = flight(tmp_path, good_and_bad_hours()).native.clustering()
     assert clustering(0.1) > 5
 
 
 @pytest.mark.parametrize(("keys", "minutes"), [("", 12 * 60), (', resample = "5min"', 10)])
 def test_a_run_that_sees_all_of_a_measurement_needs_no_more(tmp_path: Path, keys: str, minutes: int) -> None:
-    assert set(clustering_of(flight(tmp_path, good_and_bad_hours(), keys, minutes).native).factors) == {1.0}
+    clustering = flight(tmp_path, good_and_bad_hours(), keys, minutes).native.clustering()
+    assert {clustering(missing) for missing in (0.0, 0.01, 0.1, 1.0)} == {1.0}
 
 
 def test_one_run_in_a_good_hour_does_not_speak_for_the_bad_ones(tmp_path: Path) -> None:

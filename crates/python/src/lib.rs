@@ -9,6 +9,8 @@ mod emulation;
 #[path = "elsewhere.rs"]
 mod emulation;
 mod error;
+mod flow_stats;
+mod intervals;
 mod link;
 mod orbit;
 mod registry;
@@ -16,7 +18,6 @@ mod rtp;
 mod run;
 mod scenario;
 mod schema;
-mod statistics;
 mod trace;
 mod video;
 
@@ -42,6 +43,13 @@ mod _core {
     #[pymodule_export]
     use crate::error::{Interrupted, ScenarioError, SkybraidError};
     #[pymodule_export]
+    use crate::flow_stats::FlowStats;
+    #[pymodule_export]
+    use crate::intervals::{
+        Clustering, factor_needed, independent_share, mean_over_time, normal_cdf, normal_quantile,
+        run_share, share_interval, student_quantile,
+    };
+    #[pymodule_export]
     use crate::link::{Link, causes};
     #[pymodule_export]
     use crate::orbit::{OrbitService, constellations, satellite_positions};
@@ -57,8 +65,6 @@ mod _core {
     use crate::scenario::Scenario;
     #[pymodule_export]
     use crate::schema::file_schema;
-    #[pymodule_export]
-    use crate::statistics::FlowStats;
     #[pymodule_export]
     use crate::trace::read_trace;
     #[pymodule_export]

@@ -12,7 +12,7 @@ use skybraid_units::{Duration, Instant};
 
 use crate::columns;
 use crate::error::bad_input;
-use crate::statistics::FlowStats;
+use crate::flow_stats::FlowStats;
 
 /// Names of the codes of tables.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use skybraid_emulator::capture::{Captures, Entry};
-use skybraid_link::{Fate, PathConfig, TraceSource};
+use skybraid_link::Fate;
 use skybraid_scenario::{LinkPerformance, Requirement, Route};
 use skybraid_sim::{Observer, PacketEvent};
 use skybraid_traffic::video::{EncodedClip, EncodedFrame};
@@ -18,6 +18,7 @@ use skybraid_units::{Duration, Instant, Seed};
 use crate::algorithms::{self, Classes, Fault};
 use crate::columns;
 use crate::error::{Interrupted, bad_input, from_system};
+use crate::intervals::Clustering;
 use crate::orbit::OrbitService;
 use crate::run::{Run, record};
 
@@ -111,30 +112,9 @@ impl Scenario {
         self.scenario.unplaced_traces.clone()
     }
 
-    /// Returns, for each measurement that runs replay in one piece and that is longer than a run, `windows`
-    /// evenly spaced windows of a run's length, each as `bins` values that grow as the link gets worse.
-    fn measurements(&self, windows: u32, bins: u32) -> Vec<Vec<Vec<f64>>> {
-        let (windows, run) = (i64::from(windows.max(1)), self.scenario.duration);
-        let step = run / i64::from(bins.max(1));
-        let mut links: Vec<_> =
-            self.scenario.links.iter().map(|link| link.config.clone()).collect();
-        let mut seen: Vec<&TraceSource> = Vec::new();
-        for source in links.iter_mut().flat_map(PathConfig::traces_mut) {
-            let known = seen.iter().any(|known| known.file.reads_as(&source.file));
-            let longer = source.length().is_some_and(|length| length > run);
-            if !known && longer && source.file.sampling.resample.is_none() {
-                seen.push(source);
-            }
-        }
-        let of = |source: &&TraceSource| {
-            let length = source.length().unwrap_or_default();
-            let window = |number: i64| {
-                let start = Duration::from_nanos(length.as_nanos() / windows * number);
-                source.badness(start, step).take(bins as usize).collect()
-            };
-            (0..windows).map(window).collect()
-        };
-        seen.iter().map(of).collect()
+    /// Returns how much more an episode counts in runs that replay a part of a measurement.
+    fn clustering(&self) -> Clustering {
+        Clustering::of(&self.scenario)
     }
 
     /// Returns the flows of the file, each of which may expand to several.

@@ -5,6 +5,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use skybraid_host::{AddressChange, Host};
+use skybraid_link::{PathConfig, TraceSource};
 use skybraid_track::Track;
 use skybraid_traffic::TrafficConfig;
 use skybraid_traffic::video::EncodedClip;
@@ -314,6 +315,31 @@ impl Scenario {
             }
             None => Ok(()),
         }
+    }
+
+    /// Returns, for each measurement that runs replay in one piece and that is longer than a run, `windows` evenly
+    /// spaced windows of a run's length, each as `bins` values that grow as the link gets worse.
+    pub fn measurements(&self, windows: u32, bins: u32) -> Vec<Vec<Vec<f64>>> {
+        let (windows, run) = (i64::from(windows.max(1)), self.duration);
+        let step = run / i64::from(bins.max(1));
+        let mut links: Vec<_> = self.links.iter().map(|link| link.config.clone()).collect();
+        let mut seen: Vec<&TraceSource> = Vec::new();
+        for source in links.iter_mut().flat_map(PathConfig::traces_mut) {
+            let known = seen.iter().any(|known| known.file.reads_as(&source.file));
+            let longer = source.length().is_some_and(|length| length > run);
+            if !known && longer && source.file.sampling.resample.is_none() {
+                seen.push(source);
+            }
+        }
+        let of = |source: &&TraceSource| {
+            let length = source.length().unwrap_or_default();
+            let window = |number: i64| {
+                let start = Duration::from_nanos(length.as_nanos() / windows * number);
+                source.badness(start, step).take(bins as usize).collect()
+            };
+            (0..windows).map(window).collect()
+        };
+        seen.iter().map(of).collect()
     }
 
     /// Returns the index of the link or path called `name` in [`links`](Self::links).

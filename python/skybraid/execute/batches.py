@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from skybraid.execute.pool import cores, finished
 from skybraid.execute.rows import Outcome, digest_of, outcome_of
 from skybraid.execute.runs import simulation
-from skybraid.model.clustering import Clustering, clustering_of
 from skybraid.model.errors import Interrupted, ScenarioError
 from skybraid.model.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from skybraid._core import Clustering
     from skybraid.execute.axes import Point
 
 Job = tuple[int, int]
@@ -107,7 +107,7 @@ def _prepare(base: Base, point: Point, digest: str) -> _Prepared:
             f"{base.file}: its files, algorithms or version are others here and now than when the campaign was planned"
         )
     asked = (scenario.deadlines_ms, scenario.frames_within_ms, scenario.requirements)
-    made = _Prepared(scenario, *asked, clustering_of(scenario.native))
+    made = _Prepared(scenario, *asked, scenario.native.clustering())
     with _preparing:
         _prepared[base.file, digest] = made
         while len(_prepared) > _KEPT_SCENARIOS:

@@ -19,7 +19,6 @@ from skybraid._core import registry
 from skybraid.execute.pool import Gauge, on_all_cores
 from skybraid.execute.runs import seeds_of, simulation
 from skybraid.model import algorithms
-from skybraid.model.clustering import clustering_of
 from skybraid.model.errors import ResultError, ScenarioError, unknown
 from skybraid.model.folder import write_whole
 from skybraid.model.heavy import pl
@@ -240,7 +239,7 @@ class _Judging:
 
     def __init__(self, scenario: Scenario, seeds: int) -> None:
         self._wanted = scenario.requirements
-        self._clustering = clustering_of(scenario.native)
+        self._clustering = scenario.native.clustering()
         self._seeds = seeds
         self._open: dict[Combination, list[dict[str, FlowStats]]] = {}
         self._lock = threading.Lock()

@@ -12,7 +12,6 @@ from skybraid import _core
 from skybraid.execute.pool import Gauge, Progress, Report, on_all_cores
 from skybraid.model import algorithms
 from skybraid.model import tables as table_files
-from skybraid.model.clustering import Clustering, clustering_of
 from skybraid.model.errors import ResultError, ScenarioError, unknown
 from skybraid.model.folder import new_folder
 from skybraid.model.provenance import MAX_RUNS, essence, provenance, replay_command, seeds_from, utc_now
@@ -26,7 +25,7 @@ from skybraid.video.flows import with_clips
 if TYPE_CHECKING:
     import os
 
-    from skybraid._core import FlowStats, Run
+    from skybraid._core import Clustering, FlowStats, Run
 
 PCAP = "pcap"
 """Folder of the packet captures inside a result."""
@@ -248,7 +247,7 @@ def _captures(folder: Path, seed: int | None) -> Path:
 def _judge(scenario: Scenario, runs: list[_Finished], origin: dict[str, Any]) -> Results:
     by_flow = _over_runs([one.flows for one in runs])
     by_member = _over_runs([one.members for one in runs])
-    clustering = clustering_of(scenario.native)
+    clustering = scenario.native.clustering()
     # Programs of one's own are carried in place of the flows.
     judged = [requirement for requirement in scenario.requirements if requirement["flow"] in by_flow]
     flights = tuple(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skybraid.model.heavy import special
+from skybraid import _core
 
 if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
@@ -91,7 +91,7 @@ class Process:
         scores = np.sqrt(share) * _autoregressive(noise[0], self.memory.slow_s, self.step_s)
         scores += np.sqrt(1 - share) * _autoregressive(noise[1], self.memory.fast_s, self.step_s)
         probabilities, values = np.array(self.table).T
-        found: Floats = self.plus + scale * np.interp(special.ndtr(scores), probabilities, values)
+        found: Floats = self.plus + scale * np.interp(_core.normal_cdf(scores), probabilities, values)
         return found
 
 
@@ -114,7 +114,7 @@ def normal_scores(values: Floats) -> Floats:
     if known.any():
         _, inverse, counts = np.unique(values[known], return_inverse=True, return_counts=True)
         middle = np.cumsum(counts) - (counts - 1) / 2 - 0.5
-        quantiles = special.ndtri(middle / known.sum())
+        quantiles = _core.normal_quantile(middle / known.sum())
         scores[known] = quantiles[inverse]
     return scores
 

@@ -51,6 +51,7 @@ EXTRAS = {
     "matplotlib": "plot",
     "pyulog": "px4",
     "s3fs": "s3",
+    "scipy": "video",
     "skybraid_studies": "studies",
 }
 """Optional packages, by the extra that installs them."""

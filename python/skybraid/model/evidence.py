@@ -28,7 +28,7 @@ class Evidence:
         episodes: of a share, a percentile or a goodput, in how many groups its misses (or shortfalls) came.
         span_s: flight time in s from the first to the last trial, over all runs.
         clustering: of a share, how many times its own weight each episode counts, since the runs saw a part of a
-            measurement (`skybraid.clustering`); 1 where that is not so.
+            measurement (docs/statistics.md); 1 where that is not so.
         note: why there is no estimate, where that needs words.
     """
 

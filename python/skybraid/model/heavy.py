@@ -13,9 +13,9 @@ from skybraid.model.errors import MissingExtraError
 if TYPE_CHECKING:
     import fsspec
     import polars as pl
-    from scipy import fft, interpolate, ndimage, special
+    from scipy import fft, interpolate, ndimage
 
-__all__ = ["Late", "fft", "fsspec", "interpolate", "ndimage", "pl", "special"]
+__all__ = ["Late", "fft", "fsspec", "interpolate", "ndimage", "pl"]
 
 
 class Late:
@@ -42,4 +42,4 @@ if not TYPE_CHECKING:
     fsspec = Late("fsspec")
     pl = Late("polars")
     fft, interpolate = Late("scipy.fft"), Late("scipy.interpolate")
-    ndimage, special = Late("scipy.ndimage"), Late("scipy.special")
+    ndimage = Late("scipy.ndimage")

@@ -283,7 +283,7 @@ def judge(
             scenario gives them.
         runs: the flow's statistics in each run.
         pooled: the same over all runs.
-        clustering: of the scenario's measurements (`skybraid.clustering`).
+        clustering: `clustering` of the native scenario.
 
     Shares of messages and frames, percentiles and goodput are judged by episodes (`skybraid.episodes`). A percentile is
     that of the messages that arrived, since a lost one has no delay; its losses are a share's business. Frame rates and
