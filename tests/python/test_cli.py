@@ -1,6 +1,7 @@
 """The command: what it prints, the codes it leaves with, and that it never harms a result."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -215,6 +216,21 @@ def test_a_new_scenario_flies(skybraid: Command, tmp_path: Path) -> None:
     assert 'name = "My first flight"' in (tmp_path / "my-first-flight.toml").read_text(encoding="utf-8")
     done = skybraid("run", "my-first-flight.toml", "--set", "duration=5s", "--summary")
     assert done.returncode in (0, 1), done.stderr
+
+
+@pytest.mark.parametrize(("like", "key"), [("scheduler", "schedulers"), ("congestion", "congestion")])
+def test_a_new_algorithm_keeps_to_its_interface_and_is_compared(
+    skybraid: Command, tmp_path: Path, like: str, key: str
+) -> None:
+    skybraid("new", "my-own.py", "--like", like)
+    skybraid("new", "first", "--like", "remote-piloting")
+    checked = skybraid("check-plugin", "my-own.py")
+    assert checked.stdout == "Mine: keeps to its interface\n", checked.stderr
+    command = re.search(r"skybraid (compare .*)", (tmp_path / "my-own.py").read_text(encoding="utf-8"))
+    assert command is not None
+    short = ["--set", "duration=5s", "--protocols", "mptcp"]
+    done = skybraid(*command[1].split(), *short, *(["--schedulers", "low_rtt"] if key == "congestion" else []))
+    assert "python:my_own" in done.stdout, done.stderr
 
 
 def test_the_doctor_lists_capabilities_and_fixes(skybraid: Command) -> None:

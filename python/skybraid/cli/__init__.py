@@ -72,7 +72,7 @@ COMMANDS = {
         "Explain unmet requirements, by causes and by runs with one change each, and the use of the paths.",
     ),
     "list": Entry("skybraid.cli.list:list_", "List what a scenario may name, with units, defaults and sources."),
-    "new": Entry("skybraid.cli.new:new", "Write a commented scenario to start from."),
+    "new": Entry("skybraid.cli.new:new", "Write a commented scenario, or an algorithm of your own, to start from."),
     "check-plugin": Entry(
         "skybraid.cli.check_plugin:check_plugin", "Run algorithms of your own through random situations."
     ),

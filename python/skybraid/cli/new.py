@@ -1,7 +1,8 @@
-"""Command `new`: writes a commented scenario to start from."""
+"""Command `new`: writes a commented scenario, or an algorithm of one's own, to start from."""
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -28,8 +29,13 @@ _MEASURED_DELAY = {
 def new(
     name: Annotated[str, typer.Argument(help="Name of the scenario, or the path of its file.", metavar="NAME")],
     like: Annotated[
-        str, typer.Option(help="Starting point: two-networks, remote-piloting or video.", metavar="START")
-    ] = "two-networks",
+        str | None,
+        typer.Option(
+            help="Starting point: two-networks (the default), remote-piloting or video; of a file NAME.py, scheduler "
+            "(the default) or congestion.",
+            metavar="START",
+        ),
+    ] = None,
     trace: Annotated[
         list[str] | None,
         typer.Option(help="A path that replays a CSV of measurements; may be repeated.", metavar="PATH=FILE"),
@@ -37,21 +43,25 @@ def new(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a commented scenario to start from.
+    """Write a commented scenario, or an algorithm of your own, to start from.
 
-    With --trace, the paths are those given. Files of measuring tools become CSV with `skybraid trace import`.
+    A NAME that ends in .py is a file with a scheduler or a congestion control. With --trace, the paths of a scenario
+    are those given. Files of measuring tools become CSV with `skybraid trace import`.
 
     Example: skybraid new first --like video
     """
-    path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
+    path = Path(name) if name.endswith((".toml", ".py")) else Path(f"{name}.toml")
     if path.exists():
         raise ResultError(f"{path}: found a file, expected a new name; nothing was changed")
-    known = sorted(file.stem for file in _STARTS.glob("*.toml"))
+    algorithm = path.suffix == ".py"
+    ending = ".py.txt" if algorithm else ".toml"
+    known = sorted(file.name.removesuffix(ending) for file in _STARTS.glob(f"*{ending}"))
+    like = like or ("scheduler" if algorithm else "two-networks")
     if like not in known:
         raise ScenarioError(unknown("--like", like, known))
-    title = path.stem.replace("-", " ").replace("_", " ")
-    title = json.dumps(title[:1].upper() + title[1:], ensure_ascii=False)[1:-1]
-    text = (_STARTS / f"{like}.toml").read_text(encoding="utf-8").replace("@NAME@", title).replace("@FILE@", str(path))
+    text = _filled((_STARTS / f"{like}{ending}").read_text(encoding="utf-8"), path)
+    if trace and algorithm:
+        raise ScenarioError("--trace: found a file NAME.py, expected a scenario")
     if trace:
         before, _, rest = text.partition(_PATHS)
         paths = "\n".join(_path(*_named(one), path.parent) for one in trace)
@@ -60,10 +70,19 @@ def new(
         Scenario(text, str(path))
     write_whole(path, text.encode())
     if as_json:
-        print_json({"scenario": str(path), "like": like})
+        print_json({"algorithm" if algorithm else "scenario": str(path), "like": like})
     elif not quiet:
         typer.echo(path)
-        typer.echo(f"run it with: skybraid run {shlex.quote(str(path))}", err=True)
+        what, command = ("check", "check-plugin") if algorithm else ("run", "run")
+        typer.echo(f"{what} it with: skybraid {command} {shlex.quote(str(path))}", err=True)
+
+
+def _filled(text: str, path: Path) -> str:
+    """The text of a starting point with the names of a new file: as a title, as it stands, as one word."""
+    title = path.stem.replace("-", " ").replace("_", " ")
+    title = json.dumps(title[:1].upper() + title[1:], ensure_ascii=False)[1:-1]
+    word = re.sub(r"\W+", "_", path.stem).strip("_").lower() or "mine"
+    return text.replace("@NAME@", title).replace("@FILE@", str(path)).replace("@WORD@", word)
 
 
 def _named(text: str) -> tuple[str, Path]:
