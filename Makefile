@@ -135,7 +135,9 @@ install-node:
 	cp --no-clobber packaging/aircraft.toml packaging/ground.toml $(DESTDIR)/etc/skybraid/
 	@[ -n "$(DESTDIR)" ] || (systemd-sysusers && chown -R skybraid: /etc/skybraid && systemctl daemon-reload)
 
-test: test-rust test-python
+test:
+	$(MAKE) --jobs 2 test-rust $(VENV)/.dev
+	$(MAKE) test-python
 
 # Always the same random cases: a test that fails must fail again. `make fuzz` and `make search` look for new ones.
 test-rust: export PROPTEST_RNG_SEED := 1
@@ -146,7 +148,7 @@ test-rust:
 test-python: export OMP_NUM_THREADS := 1
 test-python: $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
 	cargo test --no-run --locked --workspace --test it
-	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile --durations 20
+	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
 
 # Instructions and allocations of fixed cases against benches/tests/counts/baseline.txt; part of `make test-rust`, with
 # the same build. `make counts-update REASON="why"` rewrites the lines that changed.
