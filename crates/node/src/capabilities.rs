@@ -10,7 +10,7 @@ use skybraid_io::Capability;
 /// Bit of CAP_NET_ADMIN in the capability set (capability.h).
 const NET_ADMIN: u32 = 12;
 /// Minimum socket buffer; with less, bursts are lost.
-const ENOUGH_BUFFER: u64 = 1 << 20;
+const MIN_BUFFER: u64 = 1 << 20;
 
 /// Capabilities, most basic first.
 pub fn capabilities() -> Vec<Capability> {
@@ -92,7 +92,7 @@ fn buffers() -> Result<String, String> {
         return Ok("their limits cannot be seen".to_string());
     };
     let found = format!("up to {receive} B to receive, {send} B to send");
-    if receive.min(send) >= ENOUGH_BUFFER { Ok(found) } else { Err(format!("small: {found}")) }
+    if receive.min(send) >= MIN_BUFFER { Ok(found) } else { Err(format!("small: {found}")) }
 }
 
 #[cfg(test)]

@@ -12,18 +12,18 @@ use super::alarms::Alarms;
 use super::arrival::TICK;
 use super::interfaces::Interfaces;
 use super::local::Local;
-use super::names::Whose;
+use super::names::NameOwner;
 use super::network::Paths;
 use super::notify::Notify;
 use super::poller::{Poller, Ready, Source};
 use super::tools::Tools;
-use super::{Edges, GatewayError, Shared};
+use super::{GatewayError, Shared, SocketCounters};
 use skybraid_io::clock::Clock;
 
 /// Interval at which the state is published.
-const PUBLISH: Duration = Duration::from_millis(200);
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum datagrams sent before sources are polled again.
-const MAX_IN_A_ROW: usize = 256;
+const MAX_BATCH: usize = 256;
 /// Maximum batches read from a source before other sources are served.
 const MAX_BATCHES: usize = 16;
 
@@ -95,12 +95,12 @@ impl Engine {
         self.notify.ready(self.clock.now());
         loop {
             let due = self.keep_time();
-            if self.shared.ended() || self.is_told_to_end(&ready) {
+            if self.shared.ended() || self.shutdown_requested(&ready) {
                 break;
             }
             let waited = self.tools.poller.wait(self.clock.now(), due, &mut ready);
             waited.map_err(|error| GatewayError::System { what: "cannot wait", error })?;
-            let mut room = MAX_IN_A_ROW;
+            let mut room = MAX_BATCH;
             for ready in &ready {
                 // If the send limit of a round is reached, incoming data is still read: it waits in queues
                 // with fair shares instead of in a socket after another sender's data.
@@ -142,7 +142,7 @@ impl Engine {
             self.gateway.wake(now);
         }
         if now >= self.paths.due() {
-            self.paths.look(now, &self.interfaces, &mut self.tools, &mut self.gateway);
+            self.paths.refresh(now, &self.interfaces, &mut self.tools, &mut self.gateway);
         }
         if now >= self.local.due() {
             let gateway = &self.gateway;
@@ -152,11 +152,11 @@ impl Engine {
             self.publish(now);
         }
         self.notify.alive(now);
-        self.more = self.pump(now, MAX_IN_A_ROW) == MAX_IN_A_ROW;
+        self.more = self.pump(now, MAX_BATCH) == MAX_BATCH;
         if self.more { now } else { self.due() }
     }
 
-    fn is_told_to_end(&mut self, ready: &[Ready]) -> bool {
+    fn shutdown_requested(&mut self, ready: &[Ready]) -> bool {
         ready.iter().any(|ready| ready.source == Source::Signal)
             && self.signals.read_signal().is_ok_and(|signal| signal.is_some())
     }
@@ -176,13 +176,13 @@ impl Engine {
             }
             Source::Interfaces => {
                 if interfaces.read() {
-                    paths.look(now, interfaces, tools, gateway);
+                    paths.refresh(now, interfaces, tools, gateway);
                 }
             }
             Source::Names => {
                 while let Some(answer) = tools.names.answer() {
                     match answer.whose {
-                        Whose::Path(path) => paths.resolved(now, path, answer.addresses, tools),
+                        NameOwner::Path(path) => paths.resolved(now, path, answer.addresses, tools),
                         whose => local.resolved(whose, answer.addresses, tools),
                     }
                 }
@@ -217,11 +217,11 @@ impl Engine {
     }
 
     fn publish(&mut self, now: Instant) {
-        self.publish = now + PUBLISH;
+        self.publish = now + PUBLISH_INTERVAL;
         if let Some(unfragmented) = self.gateway.unfragmented() {
             self.local.follow_mtu(unfragmented);
         }
-        let edges = Edges { paths: self.paths.edges(), local: self.local.edges() };
+        let edges = SocketCounters { paths: self.paths.edges(), local: self.local.edges() };
         self.shared.publish(self.gateway.snapshot(now), edges);
     }
 }

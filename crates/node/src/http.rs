@@ -15,16 +15,16 @@ use skybraid_io::clock::Clock;
 /// Maximum clients; another one replaces the oldest.
 const MAX_CLIENTS: usize = 32;
 /// Maximum clients per address; another one replaces the oldest.
-const MAX_CLIENTS_OF_ONE: usize = 12;
+const MAX_CLIENTS_PER_ADDRESS: usize = 12;
 /// Maximum request length, including headers.
-const LONGEST_REQUEST: usize = 8 << 10;
+const MAX_REQUEST: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
 /// Timeout of an idle client that neither sends nor receives.
-const PATIENCE: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum duration of a connection.
-const LONGEST_STAY: Duration = Duration::from_secs(30);
+const MAX_CONNECTION_TIME: Duration = Duration::from_secs(30);
 /// Interval at which the server checks for the end.
-const LOOK_EVERY_MS: u16 = 100;
+const POLL_INTERVAL_MS: u16 = 100;
 
 /// Answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub(crate) fn answer_to(
             let path = target.split('?').next().unwrap_or_default();
             Some(if request.method == Some("GET") { answer(path) } else { Answer::refused(405) })
         }
-        Ok(httparse::Status::Partial) if read.len() < LONGEST_REQUEST => None,
+        Ok(httparse::Status::Partial) if read.len() < MAX_REQUEST => None,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
             Some(Answer::refused(431))
         }
@@ -151,7 +151,7 @@ impl Client {
                 continue;
             }
             self.moved = now;
-            let room = LONGEST_REQUEST.saturating_sub(self.read.len());
+            let room = MAX_REQUEST.saturating_sub(self.read.len());
             self.read.extend(buffer.iter().take(got.min(room)));
             let is_allowed = |host: &str| hosts.allow(host, self.local);
             self.answer =
@@ -186,7 +186,7 @@ pub(super) fn serve(
         let accepts = if pauses { PollFlags::empty() } else { PollFlags::POLLIN };
         let mut polled = vec![PollFd::new(listener.as_fd(), accepts)];
         polled.extend(clients.iter().map(|it| PollFd::new(it.stream.as_fd(), wanted(it))));
-        match poll(&mut polled, PollTimeout::from(LOOK_EVERY_MS)) {
+        match poll(&mut polled, PollTimeout::from(POLL_INTERVAL_MS)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -202,7 +202,9 @@ pub(super) fn serve(
                 },
                 _ => true,
             };
-            stays && now.since(client.moved) < PATIENCE && now.since(client.since) < LONGEST_STAY
+            stays
+                && now.since(client.moved) < IDLE_TIMEOUT
+                && now.since(client.since) < MAX_CONNECTION_TIME
         });
         if ready.first() == Some(&true) {
             let accepted = accept_all(listener, &mut |stream, from| {
@@ -213,7 +215,7 @@ pub(super) fn serve(
                 let (from, local) = (from.ip(), local.ip());
                 let of_one = clients.iter().filter(|client| client.from == from).count();
                 let oldest = clients.iter().position(|client| client.from == from);
-                if let Some(oldest) = oldest.filter(|_| of_one >= MAX_CLIENTS_OF_ONE) {
+                if let Some(oldest) = oldest.filter(|_| of_one >= MAX_CLIENTS_PER_ADDRESS) {
                     clients.remove(oldest);
                 } else if clients.len() >= MAX_CLIENTS {
                     clients.remove(0);
@@ -256,7 +258,7 @@ pub enum AskError {
 /// No response within some seconds, or another server responds.
 pub fn ask(address: &str, path: &str) -> Result<Vec<u8>, AskError> {
     /// Larger than any state.
-    const LONGEST: u64 = 16 << 20;
+    const MAX_RESPONSE: u64 = 16 << 20;
     let silent = |error: io::Error| AskError::Silent { address: address.to_string(), error };
     let patience = std::time::Duration::from_secs(3);
     let get = || {
@@ -270,7 +272,7 @@ pub fn ask(address: &str, path: &str) -> Result<Vec<u8>, AskError> {
                     );
                     stream.write_all(request.as_bytes())?;
                     let mut bytes = Vec::new();
-                    stream.take(LONGEST).read_to_end(&mut bytes)?;
+                    stream.take(MAX_RESPONSE).read_to_end(&mut bytes)?;
                     return Ok(bytes);
                 }
                 Err(error) => last = error,

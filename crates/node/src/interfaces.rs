@@ -18,7 +18,7 @@ use netlink_sys::{Socket, SocketAddr};
 const LINKS_AND_ADDRESSES: u32 =
     (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR) as u32;
 /// Buffer size for a batch of messages; the kernel sends at most this much at once.
-const ROOM: usize = 1 << 16;
+const READ_BUFFER: usize = 1 << 16;
 /// Socket buffer for notifications, in bytes.
 const BUFFER: libc::c_int = 1 << 20;
 
@@ -44,7 +44,7 @@ impl Interfaces {
     /// Requests all interfaces and their future changes, in the namespace of the calling thread.
     pub fn open() -> io::Result<Self> {
         let mut interfaces =
-            Self { socket: listen()?, table: Table::default(), room: vec![0; ROOM] };
+            Self { socket: listen()?, table: Table::default(), room: vec![0; READ_BUFFER] };
         interfaces.ask_again()?;
         Ok(interfaces)
     }

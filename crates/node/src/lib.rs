@@ -69,7 +69,7 @@ pub enum GatewayError {
 #[derive(Debug, Default)]
 pub struct Shared {
     snapshot: Mutex<Option<Snapshot>>,
-    edges: Mutex<Edges>,
+    edges: Mutex<SocketCounters>,
     lockdown: Mutex<Option<Lockdown>>,
     ended: AtomicBool,
 }
@@ -81,7 +81,7 @@ impl Shared {
     }
 
     /// Returns the counters of sockets and devices, at most 200 ms old.
-    pub fn edges(&self) -> Edges {
+    pub fn edges(&self) -> SocketCounters {
         self.edges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -105,7 +105,7 @@ impl Shared {
         self.ended.load(Ordering::Relaxed)
     }
 
-    fn publish(&self, snapshot: Snapshot, edges: Edges) {
+    fn publish(&self, snapshot: Snapshot, edges: SocketCounters) {
         *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
         *self.edges.lock().unwrap_or_else(PoisonError::into_inner) = edges;
     }
@@ -113,16 +113,16 @@ impl Shared {
 
 /// Counters of sockets and devices since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Edges {
+pub struct SocketCounters {
     /// Network side, in the order of the paths' names.
-    pub paths: Vec<PathEdge>,
+    pub paths: Vec<PathCounters>,
     /// Local applications.
-    pub local: Vec<LocalEdge>,
+    pub local: Vec<LocalCounters>,
 }
 
 /// Socket counters of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct PathEdge {
+pub struct PathCounters {
     /// Path name.
     pub name: String,
     /// The path has a socket (or, in TCP mode, a connection).
@@ -137,7 +137,7 @@ pub struct PathEdge {
 
 /// A MAVLink endpoint, a UDP port or the TUN interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct LocalEdge {
+pub struct LocalCounters {
     /// Kind and address.
     pub name: String,
     /// Number of clients: remembered senders, connections, an open device.

@@ -11,7 +11,7 @@ use skybraid_gateway::config::LogConfig;
 use skybraid_units::calendar::{days_in_month, days_since_1970};
 use skybraid_units::{Duration, Instant};
 
-use super::watch::{Books, Told, unix_s};
+use super::watch::{LoggedEvent, WatchState, unix_s};
 use skybraid_io::clock::Clock;
 
 /// File format and its version.
@@ -20,8 +20,8 @@ const VERSION: u32 = 1;
 /// Maximum bytes that wait to be written.
 const MAX_WAITING: usize = 1 << 20;
 /// Interval at which lines are written.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Limits of a file, and of all files that are kept.
 #[derive(Clone, Copy, Debug)]
@@ -223,8 +223,13 @@ fn utc(unix: f64) -> String {
 }
 
 /// Writes the log until the channel of events is closed, then the final state and the remaining lines.
-pub(super) fn keep(books: &Books, name: PathBuf, config: &LogConfig, events: &Receiver<Told>) {
-    let about = books.about();
+pub(super) fn keep(
+    watch: &WatchState,
+    name: PathBuf,
+    config: &LogConfig,
+    events: &Receiver<LoggedEvent>,
+) {
+    let about = watch.about();
     let header = json!({
         "format": FORMAT,
         "version": VERSION,
@@ -242,22 +247,22 @@ pub(super) fn keep(books: &Books, name: PathBuf, config: &LogConfig, events: &Re
     let clock = Clock::starting_now();
     let (mut flush_at, mut sample_at) = (clock.now(), Instant::ZERO);
     loop {
-        let event = events.recv_timeout(LOOK_EVERY);
-        if let Ok(told) = &event {
-            take(books, &mut lines, &serde_json::to_string(told).unwrap_or_default());
+        let event = events.recv_timeout(POLL_INTERVAL);
+        if let Ok(logged) = &event {
+            take(watch, &mut lines, &serde_json::to_string(logged).unwrap_or_default());
         }
         let now = clock.now();
         let ended = matches!(event, Err(RecvTimeoutError::Disconnected));
         if now >= sample_at || ended {
             sample_at = now + config.every;
-            if let Some(state) = books.state() {
+            if let Some(state) = watch.state() {
                 let line = json!({ "t_ms": state.uptime_ms, "unix": unix_s(), "sample": state });
-                take(books, &mut lines, &line.to_string());
+                take(watch, &mut lines, &line.to_string());
             }
         }
         if now >= flush_at || ended {
-            flush_at = now + FLUSH_EVERY;
-            write(books, &mut lines, now);
+            flush_at = now + FLUSH_INTERVAL;
+            write(watch, &mut lines, now);
         }
         if ended {
             return;
@@ -265,22 +270,22 @@ pub(super) fn keep(books: &Books, name: PathBuf, config: &LogConfig, events: &Re
     }
 }
 
-fn take(books: &Books, lines: &mut Lines, line: &str) {
+fn take(watch: &WatchState, lines: &mut Lines, line: &str) {
     if !lines.add(line) {
-        books.log_lost(1, "too much to write at once");
+        watch.log_lost(1, "too much to write at once");
     }
 }
 
-fn write(books: &Books, lines: &mut Lines, now: Instant) {
+fn write(watch: &WatchState, lines: &mut Lines, now: Instant) {
     let some = lines.waiting_lines > 0;
     match lines.flush(now, unix_s()) {
         Err((lost, error)) => {
             let what = format!("{}: {error}", lines.name.display());
-            books.log_lost(lost, &what);
+            watch.log_lost(lost, &what);
         }
         Ok(()) if some => {
-            if let Some(told) = books.log_works() {
-                lines.add(&serde_json::to_string(&told).unwrap_or_default());
+            if let Some(logged) = watch.log_works() {
+                lines.add(&serde_json::to_string(&logged).unwrap_or_default());
             }
         }
         Ok(()) => {}

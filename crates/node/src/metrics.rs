@@ -6,7 +6,7 @@ use skybraid_gateway::event::PathState;
 use skybraid_gateway::health::MtuState;
 use skybraid_gateway::snapshot::Snapshot;
 
-use super::Edges;
+use super::SocketCounters;
 use super::watch::LogState;
 
 /// Media type.
@@ -70,7 +70,7 @@ fn count(number: u64) -> Option<f64> {
 pub(super) fn text(
     version: &str,
     state: Option<&Snapshot>,
-    edges: &Edges,
+    edges: &SocketCounters,
     log: Option<&LogState>,
 ) -> String {
     let mut text = Text::default();
@@ -252,7 +252,7 @@ fn classes(text: &mut Text, state: &Snapshot) {
     text.family("gauge", "skybraid_channel_shared", "The other end has it too.", shared);
 }
 
-fn local(text: &mut Text, edges: &Edges) {
+fn local(text: &mut Text, edges: &SocketCounters) {
     let each = || edges.paths.iter().map(|edge| (vec![("path", edge.name.as_str())], edge));
     let open = each().map(|(labels, edge)| (labels, Some(f64::from(u8::from(edge.open)))));
     text.family("gauge", "skybraid_path_open", "The path has a socket.", open);
@@ -280,15 +280,16 @@ fn local(text: &mut Text, edges: &Edges) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LocalEdge, PathEdge, sample};
+    use crate::{LocalCounters, PathCounters, sample};
     use std::collections::BTreeSet;
 
     fn everything() -> String {
         let mut state = sample::snapshot();
         state.name = "kite \"7\"\\\n".to_string();
-        let path = PathEdge { name: "dish".into(), open: true, ..PathEdge::default() };
-        let local = LocalEdge { name: "udp 127.0.0.1:14550".into(), ..LocalEdge::default() };
-        let edges = Edges { paths: vec![path], local: vec![local] };
+        let path = PathCounters { name: "dish".into(), open: true, ..PathCounters::default() };
+        let local =
+            LocalCounters { name: "udp 127.0.0.1:14550".into(), ..LocalCounters::default() };
+        let edges = SocketCounters { paths: vec![path], local: vec![local] };
         text("1.2.3", Some(&state), &edges, Some(&LogState { lost: 4, ..LogState::default() }))
     }
 
@@ -346,6 +347,6 @@ mod tests {
 
     #[test]
     fn before_the_first_state_there_is_little_to_say() {
-        assert_eq!(text("1.2.3", None, &Edges::default(), None), "");
+        assert_eq!(text("1.2.3", None, &SocketCounters::default(), None), "");
     }
 }

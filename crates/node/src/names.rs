@@ -18,7 +18,7 @@ const STACK: usize = 256 << 10;
 
 /// Owner of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum NameOwner {
     /// Peer on the path with this number.
     Path(u8),
     /// Program at the MAVLink endpoint with this number.
@@ -31,7 +31,7 @@ pub enum Whose {
 #[derive(Debug)]
 pub struct Answer {
     /// Owner of the name.
-    pub whose: Whose,
+    pub whose: NameOwner,
     /// Addresses in order of preference.
     pub addresses: io::Result<Vec<SocketAddr>>,
 }
@@ -45,7 +45,7 @@ pub struct Names {
     results: (Sender<Resolved>, Receiver<Resolved>),
     bell: Arc<EventFd>,
     /// Owners that wait, by name.
-    resolving: BTreeMap<String, Vec<Whose>>,
+    resolving: BTreeMap<String, Vec<NameOwner>>,
     answers: VecDeque<Answer>,
 }
 
@@ -67,7 +67,7 @@ impl Names {
     }
 
     /// Requests resolution of `host:port`, unless already pending.
-    pub fn ask(&mut self, whose: Whose, name: &str) {
+    pub fn ask(&mut self, whose: NameOwner, name: &str) {
         let is_asking = self.resolving.values().flatten().any(|asking| *asking == whose)
             || self.answers.iter().any(|answer| answer.whose == whose);
         if is_asking {
@@ -142,13 +142,13 @@ mod tests {
     #[test]
     fn answers_come_with_their_askers() {
         let mut names = Names::start().unwrap();
-        names.ask(Whose::Path(3), "127.0.0.1:14600");
-        names.ask(Whose::Port(1), "nothing");
+        names.ask(NameOwner::Path(3), "127.0.0.1:14600");
+        names.ask(NameOwner::Port(1), "nothing");
         let answers = answers(&mut names, 2);
-        assert_eq!(answers[0].whose, Whose::Path(3));
+        assert_eq!(answers[0].whose, NameOwner::Path(3));
         let expected: SocketAddr = "127.0.0.1:14600".parse().unwrap();
         assert_eq!(answers[0].addresses.as_ref().unwrap(), &[expected]);
-        assert!(answers[1].whose == Whose::Port(1) && answers[1].addresses.is_err());
+        assert!(answers[1].whose == NameOwner::Port(1) && answers[1].addresses.is_err());
     }
 
     #[test]
@@ -163,21 +163,21 @@ mod tests {
         .unwrap();
         let clock = Clock::starting_now();
         for path in 0..20 {
-            names.ask(Whose::Path(path), &format!("host{path}.dead:9417"));
+            names.ask(NameOwner::Path(path), &format!("host{path}.dead:9417"));
         }
-        names.ask(Whose::Mavlink(0), "127.0.0.1:5760");
-        assert_eq!(names.answer().unwrap().whose, Whose::Mavlink(0));
+        names.ask(NameOwner::Mavlink(0), "127.0.0.1:5760");
+        assert_eq!(names.answer().unwrap().whose, NameOwner::Mavlink(0));
         for port in 0..2 {
-            names.ask(Whose::Port(port), "localhost:5600");
+            names.ask(NameOwner::Port(port), "localhost:5600");
         }
         for answer in answers(&mut names, 2) {
-            assert!(matches!(answer.whose, Whose::Port(_)));
+            assert!(matches!(answer.whose, NameOwner::Port(_)));
             assert_eq!(answer.addresses.unwrap()[0].port(), 5600);
         }
         // A resolved name may be requested again, a pending one is not.
-        names.ask(Whose::Port(0), "[::1]:5600");
-        names.ask(Whose::Path(0), "[::1]:5600");
-        assert_eq!(names.answer().unwrap().whose, Whose::Port(0));
+        names.ask(NameOwner::Port(0), "[::1]:5600");
+        names.ask(NameOwner::Path(0), "[::1]:5600");
+        assert_eq!(names.answer().unwrap().whose, NameOwner::Port(0));
         assert!(names.answer().is_none());
         assert!(clock.now() < units::Instant::from_millis(30_000));
     }

@@ -2,23 +2,23 @@
 
 use super::http::Answer;
 use super::metrics;
-use super::watch::Books;
+use super::watch::WatchState;
 
 /// Complete page: style and script, no other file.
 const PAGE: &str = include_str!("page.html");
 const JSON: &str = "application/json";
 
 /// Returns the answer to a path.
-pub(super) fn answer(books: &Books, path: &str) -> Answer {
+pub(super) fn answer(watch: &WatchState, path: &str) -> Answer {
     match path {
         "/" => Answer::new("text/html; charset=utf-8", PAGE),
-        "/status.json" => match serde_json::to_vec(&books.status()) {
+        "/status.json" => match serde_json::to_vec(&watch.status()) {
             Ok(body) => Answer::new(JSON, body),
             Err(_) => Answer::refused(503),
         },
-        "/events.json" => Answer::new(JSON, books.events_json()),
-        "/history.json" => Answer::new(JSON, books.history_json()),
-        "/metrics" => Answer::new(metrics::KIND, books.metrics()),
+        "/events.json" => Answer::new(JSON, watch.events_json()),
+        "/history.json" => Answer::new(JSON, watch.history_json()),
+        "/metrics" => Answer::new(metrics::KIND, watch.metrics()),
         _ => Answer::refused(404),
     }
 }

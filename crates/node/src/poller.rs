@@ -135,7 +135,7 @@ impl Poller {
     }
 
     /// Watches an already watched descriptor for readability and, optionally, writability.
-    pub fn watch_room(&self, fd: &impl AsFd, source: Source, room: bool) -> io::Result<()> {
+    pub fn watch_writable(&self, fd: &impl AsFd, source: Source, room: bool) -> io::Result<()> {
         let write = if room { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
         let mut event = EpollEvent::new(EpollFlags::EPOLLIN | write, source.token());
         Ok(self.epoll.modify(fd, &mut event)?)
@@ -149,7 +149,7 @@ impl Poller {
 
     /// Watches a paused descriptor for readability again.
     pub fn resume(&self, fd: &impl AsFd, source: Source) -> io::Result<()> {
-        self.watch_room(fd, source, false)
+        self.watch_writable(fd, source, false)
     }
 
     /// Waits until a source is ready or `due` is reached, and returns ready sources in the order of

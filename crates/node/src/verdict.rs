@@ -6,7 +6,7 @@ use skybraid_gateway::health::MtuState;
 use skybraid_gateway::snapshot::{PathSnapshot, Snapshot};
 use skybraid_units::invariant;
 
-use super::Edges;
+use super::SocketCounters;
 
 /// Level of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -30,13 +30,13 @@ pub struct Verdict {
 }
 
 /// Returns true if packets get through in a direction.
-fn lives(state: PathState) -> bool {
+fn is_alive(state: PathState) -> bool {
     matches!(state, PathState::Up | PathState::Probation | PathState::Suspected)
 }
 
 /// Returns true if a path works in both directions.
-pub(super) fn path_lives(path: &PathSnapshot) -> bool {
-    lives(path.incoming) && lives(path.outgoing)
+pub(super) fn is_path_alive(path: &PathSnapshot) -> bool {
+    is_alive(path.incoming) && is_alive(path.outgoing)
 }
 
 fn peer(side: Side) -> &'static str {
@@ -69,17 +69,17 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
         let text = format!("The session with {peer} has ended: no handshake gets through.");
         return say(Level::Bad, text);
     }
-    if !state.session || !state.paths.iter().any(|path| lives(path.incoming)) {
+    if !state.session || !state.paths.iter().any(|path| is_alive(path.incoming)) {
         return say(Level::Bad, silence);
     }
     let count = state.paths.len();
-    let living = state.paths.iter().filter(|path| path_lives(path)).count();
-    if living == 0 {
+    let alive = state.paths.iter().filter(|path| is_path_alive(path)).count();
+    if alive == 0 {
         return say(Level::Bad, format!("No path carries both ways; {peer} is heard."));
     }
     let paths =
-        if count == 1 { "the only path".to_string() } else { format!("{living} of {count} paths") };
-    let level = if living == count && alarms.is_empty() { Level::Good } else { Level::Limited };
+        if count == 1 { "the only path".to_string() } else { format!("{alive} of {count} paths") };
+    let level = if alive == count && alarms.is_empty() { Level::Good } else { Level::Limited };
     let delay = state.classes.iter().find(|class| class.name == "control");
     let text = match delay.and_then(|class| class.delay_p50_ms) {
         Some(delay) => format!("Control arrives in {} over {paths}.", span(delay)),
@@ -89,7 +89,7 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
 }
 
 /// Current problems that somebody may have to fix.
-pub(super) fn alarms(state: Option<&Snapshot>, edges: &Edges) -> Vec<String> {
+pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<String> {
     let mut alarms = Vec::new();
     for edge in edges.paths.iter().filter(|edge| !edge.open) {
         let why =
@@ -118,14 +118,14 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &Edges) -> Vec<String> {
     for path in state.paths.iter().filter(|_| state.session) {
         let ways = [(path.outgoing, "to the other end"), (path.incoming, "from the other end")];
         let dead: Vec<&str> =
-            ways.into_iter().filter(|(state, _)| !lives(*state)).map(|(_, way)| way).collect();
+            ways.into_iter().filter(|(state, _)| !is_alive(*state)).map(|(_, way)| way).collect();
         match dead.as_slice() {
             [] => {}
             [way] => alarms.push(format!("{}: nothing gets through {way}", path.name)),
             _ => alarms.push(format!("{}: nothing gets through", path.name)),
         }
     }
-    for path in state.paths.iter().filter(|path| state.session && path_lives(path)) {
+    for path in state.paths.iter().filter(|path| state.session && is_path_alive(path)) {
         let small = |mtu: u32| format!("larger packets than {mtu} B do not get through");
         if path.mtu_state == MtuState::Error {
             alarms.push(format!("{}: {} to the other end", path.name, small(path.mtu)));
@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn the_verdict_is_a_plain_sentence() {
         let mut state = sample::snapshot();
-        let text = |state: &Snapshot| judge(Some(state), &alarms(Some(state), &Edges::default()));
+        let text =
+            |state: &Snapshot| judge(Some(state), &alarms(Some(state), &SocketCounters::default()));
         let good = text(&state);
         assert_eq!(good.text, "Control arrives in 31 ms over 2 of 2 paths.");
         assert_eq!(good.level, Level::Good);
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn an_alarm_says_which_path_or_channel_lacks_what() {
         let mut state = sample::snapshot();
-        assert_eq!(alarms(Some(&state), &Edges::default()), Vec::<String>::new());
+        assert_eq!(alarms(Some(&state), &SocketCounters::default()), Vec::<String>::new());
         state.paths[0].incoming = PathState::Down;
         state.paths[1].data_left = Some(0);
         state.channels[1].shared = false;
@@ -188,9 +189,9 @@ mod tests {
         state.paths[1].incoming_mtu = Some(576);
         state.paths[1].peer_mtu_error = true;
         state.session_overdue = true;
-        let edge = super::super::PathEdge { name: "lte".into(), ..Default::default() };
+        let edge = super::super::PathCounters { name: "lte".into(), ..Default::default() };
         assert_eq!(
-            alarms(Some(&state), &Edges { paths: vec![edge], local: Vec::new() }),
+            alarms(Some(&state), &SocketCounters { paths: vec![edge], local: Vec::new() }),
             [
                 "lte: cannot be used here: the interface, the address or the name is not there",
                 "no handshake gets through to change keys: the session ends in 9 min",

@@ -17,7 +17,7 @@ use skybraid_units::{Duration, Instant};
 use super::host::Hosts;
 use super::http;
 use super::verdict::{self, Verdict};
-use super::{Edges, Lockdown, Shared, log, metrics, page};
+use super::{Lockdown, Shared, SocketCounters, log, metrics, page};
 use skybraid_io::clock::Clock;
 
 /// Maximum events kept for the page.
@@ -25,13 +25,13 @@ const MAX_EVENTS: usize = 200;
 /// Maximum events queued for a thread.
 const MAX_WAITING: usize = 1024;
 /// Samples that the page draws: two minutes, twice a second.
-const MAX_MOMENTS: usize = 240;
-const MOMENT_EVERY: Duration = Duration::from_millis(500);
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
+const MAX_SAMPLES: usize = 240;
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
 /// Pause before a taken port of the page is tried again.
-const RETRY_EVERY: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum time that threads may take to end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the wall clock in seconds since 1970; for display, never for durations.
 pub(super) fn unix_s() -> f64 {
@@ -41,7 +41,7 @@ pub(super) fn unix_s() -> f64 {
 
 /// Description of a gateway for its page and its log.
 #[derive(Clone, Debug, serde::Serialize)]
-pub(super) struct About {
+pub(super) struct GatewayInfo {
     pub version: &'static str,
     pub name: String,
     pub side: Side,
@@ -50,7 +50,7 @@ pub(super) struct About {
 
 /// A timestamped event in the log and on the page.
 #[derive(Clone, Debug, serde::Serialize)]
-pub(super) struct Told {
+pub(super) struct LoggedEvent {
     /// Time by the gateway's clock.
     t_ms: f64,
     unix: f64,
@@ -70,7 +70,7 @@ pub(super) struct LogState {
 
 /// A sample of the history shown on the page.
 #[derive(Clone, Debug, serde::Serialize)]
-struct Moment {
+struct HistorySample {
     t_ms: f64,
     /// One-way delay of each path from the peer, in the order of the paths.
     paths_ms: Vec<Option<f64>>,
@@ -82,11 +82,11 @@ struct Moment {
 pub(super) struct Status {
     #[serde(flatten)]
     state: State,
-    about: About,
+    about: GatewayInfo,
     unix: f64,
     verdict: Verdict,
     alarms: Vec<String>,
-    edges: Edges,
+    edges: SocketCounters,
     log: Option<LogState>,
     lockdown: Option<Lockdown>,
 }
@@ -105,11 +105,11 @@ enum State {
 }
 
 /// State that the threads share.
-pub(super) struct Books {
+pub(super) struct WatchState {
     shared: Arc<Shared>,
-    about: About,
-    events: Mutex<VecDeque<Told>>,
-    history: Mutex<VecDeque<Moment>>,
+    about: GatewayInfo,
+    events: Mutex<VecDeque<LoggedEvent>>,
+    history: Mutex<VecDeque<HistorySample>>,
     log: Mutex<Option<LogState>>,
     /// Error that keeps the page away.
     page: Mutex<Option<String>>,
@@ -119,9 +119,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Books {
+impl WatchState {
     fn new(config: &GatewayConfig, shared: Arc<Shared>) -> Self {
-        let about = About {
+        let about = GatewayInfo {
             version: env!("CARGO_PKG_VERSION"),
             name: config.name.clone(),
             side: config.side,
@@ -141,7 +141,7 @@ impl Books {
         }
     }
 
-    pub fn about(&self) -> &About {
+    pub fn about(&self) -> &GatewayInfo {
         &self.about
     }
 
@@ -149,21 +149,21 @@ impl Books {
         self.shared.snapshot()
     }
 
-    fn tell(&self, event: Event) -> Told {
-        let told = Told { t_ms: event.at.as_nanos() as f64 * 1e-6, unix: unix_s(), event };
+    fn stamp(&self, event: Event) -> LoggedEvent {
+        let logged = LoggedEvent { t_ms: event.at.as_nanos() as f64 * 1e-6, unix: unix_s(), event };
         let mut events = locked(&self.events);
         if events.len() >= MAX_EVENTS {
             events.pop_front();
         }
-        events.push_back(told.clone());
-        told
+        events.push_back(logged.clone());
+        logged
     }
 
     /// Raises an alarm of the watchers.
-    fn alarm(&self, text: String) -> Told {
+    fn alarm(&self, text: String) -> LoggedEvent {
         let uptime_ms = self.state().map_or(0.0, |state| state.uptime_ms);
         let at = Instant::from_secs_f64(uptime_ms * 1e-3);
-        self.tell(Event { at, what: What::Alarm { text } })
+        self.stamp(Event { at, what: What::Alarm { text } })
     }
 
     /// Records lost log lines.
@@ -180,7 +180,7 @@ impl Books {
     }
 
     /// Records that the log is writable. Returns an event to report if it was not before.
-    pub fn log_works(&self) -> Option<Told> {
+    pub fn log_works(&self) -> Option<LoggedEvent> {
         let lost = {
             let mut log = locked(&self.log);
             let log = log.as_mut()?;
@@ -193,13 +193,13 @@ impl Books {
     fn remember(&self) {
         let Some(state) = self.state() else { return };
         let control = state.classes.iter().find(|class| class.name == "control");
-        let moment = Moment {
+        let moment = HistorySample {
             t_ms: state.uptime_ms,
             paths_ms: state.paths.iter().map(|path| path.incoming_delay_ms).collect(),
             control_ms: control.and_then(|class| class.delay_p50_ms),
         };
         let mut history = locked(&self.history);
-        if history.len() >= MAX_MOMENTS {
+        if history.len() >= MAX_SAMPLES {
             history.pop_front();
         }
         history.push_back(moment);
@@ -262,7 +262,7 @@ impl Watchers {
         log: Option<PathBuf>,
         shared: Arc<Shared>,
     ) -> std::io::Result<(SyncSender<Event>, Self)> {
-        let books = Arc::new(Books::new(config, shared.clone()));
+        let watch = Arc::new(WatchState::new(config, shared.clone()));
         let (sender, events) = sync_channel(MAX_WAITING);
         let mut threads = Vec::new();
         let mut start = |name: &str, work: Box<dyn FnOnce() + Send>| {
@@ -270,20 +270,20 @@ impl Watchers {
         };
         let to_log = match (log, &config.log) {
             (Some(name), Some(config)) => {
-                let (to_log, told) = sync_channel(MAX_WAITING);
-                let (books, config) = (books.clone(), config.clone());
-                start("log", Box::new(move || log::keep(&books, name, &config, &told)))?;
+                let (to_log, logged) = sync_channel(MAX_WAITING);
+                let (watch, config) = (watch.clone(), config.clone());
+                start("log", Box::new(move || log::keep(&watch, name, &config, &logged)))?;
                 Some(to_log)
             }
             _ => None,
         };
         let listen = config.status.listen.clone();
         if !listen.is_empty() {
-            let books = books.clone();
+            let watch = watch.clone();
             let hosts = Hosts::new(&config.status.hosts);
-            start("page", Box::new(move || serve(&books, &listen, &hosts)))?;
+            start("page", Box::new(move || serve(&watch, &listen, &hosts)))?;
         }
-        start("events", Box::new(move || distribute(&books, &events, to_log.as_ref())))?;
+        start("events", Box::new(move || distribute(&watch, &events, to_log.as_ref())))?;
         Ok((sender, Self { shared, threads }))
     }
 
@@ -293,59 +293,63 @@ impl Watchers {
         self.shared.end();
         let clock = Clock::starting_now();
         while self.threads.iter().any(|thread| !thread.is_finished())
-            && clock.now() < Instant::ZERO + PATIENCE
+            && clock.now() < Instant::ZERO + SHUTDOWN_TIMEOUT
         {
-            thread::sleep(LOOK_EVERY / 10);
+            thread::sleep(POLL_INTERVAL / 10);
         }
     }
 }
 
 /// Distributes events to the page and the log.
-fn distribute(books: &Books, events: &Receiver<Event>, to_log: Option<&SyncSender<Told>>) {
+fn distribute(
+    watch: &WatchState,
+    events: &Receiver<Event>,
+    to_log: Option<&SyncSender<LoggedEvent>>,
+) {
     let clock = Clock::starting_now();
     let mut remember_at = Instant::ZERO;
     loop {
-        match events.recv_timeout(LOOK_EVERY) {
+        match events.recv_timeout(POLL_INTERVAL) {
             Ok(event) => {
-                let told = books.tell(event);
-                if let Some(Err(TrySendError::Full(_))) = to_log.map(|log| log.try_send(told)) {
-                    books.log_lost(1, "the disk is too slow");
+                let logged = watch.stamp(event);
+                if let Some(Err(TrySendError::Full(_))) = to_log.map(|log| log.try_send(logged)) {
+                    watch.log_lost(1, "the disk is too slow");
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if clock.now() >= remember_at {
-            remember_at = clock.now() + MOMENT_EVERY;
-            books.remember();
+            remember_at = clock.now() + SAMPLE_INTERVAL;
+            watch.remember();
         }
     }
 }
 
 /// Serves the page as soon as its port is free.
-fn serve(books: &Books, listen: &str, hosts: &Hosts) {
-    let ended = || books.shared.ended();
+fn serve(watch: &WatchState, listen: &str, hosts: &Hosts) {
+    let ended = || watch.shared.ended();
     let clock = Clock::starting_now();
     while !ended() {
         match TcpListener::bind(listen) {
             Ok(listener) => {
-                *locked(&books.page) = None;
+                *locked(&watch.page) = None;
                 let served =
-                    http::serve(&listener, hosts, &ended, &|path| page::answer(books, path));
+                    http::serve(&listener, hosts, &ended, &|path| page::answer(watch, path));
                 if let Err(error) = served {
-                    books.alarm(format!("the page on {listen} has ended: {error}"));
+                    watch.alarm(format!("the page on {listen} has ended: {error}"));
                 }
             }
             Err(error) => {
                 let why = format!("there is no page on {listen}: {error}");
-                if locked(&books.page).replace(why.clone()).is_none() {
-                    books.alarm(why);
+                if locked(&watch.page).replace(why.clone()).is_none() {
+                    watch.alarm(why);
                 }
             }
         }
-        let again = clock.now() + RETRY_EVERY;
+        let again = clock.now() + RETRY_INTERVAL;
         while clock.now() < again && !ended() {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -414,7 +418,7 @@ mod tests {
             until(|| get("/status.json").ok().map(|_| json("/status.json")));
         assert_eq!(before["verdict"]["text"], "Starting.");
         assert_eq!((&before["session"], &before["paths"]), (&false.into(), &serde_json::json!([])));
-        shared.publish(sample::snapshot(), Edges::default());
+        shared.publish(sample::snapshot(), SocketCounters::default());
         let status: serde_json::Value = json("/status.json");
         assert_eq!(status["verdict"]["text"], "Control arrives in 31 ms over 2 of 2 paths.");
         assert_eq!(status["paths"][1]["name"], "lte");
@@ -422,11 +426,11 @@ mod tests {
         for at in 0..250 {
             events.send(path_event(at)).unwrap();
         }
-        let told: serde_json::Value = until(|| {
+        let logged: serde_json::Value = until(|| {
             Some(json("/events.json")).filter(|it: &serde_json::Value| it[199]["t_ms"] == 249.0)
         });
-        assert_eq!(told.as_array().unwrap().len(), 200);
-        assert_eq!(told[0]["event"]["event"], "path");
+        assert_eq!(logged.as_array().unwrap().len(), 200);
+        assert_eq!(logged[0]["event"]["event"], "path");
         until(|| {
             Some(json("/history.json")).filter(|it: &serde_json::Value| it[0]["control_ms"] == 31.2)
         });
@@ -477,16 +481,16 @@ mod tests {
         let holder = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = holder.local_addr().unwrap().to_string();
         let shared = Arc::new(Shared::default());
-        let books = Arc::new(Books::new(&config(&address, ""), shared.clone()));
+        let watch = Arc::new(WatchState::new(&config(&address, ""), shared.clone()));
         let serving = {
-            let (books, address) = (books.clone(), address.clone());
-            thread::spawn(move || serve(&books, &address, &Hosts::default()))
+            let (watch, address) = (watch.clone(), address.clone());
+            thread::spawn(move || serve(&watch, &address, &Hosts::default()))
         };
-        let alarm = until(|| books.status().alarms.first().cloned());
+        let alarm = until(|| watch.status().alarms.first().cloned());
         assert!(alarm.starts_with(&format!("there is no page on {address}: ")), "{alarm}");
         drop(holder);
         until(|| http::ask(&address, "/status.json").ok());
-        assert_eq!(books.status().alarms, Vec::<String>::new());
+        assert_eq!(watch.status().alarms, Vec::<String>::new());
         shared.end();
         serving.join().unwrap();
     }
@@ -505,7 +509,7 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         let name = folder.join("flight.jsonl");
         let shared = Arc::new(Shared::default());
-        shared.publish(sample::snapshot(), Edges::default());
+        shared.publish(sample::snapshot(), SocketCounters::default());
         let text = "[log]\nfile = 'flight.jsonl'\nevery = '100ms'\n";
         let (events, watchers) = Watchers::start(&config("", text), Some(name), shared).unwrap();
         events.send(path_event(1500)).unwrap();
@@ -537,7 +541,7 @@ mod tests {
             Watchers::start(&config("", text), Some(name), shared.clone()).unwrap();
         let mut state = sample::snapshot();
         state.uptime_ms += 1000.0;
-        shared.publish(state, Edges::default());
+        shared.publish(state, SocketCounters::default());
         drop(events);
         watchers.finish();
         assert_eq!(logged(&folder).last().unwrap()["sample"]["uptime_ms"], 62_500.0);
@@ -547,23 +551,23 @@ mod tests {
     #[test]
     fn a_log_that_cannot_be_written_is_an_alarm_and_holds_up_nothing() {
         let shared = Arc::new(Shared::default());
-        shared.publish(sample::snapshot(), Edges::default());
+        shared.publish(sample::snapshot(), SocketCounters::default());
         let text = "[log]\nfile = '/proc/flight.jsonl'\nevery = '100ms'\n";
-        let books = Arc::new(Books::new(&config("", text), shared));
-        let (to_log, told) = sync_channel(MAX_WAITING);
+        let watch = Arc::new(WatchState::new(&config("", text), shared));
+        let (to_log, logged) = sync_channel(MAX_WAITING);
         let keeping = {
-            let books = books.clone();
+            let watch = watch.clone();
             let config = config("", text).log.unwrap();
-            thread::spawn(move || log::keep(&books, "/proc/flight.jsonl".into(), &config, &told))
+            thread::spawn(move || log::keep(&watch, "/proc/flight.jsonl".into(), &config, &logged))
         };
-        let alarm = until(|| books.status().alarms.first().cloned());
+        let alarm = until(|| watch.status().alarms.first().cloned());
         assert!(
             alarm.starts_with("the event log cannot be written: /proc/flight.jsonl: "),
             "{alarm}"
         );
-        assert_eq!(books.status().verdict.level, verdict::Level::Limited);
-        until(|| Some(()).filter(|()| books.metrics().contains("skybraid_log_lost_lines_total ")));
-        assert!(books.events_json().contains("cannot be written"));
+        assert_eq!(watch.status().verdict.level, verdict::Level::Limited);
+        until(|| Some(()).filter(|()| watch.metrics().contains("skybraid_log_lost_lines_total ")));
+        assert!(watch.events_json().contains("cannot be written"));
         drop(to_log);
         keeping.join().unwrap();
     }

@@ -9,21 +9,21 @@ use skybraid_gateway::{ChannelId, Client, Origin};
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
-use super::calls::{Lines, listen};
+use super::connections::{Connections, listen};
 use super::frames::cut;
 use super::{Counts, MAVLINK_BUFFER, Write, address, any_like, serial, udp};
 use crate::GatewayError;
 use crate::arrival::Drained;
-use crate::names::Whose;
+use crate::names::NameOwner;
 use crate::poller::{Ready, Source};
 use crate::tools::Tools;
 use skybraid_io::batch::Outbox;
 
 /// Queue size in bytes for a slow reader.
-const ROOM: usize = 256 << 10;
+const QUEUE_BYTES: usize = 256 << 10;
 /// Maximum remembered senders, and how long they are kept after their last datagram.
 const MAX_SENDERS: usize = 64;
-const REMEMBERED: Duration = Duration::from_secs(60);
+const SENDER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A local MAVLink endpoint.
 pub struct End {
@@ -41,20 +41,20 @@ pub struct End {
 
 enum Kind {
     /// UDP server: sends to all addresses from which datagrams have been received.
-    Listening {
+    UdpListen {
         socket: Socket,
         drained: Drained,
         outbox: Outbox,
         senders: Vec<(SocketAddr, Instant)>,
     },
     /// UDP client: sends to and receives from one address.
-    Sending { to: String, open: Option<(Socket, SocketAddr, Drained)>, outbox: Outbox },
+    UdpSend { to: String, open: Option<(Socket, SocketAddr, Drained)>, outbox: Outbox },
     /// TCP server.
-    Accepting { listener: TcpListener, lines: Lines, paused: bool },
+    TcpListen { listener: TcpListener, connections: Connections, paused: bool },
     /// TCP client that reconnects.
-    Calling { to: String, lines: Lines },
+    TcpConnect { to: String, connections: Connections },
     /// Serial device.
-    Serial { device: String, speed: BaudRate, room: usize, lines: Lines },
+    Serial { device: String, speed: BaudRate, room: usize, connections: Connections },
 }
 
 impl End {
@@ -78,12 +78,12 @@ impl End {
         .unwrap_or(("udp_connect", String::new()));
         let name = format!("{key} {value}");
         let wrong = |error| GatewayError::Setup { what: format!("[[mavlink]] {name}"), error };
-        let baud = config.baud.unwrap_or(serial::USUAL_BAUD);
+        let baud = config.baud.unwrap_or(serial::DEFAULT_BAUD);
         let kind = Kind::open(key, value, baud, tools).map_err(wrong)?;
         let source = Source::Mavlink(place);
         match &kind {
-            Kind::Listening { socket, .. } => tools.poller.watch(socket, source).map_err(wrong)?,
-            Kind::Accepting { listener, .. } => {
+            Kind::UdpListen { socket, .. } => tools.poller.watch(socket, source).map_err(wrong)?,
+            Kind::TcpListen { listener, .. } => {
                 tools.poller.watch(listener, source).map_err(wrong)?;
             }
             _ => {}
@@ -97,11 +97,11 @@ impl End {
     /// Returns the number of clients.
     pub fn clients(&self) -> usize {
         match &self.kind {
-            Kind::Listening { senders, .. } => senders.len(),
-            Kind::Sending { open, .. } => usize::from(open.is_some()),
-            Kind::Accepting { lines, .. }
-            | Kind::Calling { lines, .. }
-            | Kind::Serial { lines, .. } => lines.connected(),
+            Kind::UdpListen { senders, .. } => senders.len(),
+            Kind::UdpSend { open, .. } => usize::from(open.is_some()),
+            Kind::TcpListen { connections, .. }
+            | Kind::TcpConnect { connections, .. }
+            | Kind::Serial { connections, .. } => connections.connected(),
         }
     }
 
@@ -121,7 +121,7 @@ impl End {
     ) -> bool {
         let (channel, end, counts) = (self.channel, self.place, &mut self.counts);
         match &mut self.kind {
-            Kind::Listening { socket, drained, senders, .. } => {
+            Kind::UdpListen { socket, drained, senders, .. } => {
                 return tools.take(socket, drained, &mut |taken| {
                     let client = Client { end, address: taken.source };
                     let origin = Origin { client, arrived: taken.arrived };
@@ -135,7 +135,7 @@ impl End {
                     }
                 });
             }
-            Kind::Sending { open: Some((socket, _, drained)), .. } => {
+            Kind::UdpSend { open: Some((socket, _, drained)), .. } => {
                 return tools.take(socket, drained, &mut |taken| {
                     let client = Client { end, address: taken.source };
                     let origin = Origin { client, arrived: taken.arrived };
@@ -143,11 +143,11 @@ impl End {
                         cut(taken.bytes, &mut |frame| write(channel, &origin, frame));
                 });
             }
-            Kind::Sending { open: None, .. } => {}
-            Kind::Accepting { listener, lines, paused } => {
+            Kind::UdpSend { open: None, .. } => {}
+            Kind::TcpListen { listener, connections, paused } => {
                 let source = Source::Mavlink(self.place);
                 if ready.source == source {
-                    if lines.accept(self.place, listener, ROOM, tools) {
+                    if connections.accept(self.place, listener, QUEUE_BYTES, tools) {
                         tools.alarms.clear(&self.name);
                     } else {
                         *paused = tools.poller.pause(listener, source).is_ok();
@@ -155,14 +155,14 @@ impl End {
                         tools.alarms.raise(&self.name, text);
                     }
                 } else {
-                    lines.ready(now, ready, channel, counts, tools, write);
+                    connections.ready(now, ready, channel, counts, tools, write);
                 }
             }
-            Kind::Calling { lines, .. } => {
-                lines.ready(now, ready, channel, counts, tools, write);
+            Kind::TcpConnect { connections, .. } => {
+                connections.ready(now, ready, channel, counts, tools, write);
             }
-            Kind::Serial { lines, .. } => {
-                if let Some(error) = lines.ready(now, ready, channel, counts, tools, write) {
+            Kind::Serial { connections, .. } => {
+                if let Some(error) = connections.ready(now, ready, channel, counts, tools, write) {
                     tools.alarms.raise(&self.name, format!("{} is gone: {error}", self.name));
                 }
             }
@@ -174,7 +174,7 @@ impl End {
     pub fn deliver(&mut self, frame: &[u8], control: bool, expires: Instant, tools: &Tools) {
         let counts = &mut self.counts;
         match &mut self.kind {
-            Kind::Listening { socket, outbox, senders, .. } => {
+            Kind::UdpListen { socket, outbox, senders, .. } => {
                 for (sender, _) in senders {
                     outbox.copy_in(frame, *sender);
                     outbox.expire_last(expires);
@@ -183,25 +183,25 @@ impl End {
                     }
                 }
             }
-            Kind::Sending { open: Some((socket, to, _)), outbox, .. } => {
+            Kind::UdpSend { open: Some((socket, to, _)), outbox, .. } => {
                 outbox.copy_in(frame, *to);
                 outbox.expire_last(expires);
                 if outbox.is_full() {
                     send(outbox, socket, counts, tools);
                 }
             }
-            Kind::Sending { open: None, .. } => {}
-            Kind::Accepting { lines, .. }
-            | Kind::Calling { lines, .. }
-            | Kind::Serial { lines, .. } => lines.push(frame, control, expires, counts),
+            Kind::UdpSend { open: None, .. } => {}
+            Kind::TcpListen { connections, .. }
+            | Kind::TcpConnect { connections, .. }
+            | Kind::Serial { connections, .. } => connections.push(frame, control, expires, counts),
         }
     }
 
     /// Returns true if the endpoint uses streams or a device.
     pub const fn has_streams(&self) -> bool {
         match &self.kind {
-            Kind::Listening { .. } | Kind::Sending { .. } => false,
-            Kind::Accepting { .. } | Kind::Calling { .. } | Kind::Serial { .. } => true,
+            Kind::UdpListen { .. } | Kind::UdpSend { .. } => false,
+            Kind::TcpListen { .. } | Kind::TcpConnect { .. } | Kind::Serial { .. } => true,
         }
     }
 
@@ -209,46 +209,46 @@ impl End {
     pub fn flush(&mut self, now: Instant, tools: &Tools) {
         let counts = &mut self.counts;
         match &mut self.kind {
-            Kind::Listening { socket, outbox, .. } => send(outbox, socket, counts, tools),
-            Kind::Sending { open: Some((socket, ..)), outbox, .. } => {
+            Kind::UdpListen { socket, outbox, .. } => send(outbox, socket, counts, tools),
+            Kind::UdpSend { open: Some((socket, ..)), outbox, .. } => {
                 send(outbox, socket, counts, tools);
             }
-            Kind::Sending { open: None, outbox, .. } => {
+            Kind::UdpSend { open: None, outbox, .. } => {
                 outbox.clear();
             }
-            Kind::Accepting { lines, .. }
-            | Kind::Calling { lines, .. }
-            | Kind::Serial { lines, .. } => lines.flush(now, counts, tools),
+            Kind::TcpListen { connections, .. }
+            | Kind::TcpConnect { connections, .. }
+            | Kind::Serial { connections, .. } => connections.flush(now, counts, tools),
         }
     }
 
     /// Retries missing devices and peers, and removes silent senders.
     pub fn retry(&mut self, now: Instant, tools: &mut Tools) {
         match &mut self.kind {
-            Kind::Listening { senders, .. } => {
-                senders.retain(|(_, heard)| now.since(*heard) < REMEMBERED);
+            Kind::UdpListen { senders, .. } => {
+                senders.retain(|(_, heard)| now.since(*heard) < SENDER_TIMEOUT);
             }
-            Kind::Sending { to, open: None, .. } => {
-                tools.names.ask(Whose::Mavlink(self.place), to);
+            Kind::UdpSend { to, open: None, .. } => {
+                tools.names.ask(NameOwner::Mavlink(self.place), to);
             }
-            Kind::Sending { .. } => {}
-            Kind::Accepting { listener, paused, .. } => {
+            Kind::UdpSend { .. } => {}
+            Kind::TcpListen { listener, paused, .. } => {
                 if *paused {
                     *paused = tools.poller.resume(listener, Source::Mavlink(self.place)).is_err();
                 }
             }
-            Kind::Calling { to, lines } => {
-                lines.give_up(now);
-                if lines.is_empty() {
-                    tools.names.ask(Whose::Mavlink(self.place), to);
+            Kind::TcpConnect { to, connections } => {
+                connections.drop_expired_attempts(now);
+                if connections.is_empty() {
+                    tools.names.ask(NameOwner::Mavlink(self.place), to);
                 }
             }
-            Kind::Serial { device, speed, room, lines } => {
-                if !lines.is_empty() {
+            Kind::Serial { device, speed, room, connections } => {
+                if !connections.is_empty() {
                     return;
                 }
                 let opened = serial::open(device, *speed)
-                    .and_then(|file| lines.add(self.place, file, None, *room, None, tools));
+                    .and_then(|file| connections.add(self.place, file, None, *room, None, tools));
                 match opened {
                     Ok(()) => tools.alarms.clear(&self.name),
                     Err(error) => tools
@@ -269,7 +269,7 @@ impl End {
             }
         };
         let result = match &mut self.kind {
-            Kind::Sending { open, .. } if open.is_none() => udp(any_like(to), MAVLINK_BUFFER)
+            Kind::UdpSend { open, .. } if open.is_none() => udp(any_like(to), MAVLINK_BUFFER)
                 .and_then(|socket| {
                     // Datagrams are accepted only from that program.
                     socket.connect(&to.into())?;
@@ -278,9 +278,9 @@ impl End {
                     Ok(())
                 }),
             // A missing peer is normal until a program is started.
-            Kind::Calling { lines, .. } if lines.is_empty() => {
-                lines.call(tools.poller.now(), self.place, to, ROOM, tools).or(Ok(()))
-            }
+            Kind::TcpConnect { connections, .. } if connections.is_empty() => connections
+                .connect(tools.poller.now(), self.place, to, QUEUE_BYTES, tools)
+                .or(Ok(())),
             _ => Ok(()),
         };
         match result {
@@ -297,19 +297,19 @@ impl Kind {
             "serial" => Self::Serial {
                 device: value,
                 speed: serial::speed(baud)?,
-                room: serial::room(baud, ROOM),
-                lines: Lines::default(),
+                room: serial::room(baud, QUEUE_BYTES),
+                connections: Connections::default(),
             },
             "udp_listen" => {
                 let socket = udp(address(&value)?, MAVLINK_BUFFER)?;
-                Self::Listening { socket, drained: tools.drained(), outbox, senders: Vec::new() }
+                Self::UdpListen { socket, drained: tools.drained(), outbox, senders: Vec::new() }
             }
             "tcp_listen" => {
-                let (listener, lines) = (listen(address(&value)?)?, Lines::default());
-                Self::Accepting { listener, lines, paused: false }
+                let (listener, connections) = (listen(address(&value)?)?, Connections::default());
+                Self::TcpListen { listener, connections, paused: false }
             }
-            "tcp_connect" => Self::Calling { to: value, lines: Lines::default() },
-            _ => Self::Sending { to: value, open: None, outbox },
+            "tcp_connect" => Self::TcpConnect { to: value, connections: Connections::default() },
+            _ => Self::UdpSend { to: value, open: None, outbox },
         })
     }
 }

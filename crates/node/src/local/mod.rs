@@ -1,8 +1,8 @@
 //! Local applications: MAVLink over UDP, TCP and serial devices, UDP ports, TUN.
 
-mod calls;
+mod connections;
+mod frame_stream;
 pub(crate) mod frames;
-mod line;
 mod mavlink;
 pub(crate) mod offload;
 mod port;
@@ -24,10 +24,10 @@ use self::mavlink::End;
 pub use self::offload::HEAD;
 use self::port::Port;
 use self::tun::Tun;
-use super::names::Whose;
+use super::names::NameOwner;
 use super::poller::{Ready, Source};
 use super::tools::Tools;
-use super::{GatewayError, LocalEdge};
+use super::{GatewayError, LocalCounters};
 
 /// Interval at which missing devices and programs are tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -180,22 +180,22 @@ impl Local {
     /// A name has been resolved.
     pub fn resolved(
         &mut self,
-        whose: Whose,
+        whose: NameOwner,
         addresses: io::Result<Vec<SocketAddr>>,
         tools: &mut Tools,
     ) {
         match whose {
-            Whose::Mavlink(place) => {
+            NameOwner::Mavlink(place) => {
                 if let Some(end) = self.ends.get_mut(usize::from(place)) {
                     end.resolved(addresses, tools);
                 }
             }
-            Whose::Port(place) => {
+            NameOwner::Port(place) => {
                 if let Some(port) = self.ports.get_mut(usize::from(place)) {
                     port.resolved(addresses, tools);
                 }
             }
-            Whose::Path(_) => {}
+            NameOwner::Path(_) => {}
         }
     }
 
@@ -232,8 +232,8 @@ impl Local {
     }
 
     /// Returns the counters of all ends.
-    pub fn edges(&self) -> Vec<LocalEdge> {
-        let edge = |name: &str, clients: usize, counts: Counts| LocalEdge {
+    pub fn edges(&self) -> Vec<LocalCounters> {
+        let edge = |name: &str, clients: usize, counts: Counts| LocalCounters {
             name: name.to_owned(),
             clients: clients as u64,
             foreign_bytes: counts.foreign_bytes,

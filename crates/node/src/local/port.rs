@@ -11,7 +11,7 @@ use socket2::Socket;
 use super::{Counts, Write, address, any_like, udp};
 use crate::GatewayError;
 use crate::arrival::Drained;
-use crate::names::Whose;
+use crate::names::NameOwner;
 use crate::poller::Source;
 use crate::tools::Tools;
 use skybraid_io::batch::{BUFFER, Outbox};
@@ -109,7 +109,7 @@ impl Port {
     /// Resolves the program's address again while it is unknown.
     pub fn retry(&self, tools: &mut Tools) {
         if let (Some(name), None) = (&self.send_to, self.to) {
-            tools.names.ask(Whose::Port(self.place), name);
+            tools.names.ask(NameOwner::Port(self.place), name);
         }
     }
 

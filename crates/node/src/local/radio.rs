@@ -54,10 +54,10 @@ fn checksum(crc: u16, byte: u8) -> u16 {
 /// here, and asking an autopilot for less would slow its telemetry down needlessly. `rxerrors` counts
 /// datagrams refused as broken or not understood; nothing is ever corrected, so `fixed` is 0.
 pub fn radio_status(sequence: u8, snapshot: &Snapshot) -> Vec<u8> {
-    let lives = |state: PathState| !matches!(state, PathState::Unheard | PathState::Down);
+    let is_alive = |state: PathState| !matches!(state, PathState::Unheard | PathState::Down);
     let strongest = |state: fn(&PathSnapshot) -> PathState, loss: fn(&PathSnapshot) -> f64| {
-        let living = snapshot.paths.iter().filter(|path| lives(state(path)));
-        living.map(|path| strength(loss(path), path.rtt_ms.unwrap_or(0.0))).max().unwrap_or(0)
+        let alive = snapshot.paths.iter().filter(|path| is_alive(state(path)));
+        alive.map(|path| strength(loss(path), path.rtt_ms.unwrap_or(0.0))).max().unwrap_or(0)
     };
     let here = strongest(|path| path.incoming, |path| path.incoming_loss);
     let there = strongest(|path| path.outgoing, |path| path.outgoing_loss);

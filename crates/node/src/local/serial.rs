@@ -10,7 +10,7 @@ use nix::sys::termios::{
 };
 
 /// Default baud rate: that of telemetry radios, expected by autopilots.
-pub const USUAL_BAUD: u32 = 57_600;
+pub const DEFAULT_BAUD: u32 = 57_600;
 
 const BAUDS: &[(u32, BaudRate)] = &[
     (1200, BaudRate::B1200),

@@ -7,7 +7,7 @@ use crate::tools::Tools;
 use skybraid_io::netlink::{Endpoint, EndpointFlags, Limits, PathManager};
 
 /// Maximum additional subflows that the kernel permits.
-const MOST: u32 = 8;
+const MAX_SUBFLOWS: u32 = 8;
 /// Name of its alarms.
 const KEY: &str = "mptcp";
 
@@ -39,8 +39,8 @@ impl Endpoints {
         let mut manager = PathManager::here()?;
         let limits = manager.limits()?;
         let wanted = Limits {
-            subflows: limits.subflows.max(MOST),
-            add_addr_accepted: limits.add_addr_accepted.max(MOST),
+            subflows: limits.subflows.max(MAX_SUBFLOWS),
+            add_addr_accepted: limits.add_addr_accepted.max(MAX_SUBFLOWS),
         };
         if wanted != limits {
             manager.set_limits(wanted)?;

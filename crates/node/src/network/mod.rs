@@ -20,7 +20,7 @@ use self::udp::Sockets;
 use super::interfaces::Interfaces;
 use super::poller::Ready;
 use super::tools::Tools;
-use super::{GatewayError, PathEdge};
+use super::{GatewayError, PathCounters};
 
 /// Transports for datagrams.
 pub enum Paths {
@@ -43,7 +43,7 @@ impl Paths {
     }
 
     /// Opens and closes sockets according to interfaces and names.
-    pub fn look(
+    pub fn refresh(
         &mut self,
         now: Instant,
         interfaces: &Interfaces,
@@ -51,12 +51,12 @@ impl Paths {
         gateway: &mut Gateway,
     ) {
         match self {
-            Self::Udp(sockets) => sockets.look(now, interfaces, tools, gateway),
-            Self::Tcp(streams) => streams.look(now, interfaces, tools, gateway),
+            Self::Udp(sockets) => sockets.refresh(now, interfaces, tools, gateway),
+            Self::Tcp(streams) => streams.refresh(now, interfaces, tools, gateway),
         }
     }
 
-    /// Time of the next [`look`](Self::look).
+    /// Time of the next [`refresh`](Self::refresh).
     pub fn due(&self) -> Instant {
         match self {
             Self::Udp(sockets) => sockets.due(),
@@ -119,7 +119,7 @@ impl Paths {
     }
 
     /// Returns the counters of the paths.
-    pub fn edges(&self) -> Vec<PathEdge> {
+    pub fn edges(&self) -> Vec<PathCounters> {
         match self {
             Self::Udp(sockets) => sockets.edges(),
             Self::Tcp(streams) => streams.edges(),
@@ -152,13 +152,13 @@ const fn traffic_class(class: Option<Class>) -> u8 {
 
 /// Counters of a path.
 #[derive(Debug, Default)]
-struct Losses {
+struct DropCounters {
     unsent: u64,
     too_large: u64,
     error: Option<i32>,
 }
 
-impl Losses {
+impl DropCounters {
     fn note(&mut self, errno: i32) {
         self.unsent += 1;
         // EMSGSIZE is part of path MTU discovery, and no error.
@@ -169,8 +169,8 @@ impl Losses {
         }
     }
 
-    fn edge(&self, name: &str, open: bool) -> PathEdge {
-        PathEdge {
+    fn edge(&self, name: &str, open: bool) -> PathCounters {
+        PathCounters {
             name: name.to_owned(),
             open,
             unsent: self.unsent,

@@ -13,9 +13,9 @@ use crate::interfaces::Interfaces;
 use skybraid_io::batch::{join_arrivals, set_int, stamp_arrivals, widen};
 
 /// Interval at which a name is resolved again.
-const RENEW: Duration = Duration::from_secs(60);
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Retry interval for a name that could not be resolved.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RESOLVE_RETRY: Duration = Duration::from_secs(1);
 
 /// Configuration of a path's near end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Place {
 
 /// Interface and address that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Footing {
+pub struct LocalAddresses {
     /// Index of the interface, if one is configured.
     pub index: u32,
     /// Usable addresses of the interface.
@@ -55,17 +55,21 @@ impl Place {
     }
 
     /// Returns the interface and address to use for a remote address of this family.
-    pub fn footing(&self, interfaces: &Interfaces, ipv4: Option<bool>) -> Option<Footing> {
+    pub fn local_addresses(
+        &self,
+        interfaces: &Interfaces,
+        ipv4: Option<bool>,
+    ) -> Option<LocalAddresses> {
         let wanted = self.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
         let wanted = wanted.filter(|ip| self.needs_address && !ip.is_loopback());
         let found = match (&self.interface, wanted) {
             (Some(name), _) => interfaces.by_name(name),
             (None, Some(address)) => interfaces.by_address(address),
-            (None, None) => return Some(Footing::default()),
+            (None, None) => return Some(LocalAddresses::default()),
         };
         let (index, interface) = found.filter(|(_, interface)| interface.up)?;
         if !self.needs_address {
-            return Some(Footing { index, addresses: BTreeSet::new() });
+            return Some(LocalAddresses { index, addresses: BTreeSet::new() });
         }
         let usable = |address: &&IpAddr| {
             wanted.is_none_or(|wanted| **address == wanted)
@@ -73,7 +77,7 @@ impl Place {
         };
         let addresses: BTreeSet<IpAddr> =
             interface.addresses.iter().filter(usable).copied().collect();
-        (!addresses.is_empty()).then_some(Footing { index, addresses })
+        (!addresses.is_empty()).then_some(LocalAddresses { index, addresses })
     }
 
     /// Returns the local address of a socket towards `remote`; `None` if the address families differ.
@@ -116,9 +120,9 @@ impl Place {
     }
 }
 
-impl Footing {
+impl LocalAddresses {
     /// Returns true if a socket created on `self` can be kept.
-    pub fn holds_on(&self, now: &Self) -> bool {
+    pub fn is_kept_by(&self, now: &Self) -> bool {
         self.index == now.index && self.addresses.is_subset(&now.addresses)
     }
 }
@@ -148,7 +152,7 @@ impl Remote {
     pub fn asks(&mut self, now: Instant) -> bool {
         let due = now >= self.ask_at;
         if due {
-            self.ask_at = now + ASK_AGAIN;
+            self.ask_at = now + RESOLVE_RETRY;
         }
         due
     }
@@ -186,7 +190,7 @@ impl Remote {
     pub fn learn(&mut self, now: Instant, addresses: Vec<SocketAddr>) {
         if !addresses.is_empty() {
             self.addresses = addresses;
-            self.ask_at = now + RENEW;
+            self.ask_at = now + RESOLVE_INTERVAL;
         }
     }
 
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_use_stays_in_use_while_it_stands() {
+    fn an_address_in_use_stays_in_use_while_it_is_there() {
         let [one, two, six] = ["192.0.2.1:1", "192.0.2.2:1", "[2001:db8::1]:1"]
             .map(|text| text.parse::<SocketAddr>().unwrap());
         let mut remote = Remote::new(Instant::ZERO, "ground:1".to_owned());
@@ -236,12 +240,12 @@ mod tests {
 
     #[test]
     fn another_interface_or_a_lost_address_needs_a_new_socket() {
-        let footing = |index, last: &[u8]| Footing {
+        let local_addresses = |index, last: &[u8]| LocalAddresses {
             index,
             addresses: last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect(),
         };
-        assert!(footing(3, &[1]).holds_on(&footing(3, &[1, 2])));
-        assert!(!footing(3, &[1, 2]).holds_on(&footing(3, &[2])));
-        assert!(!footing(3, &[1]).holds_on(&footing(4, &[1])));
+        assert!(local_addresses(3, &[1]).is_kept_by(&local_addresses(3, &[1, 2])));
+        assert!(!local_addresses(3, &[1, 2]).is_kept_by(&local_addresses(3, &[2])));
+        assert!(!local_addresses(3, &[1]).is_kept_by(&local_addresses(4, &[1])));
     }
 }

@@ -14,14 +14,14 @@ use skybraid_io::batch::set_int;
 
 /// Timeout of a connection: for unacknowledged data, and for waiting data of which the connection accepts
 /// nothing.
-const STALLED: Duration = Duration::from_secs(2);
+const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum unsent bytes in the kernel, beyond which the connection is full. Data in the kernel can no longer
 /// be overtaken by more urgent data.
-const UNSENT: libc::c_int = 16 << 10;
+const MAX_UNSENT: libc::c_int = 16 << 10;
 /// Maximum consecutive reads per wakeup.
 const MAX_READS: usize = 4;
 /// Timeout of a connection attempt, after which it is repeated.
-const RINGS: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A TCP connection that carries sealed datagrams.
 pub struct Stream {
@@ -39,12 +39,12 @@ pub struct Stream {
     framed: Vec<u8>,
     /// Time at which it was called, answered, or last took something.
     moved: Instant,
-    calling: bool,
+    connecting: bool,
 }
 
 /// Fate of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum Sent {
     /// The datagram is sent.
     Whole,
     /// The connection is full: the datagram is dropped, as by a full queue.
@@ -53,7 +53,7 @@ pub enum Taken {
 
 impl Stream {
     /// Connects to a listener from a place; `multipath` requests MPTCP.
-    pub fn call(
+    pub fn connect(
         now: Instant,
         number: u32,
         place: &Place,
@@ -68,7 +68,7 @@ impl Stream {
             Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
             _ => {}
         }
-        let stream = Self::over(now, number, socket, to, true);
+        let stream = Self::new(now, number, socket, to, true);
         stream.watch(poller)?;
         Ok(stream)
     }
@@ -82,35 +82,35 @@ impl Stream {
         poller: &Poller,
     ) -> io::Result<Self> {
         prepare(&socket)?;
-        let stream = Self::over(now, number, socket, peer, false);
+        let stream = Self::new(now, number, socket, peer, false);
         stream.watch(poller)?;
         Ok(stream)
     }
 
-    fn over(now: Instant, number: u32, socket: Socket, peer: SocketAddr, calling: bool) -> Self {
+    fn new(now: Instant, number: u32, socket: Socket, peer: SocketAddr, connecting: bool) -> Self {
         Self {
             number,
             peer,
-            writable: !calling,
+            writable: !connecting,
             socket,
             unframer: Unframer::default(),
             rest: Vec::new(),
             framed: Vec::new(),
             moved: now,
-            calling,
+            connecting,
         }
     }
 
     fn watch(&self, poller: &Poller) -> io::Result<()> {
         let source = Source::Stream(self.number);
         poller.watch(&self.socket, source)?;
-        if self.calling { poller.watch_room(&self.socket, source, true) } else { Ok(()) }
+        if self.connecting { poller.watch_writable(&self.socket, source, true) } else { Ok(()) }
     }
 
     /// Returns true if waiting data makes no progress, or the connection attempt timed out.
     pub fn is_stalled(&self, now: Instant) -> bool {
-        let patience = if self.calling { RINGS } else { STALLED };
-        !self.writable && now.since(self.moved) >= patience
+        let timeout = if self.connecting { CONNECT_TIMEOUT } else { STALL_TIMEOUT };
+        !self.writable && now.since(self.moved) >= timeout
     }
 
     /// Reads available data, within bounds, and passes on each datagram.
@@ -142,12 +142,12 @@ impl Stream {
     /// # Errors
     /// The connection has ended or failed.
     pub fn has_room(&mut self, now: Instant, poller: &Poller) -> io::Result<()> {
-        if self.calling {
+        if self.connecting {
             let error = getsockopt(&self.socket, sockopt::SocketError)?;
             if error != 0 {
                 return Err(io::Error::from_raw_os_error(error));
             }
-            self.calling = false;
+            self.connecting = false;
             self.moved = now;
         }
         if !self.rest.is_empty() {
@@ -159,7 +159,7 @@ impl Stream {
         }
         if self.rest.is_empty() && !self.writable {
             self.writable = true;
-            poller.watch_room(&self.socket, Source::Stream(self.number), false)?;
+            poller.watch_writable(&self.socket, Source::Stream(self.number), false)?;
         }
         Ok(())
     }
@@ -168,25 +168,25 @@ impl Stream {
     ///
     /// # Errors
     /// The connection has ended.
-    pub fn write(&mut self, now: Instant, datagram: &[u8], poller: &Poller) -> io::Result<Taken> {
+    pub fn write(&mut self, now: Instant, datagram: &[u8], poller: &Poller) -> io::Result<Sent> {
         if !self.writable || !frame(datagram, &mut self.framed) {
-            return Ok(Taken::Full);
+            return Ok(Sent::Full);
         }
         let written = self.write_some(&self.framed)?;
         if written > 0 {
             self.moved = now;
         }
         if written == self.framed.len() {
-            return Ok(Taken::Whole);
+            return Ok(Sent::Whole);
         }
         self.writable = false;
-        poller.watch_room(&self.socket, Source::Stream(self.number), true)?;
+        poller.watch_writable(&self.socket, Source::Stream(self.number), true)?;
         if written == 0 {
-            return Ok(Taken::Full);
+            return Ok(Sent::Full);
         }
         self.rest.clear();
         self.rest.extend_from_slice(self.framed.get(written..).unwrap_or_default());
-        Ok(Taken::Whole)
+        Ok(Sent::Whole)
     }
 
     /// Writes and returns the number of accepted bytes.
@@ -216,8 +216,8 @@ fn prepare(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     // Older kernels support neither on MPTCP sockets; there the connection is dropped when it stalls.
-    let timeout = std::time::Duration::from_nanos(STALLED.as_nanos() as u64);
+    let timeout = std::time::Duration::from_nanos(STALL_TIMEOUT.as_nanos() as u64);
     socket.set_tcp_user_timeout(Some(timeout)).ok();
-    set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT).ok();
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, MAX_UNSENT).ok();
     Ok(())
 }

@@ -15,35 +15,35 @@ use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
-use super::Losses;
+use super::DropCounters;
 use super::bundle::Endpoints;
-use super::place::{Footing, Place, Remote};
-use super::stream::{Stream, Taken, make};
+use super::place::{LocalAddresses, Place, Remote};
+use super::stream::{Sent, Stream, make};
 use crate::accept::{PAUSE, accept_all};
 use crate::interfaces::Interfaces;
-use crate::names::Whose;
+use crate::names::NameOwner;
 use crate::poller::{Ready, Source};
 use crate::tools::Tools;
-use crate::{GatewayError, PathEdge};
+use crate::{GatewayError, PathCounters};
 
 /// Interval at which interfaces, listeners and stalled connections are checked.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Delay before reconnecting: initial and maximum.
-const BACK_OFF: Duration = Duration::from_millis(250);
-const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+const MIN_BACKOFF: Duration = Duration::from_millis(250);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Maximum unauthenticated connections, and their timeout.
-const MAX_STRANGERS: usize = 64;
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_UNAUTHENTICATED: usize = 64;
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// TCP streams of all paths.
 pub struct Streams {
     paths: Vec<Path>,
-    bundle: Calls,
+    bundle: Backoff,
     endpoints: Endpoints,
     listeners: Vec<Listener>,
-    streams: Vec<Known>,
+    streams: Vec<Connection>,
     next: u32,
-    look: Instant,
+    next_check: Instant,
 }
 
 /// State of a path, indexed by its number.
@@ -52,13 +52,13 @@ struct Path {
     place: Place,
     remote: Option<Remote>,
     used: Option<SocketAddr>,
-    footing: Option<Footing>,
-    calls: Calls,
-    losses: Losses,
+    local_addresses: Option<LocalAddresses>,
+    backoff: Backoff,
+    losses: DropCounters,
 }
 
-/// Time of the next call.
-struct Calls {
+/// Time and delay of the next connection attempt.
+struct Backoff {
     at: Instant,
     wait: Duration,
 }
@@ -72,7 +72,7 @@ struct Listener {
     paused: Option<Instant>,
 }
 
-struct Known {
+struct Connection {
     stream: Stream,
     /// Path whose control the stream carries, or [`BUNDLE`]; `None` while unknown.
     path: Option<PathId>,
@@ -81,18 +81,18 @@ struct Known {
     since: Instant,
 }
 
-impl Calls {
+impl Backoff {
     const fn new(now: Instant) -> Self {
-        Self { at: now, wait: BACK_OFF }
+        Self { at: now, wait: MIN_BACKOFF }
     }
 
     fn failed(&mut self, now: Instant) {
         self.at = now + self.wait;
-        self.wait = (self.wait + self.wait).min(MAX_BACK_OFF);
+        self.wait = (self.wait + self.wait).min(MAX_BACKOFF);
     }
 
-    fn answered(&mut self) {
-        self.wait = BACK_OFF;
+    fn connected(&mut self) {
+        self.wait = MIN_BACKOFF;
     }
 }
 
@@ -118,25 +118,25 @@ impl Streams {
                 place,
                 remote: remote.map(|remote| Remote::new(now, remote)),
                 used: None,
-                footing: None,
-                calls: Calls::new(now),
-                losses: Losses::default(),
+                local_addresses: None,
+                backoff: Backoff::new(now),
+                losses: DropCounters::default(),
             });
         }
-        let (bundle, endpoints) = (Calls::new(now), Endpoints::default());
+        let (bundle, endpoints) = (Backoff::new(now), Endpoints::default());
         let streams = Vec::new();
-        Ok(Self { paths, bundle, endpoints, listeners, streams, next: 0, look: now })
+        Ok(Self { paths, bundle, endpoints, listeners, streams, next: 0, next_check: now })
     }
 
     /// Connects, listens and disconnects according to interfaces, names and timers.
-    pub fn look(
+    pub fn refresh(
         &mut self,
         now: Instant,
         interfaces: &Interfaces,
         tools: &mut Tools,
         gateway: &mut Gateway,
     ) {
-        self.look = now + LOOK;
+        self.next_check = now + CHECK_INTERVAL;
         self.listen(tools);
         self.resume(now, tools);
         for number in 0..self.paths.len() {
@@ -144,21 +144,24 @@ impl Streams {
             let Some(path) = self.paths.get_mut(number).promised("a path of this gateway") else {
                 continue;
             };
-            let Some(stands) = path.look(now, id, interfaces, tools, gateway) else { continue };
-            if !stands {
-                self.hang_up(now, gateway, |known| known.path == Some(id));
+            let Some(unchanged) = path.refresh(now, id, interfaces, tools, gateway) else {
+                continue;
+            };
+            if !unchanged {
+                self.close_streams(now, gateway, |connection| connection.path == Some(id));
             }
         }
-        self.hang_up(now, gateway, |known| {
-            known.stream.is_stalled(now)
-                || known.path.is_none() && now.since(known.since) >= PATIENCE
+        self.close_streams(now, gateway, |connection| {
+            connection.stream.is_stalled(now)
+                || connection.path.is_none()
+                    && now.since(connection.since) >= AUTHENTICATION_TIMEOUT
         });
         self.call(now, tools);
     }
 
-    /// Time of the next look.
+    /// Time of the next check.
     pub fn due(&self) -> Instant {
-        self.look
+        self.next_check
     }
 
     /// Handles the resolved name of the ground on a path.
@@ -172,7 +175,7 @@ impl Streams {
         let path = self.paths.get_mut(usize::from(path)).promised("a path of this gateway");
         let Some(remote) = path.and_then(|path| path.remote.as_mut()) else { return };
         remote.on_resolved(now, addresses, &mut tools.alarms);
-        self.look = now;
+        self.next_check = now;
     }
 
     fn listen(&mut self, tools: &mut Tools) {
@@ -206,37 +209,37 @@ impl Streams {
     fn call(&mut self, now: Instant, tools: &mut Tools) {
         for number in 0..self.paths.len() {
             let id = PathId(number as u8);
-            let called = self.streams.iter().any(|known| known.path == Some(id));
+            let called = self.streams.iter().any(|connection| connection.path == Some(id));
             let Some(path) = self.paths.get_mut(number).promised("a path of this gateway") else {
                 continue;
             };
-            let (true, Some(to)) = (path.footing.is_some(), path.used) else { continue };
-            if called || now < path.calls.at {
+            let (true, Some(to)) = (path.local_addresses.is_some(), path.used) else { continue };
+            if called || now < path.backoff.at {
                 continue;
             }
-            path.calls.failed(now);
-            let stream = Stream::call(now, self.next, &path.place, to, false, &tools.poller);
+            path.backoff.failed(now);
+            let stream = Stream::connect(now, self.next, &path.place, to, false, &tools.poller);
             self.keep(now, id, stream);
         }
-        let called = self.streams.iter().any(|known| known.path == Some(BUNDLE));
-        let connected = self.streams.iter().find(|known| known.stream.writable);
-        let over = connected.and_then(|known| known.path).filter(|_| !called);
+        let called = self.streams.iter().any(|connection| connection.path == Some(BUNDLE));
+        let connected = self.streams.iter().find(|connection| connection.stream.writable);
+        let over = connected.and_then(|connection| connection.path).filter(|_| !called);
         let Some(over) = over.filter(|_| now >= self.bundle.at) else { return };
         let Some(path) = self.paths.get(over.index()) else { return };
         let Some(to) = path.used else { return };
         let others = self.paths.iter().filter(|path| path.name != self.name_of(over));
         let addresses: Vec<_> = others
             .filter_map(|other| {
-                let footing = other.footing.as_ref()?;
+                let local_addresses = other.local_addresses.as_ref()?;
                 let local = other.place.local.map(|local| local.ip());
-                let mut known = footing.addresses.iter().copied().chain(local);
-                let address = known.find(|address| address.is_ipv4() == to.is_ipv4())?;
-                (!address.is_loopback()).then_some((address, footing.index))
+                let mut candidates = local_addresses.addresses.iter().copied().chain(local);
+                let address = candidates.find(|address| address.is_ipv4() == to.is_ipv4())?;
+                (!address.is_loopback()).then_some((address, local_addresses.index))
             })
             .collect();
         self.endpoints.prepare(&addresses, false, tools);
         self.bundle.failed(now);
-        let stream = Stream::call(now, self.next, &path.place, to, true, &tools.poller);
+        let stream = Stream::connect(now, self.next, &path.place, to, true, &tools.poller);
         self.keep(now, BUNDLE, stream);
     }
 
@@ -249,7 +252,7 @@ impl Streams {
             Ok(stream) => {
                 self.next = self.next.wrapping_add(1);
                 let (path, socket) = (Some(path), path);
-                self.streams.push(Known { stream, path, socket, since: now });
+                self.streams.push(Connection { stream, path, socket, since: now });
             }
             Err(error) => {
                 if let Some(path) = self.paths.get_mut(path.index()) {
@@ -260,24 +263,25 @@ impl Streams {
     }
 
     /// Closes connections and notifies the gateway.
-    fn hang_up(
+    fn close_streams(
         &mut self,
         now: Instant,
         gateway: &mut Gateway,
-        mut ends: impl FnMut(&Known) -> bool,
+        mut ends: impl FnMut(&Connection) -> bool,
     ) {
-        let Self { streams, paths, bundle, look, .. } = self;
+        let Self { streams, paths, bundle, next_check, .. } = self;
         let mut gone = Vec::new();
-        streams.retain(|known| {
-            let ends = ends(known);
-            gone.extend(known.path.filter(|_| ends));
+        streams.retain(|connection| {
+            let ends = ends(connection);
+            gone.extend(connection.path.filter(|_| ends));
             !ends
         });
         for path in gone {
             let still = streams.iter().any(|it| it.path == Some(path) && it.stream.writable);
             gateway.set_writable(path, still);
-            let calls = paths.get_mut(path.index()).map_or(&mut *bundle, |path| &mut path.calls);
-            *look = (*look).min(calls.at.max(now));
+            let backoff =
+                paths.get_mut(path.index()).map_or(&mut *bundle, |path| &mut path.backoff);
+            *next_check = (*next_check).min(backoff.at.max(now));
         }
     }
 
@@ -290,12 +294,14 @@ impl Streams {
                     return;
                 };
                 if let Err(error) = self.serve(now, at, ready, tools, gateway) {
-                    if let Some(path) = self.streams.get(at).and_then(|known| known.path)
+                    if let Some(path) = self.streams.get(at).and_then(|connection| connection.path)
                         && let Some(path) = self.paths.get_mut(path.index())
                     {
                         path.losses.error = error.raw_os_error().or(path.losses.error);
                     }
-                    self.hang_up(now, gateway, |known| known.stream.number == number);
+                    self.close_streams(now, gateway, |connection| {
+                        connection.stream.number == number
+                    });
                 }
             }
             _ => {}
@@ -310,35 +316,36 @@ impl Streams {
         tools: &mut Tools,
         gateway: &mut Gateway,
     ) -> io::Result<()> {
-        let Some(known) = self.streams.get_mut(at).promised("a connection that is known") else {
+        let Some(connection) = self.streams.get_mut(at).promised("a stream of this gateway") else {
             return Ok(());
         };
         if ready.writable {
-            known.stream.has_room(now, &tools.poller)?;
-            if let (true, Some(path)) = (known.stream.writable, known.path) {
-                let calls = self.paths.get_mut(path.index());
-                calls.map_or(&mut self.bundle, |path| &mut path.calls).answered();
+            connection.stream.has_room(now, &tools.poller)?;
+            if let (true, Some(path)) = (connection.stream.writable, connection.path) {
+                let backoff = self.paths.get_mut(path.index());
+                backoff.map_or(&mut self.bundle, |path| &mut path.backoff).connected();
                 gateway.set_writable(path, true);
                 // The bundle is opened after the first path is established.
-                self.look = now;
+                self.next_check = now;
             }
         }
         if ready.readable {
-            let (peer, socket) = (known.stream.peer, known.path.unwrap_or(known.socket));
+            let (peer, socket) =
+                (connection.stream.peer, connection.path.unwrap_or(connection.socket));
             let mut claimed = None;
-            known.stream.read(&mut tools.scratch, &mut |datagram| {
+            connection.stream.read(&mut tools.scratch, &mut |datagram| {
                 if gateway.receive(now, peer, datagram, socket) {
                     claimed = gateway.path_of(datagram).or(claimed);
                 }
             })?;
-            if known.path.is_none()
+            if connection.path.is_none()
                 && let Some(path) = claimed
             {
-                known.path = Some(path);
-                gateway.set_writable(path, known.stream.writable);
+                connection.path = Some(path);
+                gateway.set_writable(path, connection.stream.writable);
                 // The aircraft uses the newest connection of a path.
-                let newest = known.stream.number;
-                self.hang_up(now, gateway, |other| {
+                let newest = connection.stream.number;
+                self.close_streams(now, gateway, |other| {
                     other.path == Some(path) && other.stream.number != newest
                 });
             }
@@ -355,15 +362,16 @@ impl Streams {
         };
         let Some(open) = &listener.open else { return };
         let accepted = accept_all(open, &mut |socket, peer| {
-            let strangers = streams.iter().filter(|known| known.path.is_none()).count();
-            if strangers >= MAX_STRANGERS {
+            let unauthenticated =
+                streams.iter().filter(|connection| connection.path.is_none()).count();
+            if unauthenticated >= MAX_UNAUTHENTICATED {
                 return;
             }
             let socket = Socket::from(socket);
             if let Ok(stream) = Stream::accepted(now, *next, socket, peer, &tools.poller) {
                 *next = next.wrapping_add(1);
                 let socket = listener.first;
-                streams.push(Known { stream, path: None, socket, since: now });
+                streams.push(Connection { stream, path: None, socket, since: now });
             }
         });
         if !accepted && tools.poller.pause(open, Source::Listener(number)).is_ok() {
@@ -393,24 +401,26 @@ impl Streams {
         gateway: &mut Gateway,
     ) {
         let path = outgoing.path;
-        let asker = self.streams.iter().position(|known| {
-            known.path.is_none() && outgoing.class.is_none() && known.stream.peer == outgoing.to
+        let asker = self.streams.iter().position(|connection| {
+            connection.path.is_none()
+                && outgoing.class.is_none()
+                && connection.stream.peer == outgoing.to
         });
-        let known = asker.or_else(|| self.streams.iter().position(|it| it.path == Some(path)));
-        let known = known.and_then(|at| self.streams.get_mut(at));
-        let taken = match known {
-            None => Ok(Taken::Full),
-            Some(known) => {
-                let taken = known.stream.write(now, bytes, &tools.poller);
-                if let (Some(path), false) = (known.path, known.stream.writable) {
+        let connection = asker.or_else(|| self.streams.iter().position(|it| it.path == Some(path)));
+        let connection = connection.and_then(|at| self.streams.get_mut(at));
+        let sent = match connection {
+            None => Ok(Sent::Full),
+            Some(connection) => {
+                let sent = connection.stream.write(now, bytes, &tools.poller);
+                if let (Some(path), false) = (connection.path, connection.stream.writable) {
                     gateway.set_writable(path, false);
                 }
-                taken.map_err(|_| known.stream.number)
+                sent.map_err(|_| connection.stream.number)
             }
         };
-        let lost = taken != Ok(Taken::Whole);
-        if let Err(number) = taken {
-            self.hang_up(now, gateway, |known| known.stream.number == number);
+        let lost = sent != Ok(Sent::Whole);
+        if let Err(number) = sent {
+            self.close_streams(now, gateway, |connection| connection.stream.number == number);
         }
         if lost && let Some(path) = self.paths.get_mut(path.index()) {
             path.losses.unsent += 1;
@@ -418,10 +428,12 @@ impl Streams {
     }
 
     /// Returns the counters of the paths.
-    pub fn edges(&self) -> Vec<PathEdge> {
+    pub fn edges(&self) -> Vec<PathCounters> {
         let open = |id: usize| {
             let id = PathId(id as u8);
-            self.streams.iter().any(|known| known.path == Some(id) && known.stream.writable)
+            self.streams
+                .iter()
+                .any(|connection| connection.path == Some(id) && connection.stream.writable)
         };
         let numbered = self.paths.iter().enumerate();
         numbered.map(|(id, path)| path.losses.edge(&path.name, open(id))).collect()
@@ -436,7 +448,7 @@ impl Streams {
 impl Path {
     /// Checks the interface and name of the path. Returns whether existing connections are still valid;
     /// `None` on the ground, which waits for connections.
-    fn look(
+    fn refresh(
         &mut self,
         now: Instant,
         id: PathId,
@@ -446,29 +458,30 @@ impl Path {
     ) -> Option<bool> {
         let remote = self.remote.as_mut()?;
         if remote.asks(now) {
-            tools.names.ask(Whose::Path(id.0), &remote.name);
+            tools.names.ask(NameOwner::Path(id.0), &remote.name);
         }
         let place = &self.place;
         let fits = |address| place.near(address).is_some();
-        let footing = |address: SocketAddr| place.footing(interfaces, Some(address.is_ipv4()));
-        let reaches = |address| fits(address) && footing(address).is_some();
+        let local_addresses =
+            |address: SocketAddr| place.local_addresses(interfaces, Some(address.is_ipv4()));
+        let reaches = |address| fits(address) && local_addresses(address).is_some();
         let used = remote.choose(self.used, reaches).or_else(|| remote.choose(self.used, fits));
-        let found = used.and_then(footing);
-        let stands = used == self.used
-            && match (&self.footing, &found) {
-                (Some(before), Some(now)) => before.holds_on(now),
+        let found = used.and_then(local_addresses);
+        let unchanged = used == self.used
+            && match (&self.local_addresses, &found) {
+                (Some(before), Some(now)) => before.is_kept_by(now),
                 _ => false,
             };
         if used != self.used {
             self.used = used;
             gateway.set_remote(id, used);
         }
-        if !stands && found.is_some() {
-            self.calls = Calls::new(now);
+        if !unchanged && found.is_some() {
+            self.backoff = Backoff::new(now);
             remote.ask_soon(now);
         }
         gateway.set_path_up(now, id, found.is_some());
-        self.footing = found;
-        Some(stands)
+        self.local_addresses = found;
+        Some(unchanged)
     }
 }

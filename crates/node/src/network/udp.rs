@@ -11,14 +11,14 @@ use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
-use super::place::{Footing, Place, Remote};
-use super::{Losses, traffic_class};
+use super::place::{LocalAddresses, Place, Remote};
+use super::{DropCounters, traffic_class};
 use crate::arrival::Drained;
 use crate::interfaces::Interfaces;
-use crate::names::Whose;
+use crate::names::NameOwner;
 use crate::poller::{Ready, Source};
 use crate::tools::Tools;
-use crate::{GatewayError, PathEdge};
+use crate::{GatewayError, PathCounters};
 use skybraid_io::batch::Outbox;
 
 /// Interval at which a socket that cannot be opened is tried again.
@@ -36,7 +36,7 @@ struct Path {
     name: String,
     /// Index of the path's binding.
     binding: usize,
-    losses: Losses,
+    losses: DropCounters,
 }
 
 /// A socket that is open or must be opened.
@@ -55,7 +55,7 @@ struct Binding {
 struct Open {
     socket: Socket,
     near: SocketAddr,
-    footing: Footing,
+    local_addresses: LocalAddresses,
     drained: Drained,
 }
 
@@ -88,13 +88,13 @@ impl Sockets {
                     outbox: Outbox::default(),
                 });
             }
-            paths.push(Path { name: name.clone(), binding, losses: Losses::default() });
+            paths.push(Path { name: name.clone(), binding, losses: DropCounters::default() });
         }
         Ok(Self { paths, bindings, retry: now })
     }
 
     /// Opens and closes sockets according to interfaces and names.
-    pub fn look(
+    pub fn refresh(
         &mut self,
         now: Instant,
         interfaces: &Interfaces,
@@ -108,7 +108,7 @@ impl Sockets {
             if let Some(remote) = binding.remote.as_mut()
                 && remote.asks(now)
             {
-                tools.names.ask(Whose::Path(binding.first.0), &remote.name);
+                tools.names.ask(NameOwner::Path(binding.first.0), &remote.name);
             }
             let used = binding.choose(interfaces);
             if used != binding.used {
@@ -116,7 +116,7 @@ impl Sockets {
                 gateway.set_remote(binding.first, used);
             }
             let was_open = binding.open.is_some();
-            let changed = match binding.stand(interfaces, source, tools) {
+            let changed = match binding.reopen(interfaces, source, tools) {
                 Ok(changed) => {
                     tools.alarms.clear(name);
                     changed
@@ -200,7 +200,7 @@ impl Sockets {
     }
 
     /// Returns the counters of the paths.
-    pub fn edges(&self) -> Vec<PathEdge> {
+    pub fn edges(&self) -> Vec<PathCounters> {
         let edge = |path: &Path| {
             let open = self
                 .bindings
@@ -219,13 +219,14 @@ impl Binding {
         let remote = self.remote.as_ref()?;
         let fits = |address| self.place.near(address).is_some();
         let reaches = |address: SocketAddr| {
-            fits(address) && self.place.footing(interfaces, Some(address.is_ipv4())).is_some()
+            fits(address)
+                && self.place.local_addresses(interfaces, Some(address.is_ipv4())).is_some()
         };
         remote.choose(self.used, reaches).or_else(|| remote.choose(self.used, fits))
     }
 
     /// Opens a socket if its interface and address exist; returns true if it is new.
-    fn stand(
+    fn reopen(
         &mut self,
         interfaces: &Interfaces,
         source: Source,
@@ -237,22 +238,23 @@ impl Binding {
             (Some(_), None) => None,
             (None, _) => self.place.local,
         };
-        let footing = near.and_then(|near| self.place.footing(interfaces, Some(near.is_ipv4())));
-        let (Some(near), Some(footing)) = (near, footing) else {
+        let local_addresses =
+            near.and_then(|near| self.place.local_addresses(interfaces, Some(near.is_ipv4())));
+        let (Some(near), Some(local_addresses)) = (near, local_addresses) else {
             self.open = None;
             return Ok(false);
         };
         if let Some(open) = &mut self.open
             && open.near == near
-            && open.footing.holds_on(&footing)
+            && open.local_addresses.is_kept_by(&local_addresses)
         {
-            open.footing = footing;
+            open.local_addresses = local_addresses;
             return Ok(false);
         }
         self.open = None;
         let socket = self.place.udp(near)?;
         tools.poller.watch(&socket, source)?;
-        self.open = Some(Open { socket, near, footing, drained: tools.drained() });
+        self.open = Some(Open { socket, near, local_addresses, drained: tools.drained() });
         Ok(true)
     }
 

@@ -14,7 +14,7 @@ use super::queue::Queue;
 const MAX_READS: usize = 4;
 
 /// A non-blocking stream of frames. Data that cannot be written is in a bounded queue.
-pub struct Line {
+pub struct FrameStream {
     io: File,
     framer: Framer,
     queue: Queue,
@@ -24,14 +24,14 @@ pub struct Line {
 
 /// Result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ReadResult {
     /// All available bytes, possibly none.
     Bytes,
     /// The other end has disconnected.
     End,
 }
 
-impl Line {
+impl FrameStream {
     /// Creates a line over a non-blocking descriptor, with a queue of `room` bytes.
     pub fn new(io: File, room: usize) -> Self {
         Self { io, framer: Framer::new(), queue: Queue::new(room), watched: false }
@@ -48,10 +48,10 @@ impl Line {
         scratch: &mut [u8],
         counts: &mut Counts,
         each: &mut dyn FnMut(&[u8]),
-    ) -> Found {
+    ) -> ReadResult {
         for _ in 0..MAX_READS {
             match self.io.read(scratch) {
-                Ok(0) => return Found::End,
+                Ok(0) => return ReadResult::End,
                 Ok(length) => {
                     let bytes = scratch.get(..length).unwrap_or_default();
                     counts.foreign_bytes += self.framer.feed(bytes, each);
@@ -61,10 +61,10 @@ impl Line {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => return Found::End,
+                Err(_) => return ReadResult::End,
             }
         }
-        Found::Bytes
+        ReadResult::Bytes
     }
 
     /// Queues a frame.

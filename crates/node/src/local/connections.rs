@@ -11,7 +11,7 @@ use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use super::line::{Found, Line};
+use super::frame_stream::{FrameStream, ReadResult};
 use super::{Counts, Write};
 use crate::accept::accept_all;
 use crate::poller::{Ready, Source};
@@ -21,16 +21,16 @@ use crate::tools::Tools;
 const MAX_CLIENTS: usize = 64;
 /// Kernel buffer of one connection in bytes, in each direction; further data waits where it can be dropped by
 /// class. One poll reads all buffered data, so that data arriving later can be dated.
-const KERNEL_ROOM: usize = 64 << 10;
+const KERNEL_BUFFER: usize = 64 << 10;
 /// Timeout after which a connection whose peer does not acknowledge is closed.
-const SILENT: std::time::Duration = std::time::Duration::from_secs(10);
+const ACK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 /// Timeout of a connection attempt, after which it is repeated.
-const RINGS: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections, including serial devices, by number.
 #[derive(Default)]
-pub struct Lines {
-    lines: Vec<Connection>,
+pub struct Connections {
+    connections: Vec<Connection>,
     next: u32,
 }
 
@@ -38,22 +38,22 @@ struct Connection {
     /// Number of its local end, and its own there.
     end: u8,
     number: u32,
-    line: Line,
+    stream: FrameStream,
     /// Peer address of a connection.
     peer: Option<SocketAddr>,
     /// Start of the pending connection attempt.
-    calling: Option<Instant>,
+    connecting_since: Option<Instant>,
 }
 
-impl Lines {
+impl Connections {
     /// Returns the number of connections.
     pub fn connected(&self) -> usize {
-        self.lines.iter().filter(|connection| connection.calling.is_none()).count()
+        self.connections.iter().filter(|connection| connection.connecting_since.is_none()).count()
     }
 
     /// Returns true if there is no connection, established or pending.
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.connections.is_empty()
     }
 
     /// Adds a non-blocking descriptor.
@@ -63,19 +63,19 @@ impl Lines {
         file: File,
         peer: Option<SocketAddr>,
         room: usize,
-        calling: Option<Instant>,
+        connecting_since: Option<Instant>,
         tools: &Tools,
     ) -> io::Result<()> {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         let source = Source::Client(place, number);
         tools.poller.watch(&file, source)?;
-        if calling.is_some() {
-            tools.poller.watch_room(&file, source, true)?;
+        if connecting_since.is_some() {
+            tools.poller.watch_writable(&file, source, true)?;
         }
-        let mut line = Line::new(file, room);
-        line.watched = calling.is_some();
-        self.lines.push(Connection { end: place, number, line, peer, calling });
+        let mut stream = FrameStream::new(file, room);
+        stream.watched = connecting_since.is_some();
+        self.connections.push(Connection { end: place, number, stream, peer, connecting_since });
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl Lines {
         tools: &Tools,
     ) -> bool {
         accept_all(listener, &mut |stream, peer| {
-            if self.lines.len() < MAX_CLIENTS {
+            if self.connections.len() < MAX_CLIENTS {
                 let socket = Socket::from(stream);
                 if prepare(&socket).is_ok() {
                     let file = File::from(OwnedFd::from(socket));
@@ -99,7 +99,7 @@ impl Lines {
     }
 
     /// Opens a connection.
-    pub fn call(
+    pub fn connect(
         &mut self,
         now: Instant,
         place: u8,
@@ -118,8 +118,10 @@ impl Lines {
     }
 
     /// Drops expired connection attempts.
-    pub fn give_up(&mut self, now: Instant) {
-        self.lines.retain(|it| it.calling.is_none_or(|since| now.since(since) < RINGS));
+    pub fn drop_expired_attempts(&mut self, now: Instant) {
+        self.connections.retain(|it| {
+            it.connecting_since.is_none_or(|since| now.since(since) < CONNECT_TIMEOUT)
+        });
     }
 
     /// Serves a ready connection. Returns the error that ended it, if one did.
@@ -133,28 +135,30 @@ impl Lines {
         write: &mut Write<'_>,
     ) -> Option<io::Error> {
         // It may have ended since it was ready.
-        let at = self.lines.iter().position(|connection| connection.source() == ready.source)?;
-        let connection = self.lines.get_mut(at).promised("the connection that was found")?;
+        let at =
+            self.connections.iter().position(|connection| connection.source() == ready.source)?;
+        let connection = self.connections.get_mut(at).promised("the connection that was found")?;
         let ended = connection.serve(now, ready, channel, counts, tools, write).err();
         if ended.is_some() {
-            let mut gone = self.lines.swap_remove(at);
-            counts.dropped += gone.line.lose();
+            let mut gone = self.connections.swap_remove(at);
+            counts.dropped += gone.stream.lose();
         }
         ended
     }
 
     /// Queues a frame for each connection, to be dropped after `expires`.
     pub fn push(&mut self, frame: &[u8], control: bool, expires: Instant, counts: &mut Counts) {
-        let connected = self.lines.iter_mut().filter(|it| it.calling.is_none());
-        connected.for_each(|connection| connection.line.push(frame, control, expires, counts));
+        let connected = self.connections.iter_mut().filter(|it| it.connecting_since.is_none());
+        connected.for_each(|connection| connection.stream.push(frame, control, expires, counts));
     }
 
     /// Writes as much as the descriptors accept.
     pub fn flush(&mut self, now: Instant, counts: &mut Counts, tools: &Tools) {
-        self.lines.retain_mut(|connection| {
-            let kept = connection.calling.is_some() || connection.flush(now, counts, tools).is_ok();
+        self.connections.retain_mut(|connection| {
+            let kept = connection.connecting_since.is_some()
+                || connection.flush(now, counts, tools).is_ok();
             if !kept {
-                counts.dropped += connection.line.lose();
+                counts.dropped += connection.stream.lose();
             }
             kept
         });
@@ -175,18 +179,18 @@ impl Connection {
         tools: &mut Tools,
         write: &mut Write<'_>,
     ) -> io::Result<()> {
-        if self.calling.is_some() {
-            let error = getsockopt(self.line.io(), sockopt::SocketError)?;
+        if self.connecting_since.is_some() {
+            let error = getsockopt(self.stream.io(), sockopt::SocketError)?;
             if error != 0 {
                 return Err(io::Error::from_raw_os_error(error));
             }
-            self.calling = None;
+            self.connecting_since = None;
         }
         if ready.readable {
             let client = Client { end: self.end, address: self.peer };
             let origin = Origin { client, arrived: tools.arrival(now) };
             let mut each = |frame: &[u8]| write(channel, &origin, frame);
-            if self.line.read(&mut tools.scratch, counts, &mut each) == Found::End {
+            if self.stream.read(&mut tools.scratch, counts, &mut each) == ReadResult::End {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
         }
@@ -195,13 +199,13 @@ impl Connection {
 
     /// Writes as much as the descriptor accepts, and polls for writability while data is left.
     fn flush(&mut self, now: Instant, counts: &mut Counts, tools: &Tools) -> io::Result<()> {
-        if self.line.waits() {
-            self.line.flush(now, counts)?;
+        if self.stream.waits() {
+            self.stream.flush(now, counts)?;
         }
-        let waits = self.line.waits();
-        if waits != self.line.watched {
-            self.line.watched = waits;
-            tools.poller.watch_room(self.line.io(), self.source(), waits)?;
+        let waits = self.stream.waits();
+        if waits != self.stream.watched {
+            self.stream.watched = waits;
+            tools.poller.watch_writable(self.stream.io(), self.source(), waits)?;
         }
         Ok(())
     }
@@ -213,7 +217,7 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(at), kind, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     // Connections inherit the buffer size, and their window scale depends on it.
-    socket.set_recv_buffer_size(KERNEL_ROOM)?;
+    socket.set_recv_buffer_size(KERNEL_BUFFER)?;
     socket.bind(&at.into())?;
     socket.listen(16)?;
     Ok(socket.into())
@@ -222,8 +226,8 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
 fn prepare(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
-    socket.set_send_buffer_size(KERNEL_ROOM)?;
-    socket.set_recv_buffer_size(KERNEL_ROOM)?;
-    socket.set_tcp_user_timeout(Some(SILENT))?;
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENT).with_interval(SILENT))
+    socket.set_send_buffer_size(KERNEL_BUFFER)?;
+    socket.set_recv_buffer_size(KERNEL_BUFFER)?;
+    socket.set_tcp_user_timeout(Some(ACK_TIMEOUT))?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(ACK_TIMEOUT).with_interval(ACK_TIMEOUT))
 }
