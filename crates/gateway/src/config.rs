@@ -59,7 +59,7 @@ pub enum Network {
 #[serde(deny_unknown_fields)]
 pub struct GatewayConfig {
     /// Name in the log, on the page and in metrics.
-    #[serde(default = "usual_name")]
+    #[serde(default = "default_name")]
     pub name: String,
     /// Side of this end.
     pub side: Side,
@@ -137,7 +137,7 @@ impl<'de> serde::Deserialize<'de> for Peers {
     }
 }
 
-fn usual_name() -> String {
+fn default_name() -> String {
     "gateway".to_string()
 }
 
@@ -235,12 +235,12 @@ const fn video() -> Class {
 #[serde(deny_unknown_fields)]
 pub struct TunConfig {
     /// Interface name. Default `skybraid0`.
-    #[serde(default = "usual_tun")]
+    #[serde(default = "default_tun")]
     pub name: String,
     /// Address with prefix length: `10.77.0.1/24`.
     pub address: String,
     /// MTU. Default 1280 B.
-    #[serde(default = "usual_tun_mtu")]
+    #[serde(default = "default_tun_mtu")]
     pub mtu: Bytes,
     /// Networks behind the peer that packets may come from and go to, besides the peer's own address. Default
     /// none.
@@ -248,11 +248,11 @@ pub struct TunConfig {
     pub allowed: Vec<String>,
 }
 
-fn usual_tun() -> String {
+fn default_tun() -> String {
     "skybraid0".to_string()
 }
 
-const fn usual_tun_mtu() -> Bytes {
+const fn default_tun_mtu() -> Bytes {
     Bytes::new(1280)
 }
 
@@ -500,25 +500,25 @@ pub struct LogConfig {
     #[serde(default = "each_second")]
     pub every: Duration,
     /// Size at which a new file is begun. Default 64 MB.
-    #[serde(default = "usual_log_size")]
+    #[serde(default = "default_log_size")]
     pub max_size: Bytes,
     /// Age at which a new file is begun. Default 24 h.
-    #[serde(default = "usual_log_age")]
+    #[serde(default = "default_log_age")]
     pub max_age: Duration,
     /// Maximum total size of the log files; the oldest are removed. Default 2 GB.
-    #[serde(default = "usual_log_keep")]
+    #[serde(default = "default_log_keep")]
     pub keep: Bytes,
 }
 
-const fn usual_log_size() -> Bytes {
+const fn default_log_size() -> Bytes {
     Bytes::new(64_000_000)
 }
 
-const fn usual_log_age() -> Duration {
+const fn default_log_age() -> Duration {
     Duration::from_secs(24 * 3600)
 }
 
-const fn usual_log_keep() -> Bytes {
+const fn default_log_keep() -> Bytes {
     Bytes::new(2_000_000_000)
 }
 

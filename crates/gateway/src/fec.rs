@@ -31,7 +31,7 @@ pub const LENGTH: usize = 2;
 /// Groups kept by the receiver.
 const KEPT: usize = 64;
 /// Default number of repair packets per piece.
-const USUAL_SHARE: f64 = 0.2;
+const DEFAULT_SHARE: f64 = 0.2;
 
 /// Repair packet settings of a class.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
@@ -71,7 +71,7 @@ impl core::fmt::Display for RepairConfig {
 
 impl RepairConfig {
     fn share(&self) -> Probability {
-        self.share.or(Probability::new(USUAL_SHARE)).unwrap_or(Probability::ZERO)
+        self.share.or(Probability::new(DEFAULT_SHARE)).unwrap_or(Probability::ZERO)
     }
 
     /// Checks the ranges.

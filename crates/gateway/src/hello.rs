@@ -9,7 +9,7 @@ use core::net::{AddrParseError, IpAddr};
 
 use sha2::{Digest, Sha256};
 
-use crate::session::LARGEST_HELLO;
+use crate::session::MAX_HELLO;
 
 const FIRST_LINE: &str = "skybraid gateway 2";
 /// First line of the digest form, followed by the line of the TUN address, then the numbers of paths and of
@@ -21,7 +21,7 @@ const DIGEST: usize = 5;
 const MAX_NAMES: usize = 62 + 127;
 /// Maximum bytes of a TUN address line.
 const MAX_TUN_LINE: usize = 40;
-const _: () = assert!(DIGESTS.len() + MAX_TUN_LINE + 2 + MAX_NAMES * DIGEST <= LARGEST_HELLO);
+const _: () = assert!(DIGESTS.len() + MAX_TUN_LINE + 2 + MAX_NAMES * DIGEST <= MAX_HELLO);
 
 /// Content of a hello: the paths and channels of an end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Hello {
         };
         let (paths, channels) = (line(&self.paths)?, line(&self.channels)?);
         let text = [FIRST_LINE, &self.tun_line(), &paths, &channels].join("\n").into_bytes();
-        (text.len() <= LARGEST_HELLO).then_some(text)
+        (text.len() <= MAX_HELLO).then_some(text)
     }
 
     /// Parses a hello; `None` if it has another version.
@@ -167,7 +167,7 @@ mod tests {
         ) {
             let hello = Hello { paths: names(&paths), channels: names(&channels), tun };
             let bytes = hello.to_bytes();
-            prop_assert!(bytes.len() <= LARGEST_HELLO);
+            prop_assert!(bytes.len() <= MAX_HELLO);
             let read = Hello::read(&bytes).unwrap();
             let same = |read: &[Name], names: &[String]| {
                 read.len() == names.len() && read.iter().zip(names).all(|(read, name)| read.is(name))

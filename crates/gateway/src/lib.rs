@@ -10,7 +10,6 @@
 
 extern crate alloc;
 
-mod brake;
 pub mod class;
 pub mod config;
 mod endpoint;
@@ -26,6 +25,7 @@ mod link;
 pub mod message;
 pub mod order;
 pub mod policy;
+mod rate_limiter;
 pub mod session;
 pub mod signing;
 pub mod snapshot;

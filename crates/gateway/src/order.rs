@@ -101,9 +101,9 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// Turn of a message.
+/// When a message is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Delivery {
     /// Delivered at once.
     Now,
     /// Held.
@@ -112,24 +112,24 @@ pub enum Turn {
 
 impl Waiting {
     /// Handles message `id`; if it is signed and an earlier one is missing, it waits for `patience`.
-    pub fn come(
+    pub fn on_received(
         &mut self,
         now: Instant,
         id: u32,
         bytes: &[u8],
         signed: bool,
         patience: Duration,
-    ) -> Turn {
+    ) -> Delivery {
         if !self.started {
             (self.started, self.done) = (true, id);
         }
         let ahead = id.wrapping_sub(self.done).cast_signed();
         if ahead < 0 {
-            return Turn::Now;
+            return Delivery::Now;
         }
         if ahead == 0 && self.ahead.is_empty() {
             self.done = id.wrapping_add(1);
-            return Turn::Now;
+            return Delivery::Now;
         }
         let waits = signed && ahead > 0;
         let held = waits.then(|| Held { until: now + patience, bytes: bytes.to_vec() });
@@ -138,7 +138,7 @@ impl Waiting {
         if self.ahead.get(place).is_none_or(|(other, _)| *other != id) {
             self.ahead.insert(place, (id, held));
         }
-        if waits { Turn::Later } else { Turn::Now }
+        if waits { Delivery::Later } else { Delivery::Now }
     }
 
     /// Writes the next message whose turn has come to `out`, and returns its number.
@@ -245,24 +245,25 @@ mod tests {
     fn a_signed_frame_waits_for_those_before_it_and_others_do_not() {
         let mut waiting = Waiting::default();
         let mut come = |ms, id, signed| {
-            let turn = waiting.come(Instant::from_millis(ms), id, &[id as u8], signed, PATIENCE);
+            let turn =
+                waiting.on_received(Instant::from_millis(ms), id, &[id as u8], signed, PATIENCE);
             (turn, drain(&mut waiting, ms))
         };
-        assert_eq!(come(0, 0, true), (Turn::Now, vec![]));
-        assert_eq!(come(10, 2, true), (Turn::Later, vec![]));
-        assert_eq!(come(11, 3, false), (Turn::Now, vec![]));
-        assert_eq!(come(12, 4, true), (Turn::Later, vec![]));
-        assert_eq!(come(30, 1, true), (Turn::Now, vec![2, 4]));
-        assert_eq!(come(31, 5, true), (Turn::Now, vec![]));
+        assert_eq!(come(0, 0, true), (Delivery::Now, vec![]));
+        assert_eq!(come(10, 2, true), (Delivery::Later, vec![]));
+        assert_eq!(come(11, 3, false), (Delivery::Now, vec![]));
+        assert_eq!(come(12, 4, true), (Delivery::Later, vec![]));
+        assert_eq!(come(30, 1, true), (Delivery::Now, vec![2, 4]));
+        assert_eq!(come(31, 5, true), (Delivery::Now, vec![]));
     }
 
     #[test]
     fn a_frame_that_never_comes_costs_those_behind_it_no_more_than_their_patience() {
         let mut waiting = Waiting::default();
         let at = Instant::from_millis;
-        waiting.come(at(0), 0, &[], true, PATIENCE);
-        assert_eq!(waiting.come(at(10), 2, &[2], true, PATIENCE), Turn::Later);
-        assert_eq!(waiting.come(at(15), 3, &[3], true, PATIENCE), Turn::Later);
+        waiting.on_received(at(0), 0, &[], true, PATIENCE);
+        assert_eq!(waiting.on_received(at(10), 2, &[2], true, PATIENCE), Delivery::Later);
+        assert_eq!(waiting.on_received(at(15), 3, &[3], true, PATIENCE), Delivery::Later);
         assert_eq!(waiting.next_wakeup(), at(50));
         assert_eq!(drain(&mut waiting, 49), vec![]);
         // The third follows at once: nothing is missing between them.
@@ -274,9 +275,9 @@ mod tests {
     fn numbers_go_round() {
         let mut waiting = Waiting::default();
         let at = Instant::from_millis;
-        assert_eq!(waiting.come(at(0), u32::MAX, &[], true, PATIENCE), Turn::Now);
-        assert_eq!(waiting.come(at(0), 1, &[1], true, PATIENCE), Turn::Later);
-        assert_eq!(waiting.come(at(1), 0, &[0], true, PATIENCE), Turn::Now);
+        assert_eq!(waiting.on_received(at(0), u32::MAX, &[], true, PATIENCE), Delivery::Now);
+        assert_eq!(waiting.on_received(at(0), 1, &[1], true, PATIENCE), Delivery::Later);
+        assert_eq!(waiting.on_received(at(1), 0, &[0], true, PATIENCE), Delivery::Now);
         assert_eq!(drain(&mut waiting, 1), vec![1]);
     }
 }

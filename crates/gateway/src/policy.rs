@@ -25,7 +25,7 @@ const EVERY_TELEMETRY: [u32; 8] = [4, 46, 111, 148, 242, 244, 253, 254];
 
 /// Class of each message, and whether only the newest of its kind counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ruling {
+pub struct Classification {
     /// Message class.
     pub class: Class,
     /// Useless after its successor (of the same sender and message).
@@ -64,7 +64,7 @@ impl Policy {
     }
 
     /// Classifies a MAVLink frame. Must be called once per frame, since it counts parameters.
-    pub fn of_frame(&mut self, now: Instant, header: &Header) -> Ruling {
+    pub fn of_frame(&mut self, now: Instant, header: &Header) -> Classification {
         let message = header.message;
         let class = match self.classes.get(&message) {
             Some(class) => *class,
@@ -73,7 +73,7 @@ impl Policy {
             None if known(message).is_some_and(|known| known.control) => Class::Control,
             None => Class::Telemetry,
         };
-        Ruling { class, latest: self.is_latest(message) }
+        Classification { class, latest: self.is_latest(message) }
     }
 
     /// Whether only the newest message of that number counts.

@@ -23,7 +23,7 @@ const MAX_HELD: usize = 256;
 
 /// Control messages whose age cannot be known yet.
 #[derive(Debug, Default)]
-pub(super) struct Unjudged {
+pub(super) struct UnknownAge {
     held: VecDeque<(Incoming, Vec<u8>)>,
     /// Whether the alarm that the round trip exceeds the control deadline is active.
     told: bool,
@@ -78,10 +78,10 @@ impl Gateway {
 
     /// Keeps a control message until clocks have been compared.
     pub(super) fn hold(&mut self, incoming: &Incoming, bytes: &[u8]) {
-        if self.unjudged.held.len() >= MAX_HELD && self.unjudged.held.pop_front().is_some() {
+        if self.unknown_age.held.len() >= MAX_HELD && self.unknown_age.held.pop_front().is_some() {
             self.drop_message(Class::Control, Dropped::Late);
         }
-        self.unjudged.held.push_back((*incoming, bytes.to_vec()));
+        self.unknown_age.held.push_back((*incoming, bytes.to_vec()));
     }
 
     /// Judges held messages if the clocks have been compared.
@@ -89,7 +89,7 @@ impl Gateway {
         if !self.clock.is_compared() {
             return;
         }
-        while let Some((incoming, bytes)) = self.unjudged.held.pop_front() {
+        while let Some((incoming, bytes)) = self.unknown_age.held.pop_front() {
             match self.verdict(now, incoming.class, incoming.transit(now)) {
                 Verdict::InTime => self.take_turn(now, &incoming, &bytes),
                 _ => self.drop_message(Class::Control, Dropped::Late),
@@ -102,7 +102,7 @@ impl Gateway {
         let life = self.config.class.deadline(Class::Control);
         let (Some(life), Some(lowest)) = (life, self.clock.round_trip(now)) else { return };
         let exceeds = lowest > life;
-        if exceeds && !self.unjudged.told {
+        if exceeds && !self.unknown_age.told {
             let (lowest, life) = (lowest.as_millis_f64(), life.as_millis_f64());
             let text = format!(
                 "control may be older than its deadline on every path and is dropped: the lowest round trip is \
@@ -110,6 +110,6 @@ impl Gateway {
             );
             self.record_event(now, What::Alarm { text });
         }
-        self.unjudged.told = exceeds;
+        self.unknown_age.told = exceeds;
     }
 }

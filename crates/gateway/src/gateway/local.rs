@@ -11,7 +11,7 @@ use super::{FETCHED, Gateway, Kind, frame_header};
 use crate::config::Network;
 use crate::event::What;
 use crate::health::clock::{between, micros, nearest};
-use crate::order::Turn;
+use crate::order::Delivery;
 use crate::signing::Signature;
 use crate::stats::Dropped;
 use crate::{ChannelId, Class};
@@ -135,7 +135,9 @@ impl Gateway {
             let signed = frame_header(bytes).is_some_and(|header| header.signed);
             let patience = if signed { self.patience() } else { Duration::ZERO };
             let held = if signed { [&incoming.head(), bytes].concat() } else { Vec::new() };
-            if self.waiting.come(now, incoming.id, &held, signed, patience) == Turn::Later {
+            if self.waiting.on_received(now, incoming.id, &held, signed, patience)
+                == Delivery::Later
+            {
                 return;
             }
         }

@@ -9,7 +9,6 @@ use skybraid_transport::mutran::mavlink::Header;
 use skybraid_transport::{PathId, PathInfo, PathSet, Role, TransportConfig};
 use skybraid_units::{Duration, Instant};
 
-use crate::brake::Brake;
 use crate::class::ByClass;
 use crate::config::{GatewayConfig, Network};
 use crate::event::{Event, What};
@@ -20,6 +19,7 @@ use crate::inner::InnerAddresses;
 use crate::link::{ClassLink, Connection};
 use crate::order::{Order, Waiting};
 use crate::policy::Policy;
+use crate::rate_limiter::RateLimiter;
 use crate::session::{self, Bucket, Sessions};
 use crate::snapshot::RefusedSnapshot;
 use crate::sources::Sources;
@@ -63,7 +63,7 @@ pub struct Gateway {
     channels: Channels,
     classes: ByClass<ClassLink>,
     sources: Sources,
-    brake: Brake,
+    limiter: RateLimiter,
     /// Last two sources of control.
     writers: [Option<queues::Writer>; 2],
     /// Max wait of a datagram for the driver, in this and the previous window, and start of this window.
@@ -75,7 +75,7 @@ pub struct Gateway {
     signing: Option<SigningKey>,
     waiting: Waiting,
     clock: PeerClock,
-    unjudged: age::Unjudged,
+    unknown_age: age::UnknownAge,
     /// Send time of the newest probe whose reports count, in microseconds modulo 2³².
     newest_report: Option<u32>,
     /// The MPTCP connection is writable (TCP mode).
@@ -174,7 +174,7 @@ impl Gateway {
             sessions: Sessions::new(now, setup, random),
             classes: ByClass::new(link),
             sources: Sources::default(),
-            brake: Brake::default(),
+            limiter: RateLimiter::default(),
             writers: [None; 2],
             lag: ([Duration::ZERO; 2], now),
             policy: Policy::new(&config.messages, &config.rule),
@@ -183,7 +183,7 @@ impl Gateway {
             signing,
             waiting: Waiting::default(),
             clock: PeerClock::default(),
-            unjudged: age::Unjudged::default(),
+            unknown_age: age::UnknownAge::default(),
             newest_report: None,
             bundle_writable: false,
             silence: Silence::default(),
@@ -220,7 +220,7 @@ impl Gateway {
         self.order = Order::default();
         self.waiting = Waiting::default();
         self.clock = PeerClock::default();
-        self.unjudged = age::Unjudged::default();
+        self.unknown_age = age::UnknownAge::default();
         self.newest_report = None;
         self.held = Held::default();
         self.paths.iter_mut().for_each(Path::forget_peer);
@@ -252,7 +252,7 @@ impl Gateway {
             probe.min(path.watch.next_wakeup(health)).min(validation.next_wakeup())
         });
         let first = self.sessions.next_wakeup().min(self.measure_at);
-        let first = first.min(self.waiting.next_wakeup()).min(self.brake_wakeup());
+        let first = first.min(self.waiting.next_wakeup()).min(self.limiter_wakeup());
         links.chain(paths).fold(first, Instant::min)
     }
 

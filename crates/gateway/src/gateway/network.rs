@@ -151,7 +151,7 @@ impl Gateway {
             }
         }
         self.judge_held(now);
-        self.heed_waits(now, probe.lag_ms);
+        self.limit_control(now, probe.lag_ms);
         // A probe on a slower path may report older state.
         let ahead =
             self.newest_report.map(|newest| probe.sent_us.wrapping_sub(newest).cast_signed());
@@ -238,7 +238,7 @@ impl Gateway {
             if due {
                 path.probe_at = now + self.config.health.probe;
             }
-            let around = path.around() + OVERHEAD as u32;
+            let around = path.header_bytes() + OVERHEAD as u32;
             let size = padded.map_or(0, |padded| padded.saturating_sub(around));
             let path = self.paths.get(id);
             let to = path.and_then(|path| self.reach(path).zip(path.wire));

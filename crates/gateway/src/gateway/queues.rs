@@ -24,7 +24,7 @@ const INSIDE: u32 = 100;
 const LAG_WINDOW: Duration = Duration::from_millis(50);
 
 /// Driver lag that does not count as a queue: time slices of the machine's scheduler.
-const USUAL_LAG: Duration = Duration::from_millis(5);
+const DEFAULT_LAG: Duration = Duration::from_millis(5);
 
 /// Time within which two control sources count as concurrent.
 const WRITES: Duration = Duration::from_secs(5);
@@ -148,13 +148,13 @@ impl Gateway {
         let mut room = self.classes[class].room();
         while room > 0
             && self.classes[class].has_queued()
-            && (class != Class::Control || self.brake.take(now))
+            && (class != Class::Control || self.limiter.take(now))
             && let Some((client, component, written)) = self.classes[class].pop()
         {
             if max_age.is_some_and(|max_age| now.since(written.arrived) > max_age) {
                 self.lose(class, written.channel, client, component, Fate::Late);
                 if class == Class::Control {
-                    self.brake.give_back();
+                    self.limiter.refund();
                 }
             } else if self.enter(now, class, max, &written) {
                 room -= 1;
@@ -168,27 +168,27 @@ impl Gateway {
     }
 
     /// Time at which control that is held back may leave.
-    pub(super) fn brake_wakeup(&self) -> Instant {
+    pub(super) fn limiter_wakeup(&self) -> Instant {
         let control = &self.classes[Class::Control];
         let (waits, room) = (control.has_queued(), control.room() > 0);
-        if waits && room && self.session_up { self.brake.next() } else { Instant::FAR_FUTURE }
+        if waits && room && self.session_up { self.limiter.next() } else { Instant::FAR_FUTURE }
     }
 
     /// Updates the control rate limit by a probe: queueing delay on the way and lag at the peer.
-    pub(super) fn heed_waits(&mut self, now: Instant, lag_ms: u8) {
+    pub(super) fn limit_control(&mut self, now: Instant, lag_ms: u8) {
         let alive = || self.paths.iter().filter(|path| path.is_heard());
         let newest = alive().filter_map(|path| path.outgoing_transit.last());
         let lowest = alive().filter_map(|path| path.outgoing_transit.least());
         let (Some(newest), Some(lowest)) = (newest.min(), lowest.min()) else { return };
         let rtt = alive().filter_map(|path| path.rtt).min().unwrap_or_default();
         // Programs wake up late even in normal operation.
-        let lag = Duration::from_millis(i64::from(lag_ms)) - USUAL_LAG;
+        let lag = Duration::from_millis(i64::from(lag_ms)) - DEFAULT_LAG;
         let wait = nearest(newest - lowest).max(lag);
         // A sole source delays only itself.
         let shared =
             self.writers.iter().flatten().filter(|it| now.since(it.2) < WRITES).count() > 1;
         let wait = if shared { wait } else { wait - ALONE };
-        self.brake.heed(now, wait, rtt);
+        self.limiter.on_queueing_delay(now, wait, rtt);
     }
 
     /// Records a datagram's wait for the driver.
@@ -228,7 +228,7 @@ impl Gateway {
         let room = |mtu: u32, around: u32| mtu.saturating_sub(around + OVERHEAD as u32 + INSIDE);
         let known = |path: &&Path| path.present && path.remote.is_some();
         let heard = |path: &&Path| known(path) && path.outgoing != PathState::Down;
-        let size = |path: &Path| room(path.mtu.size(), path.around());
+        let size = |path: &Path| room(path.mtu.size(), path.header_bytes());
         let min = self.paths.iter().filter(heard).map(size).min();
         let min = min.or_else(|| self.paths.iter().filter(known).map(size).min());
         min.unwrap_or_else(|| room(BASE_MTU, 48)).max(256) as usize

@@ -71,7 +71,7 @@ impl Gateway {
                     shared: channel.wire.is_some(),
                 })
                 .collect(),
-            control_limit: self.brake.rate(),
+            control_limit: self.limiter.rate(),
             sources: self
                 .sources
                 .snapshot(|id| self.channels.get(id).map(|channel| channel.name.as_str())),

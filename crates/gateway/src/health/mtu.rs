@@ -391,7 +391,7 @@ impl MtuSearch {
             // Smaller sizes have not been tried yet.
             self.candidates.iter_mut().for_each(|it| it.tried = 0);
         }
-        (self.losses >= self.losses_of_black_hole()).then(|| self.fall(now))
+        (self.losses >= self.losses_of_black_hole()).then(|| self.on_black_hole(now))
     }
 
     /// Returns the loss count that chance explains less than once in 10⁶ times.
@@ -407,7 +407,7 @@ impl MtuSearch {
 
     /// Handles a black hole (RFC 8899 §4.3): a smaller size that has arrived since, or the minimum, replaces
     /// the size in use.
-    fn fall(&mut self, now: Instant) -> MtuChange {
+    fn on_black_hole(&mut self, now: Instant) -> MtuChange {
         let from = self.size;
         self.size = self.fallback.take().unwrap_or(self.min());
         self.black_holes += 1;

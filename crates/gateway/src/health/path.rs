@@ -176,7 +176,7 @@ impl Path {
     }
 
     /// Returns the size of the IP and UDP headers, in bytes.
-    pub fn around(&self) -> u32 {
+    pub fn header_bytes(&self) -> u32 {
         if self.remote.is_some_and(|remote| remote.is_ipv6()) { 48 } else { 28 }
     }
 
@@ -193,19 +193,19 @@ impl Path {
 
     /// Records a datagram of `len` bytes that leaves.
     pub fn on_sent(&mut self, len: usize) {
-        let bytes = len as u32 + self.around();
+        let bytes = len as u32 + self.header_bytes();
         self.totals.outgoing += 1;
         self.totals.outgoing_bytes += u64::from(bytes);
     }
 
     /// Records an authentic datagram of `len` bytes with its number. Returns the state before it, if that changes.
     pub fn on_received(&mut self, now: Instant, len: usize, number: u64) -> Option<PathState> {
-        let bytes = len as u32 + self.around();
+        let bytes = len as u32 + self.header_bytes();
         self.totals.incoming += 1;
         self.totals.incoming_bytes += u64::from(bytes);
         self.numbers.next = self.numbers.next.max(number + 1);
         self.numbers.seen += 1;
-        self.watch.hear(now)
+        self.watch.on_received(now)
     }
 
     /// Restarts datagram numbers after a key change.

@@ -40,8 +40,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(250);
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 /// Wait for the address in use to respond, as a ratio of the path's lowest round-trip time or the new
 /// address's response time, if longer.
-const PATIENCE: (i64, i64) = (3, 2);
-/// Extra wait beyond `PATIENCE`.
+const RESPONSE_WAIT: (i64, i64) = (3, 2);
+/// Extra wait beyond `RESPONSE_WAIT`.
 const GRANULARITY: Duration = Duration::from_millis(10);
 /// Minimum time to wait for a response, also from an address in use that was replaced meanwhile.
 const LIFE: Duration = Duration::from_secs(3);
@@ -89,7 +89,7 @@ impl Message {
 
 /// An address that is not in use.
 #[derive(Clone, Copy, Debug)]
-struct Rival {
+struct Candidate {
     address: SocketAddr,
     heard_at: Instant,
     received: u64,
@@ -100,7 +100,7 @@ struct Rival {
 
 /// Validation in progress.
 #[derive(Clone, Copy, Debug)]
-struct Contest {
+struct InProgress {
     started: Instant,
     /// The token of the address in use.
     token: Option<Token>,
@@ -110,15 +110,15 @@ struct Contest {
     /// The lowest round-trip time of the path.
     rtt: Duration,
     end_at: Instant,
-    /// Position in the current round of challenges: the address in use, then the rivals.
+    /// Position in the current round of challenges: the address in use, then the candidates.
     round: usize,
 }
 
 /// Candidate addresses of a path and the state of their validation.
 #[derive(Clone, Debug, Default)]
 pub struct Validation {
-    rivals: Vec<Rival>,
-    contest: Option<Contest>,
+    candidates: Vec<Candidate>,
+    validation: Option<InProgress>,
     /// Replaced address, its token, and the deadline for its response.
     former: Option<(SocketAddr, Token, Instant)>,
     /// Former address that has responded.
@@ -128,8 +128,13 @@ pub struct Validation {
 
 impl Validation {
     /// None in progress.
-    pub const IDLE: Self =
-        Self { rivals: Vec::new(), contest: None, former: None, returned: None, rest_until: None };
+    pub const IDLE: Self = Self {
+        candidates: Vec::new(),
+        validation: None,
+        former: None,
+        returned: None,
+        rest_until: None,
+    };
 
     /// Records an authentic datagram of `bytes` from an address that is not in use. `rtt` is the lowest
     /// round-trip time of the path.
@@ -140,14 +145,14 @@ impl Validation {
         bytes: usize,
         rtt: Option<Duration>,
     ) {
-        let place = self.rivals.iter().position(|rival| rival.address == from);
+        let place = self.candidates.iter().position(|candidate| candidate.address == from);
         let place = place.unwrap_or_else(|| {
-            if self.rivals.len() >= MAX_RIVALS {
-                let oldest = self.rivals.iter().enumerate().min_by_key(|(_, it)| it.heard_at);
+            if self.candidates.len() >= MAX_RIVALS {
+                let oldest = self.candidates.iter().enumerate().min_by_key(|(_, it)| it.heard_at);
                 let oldest = oldest.map_or(0, |(at, _)| at);
-                self.rivals.remove(oldest);
+                self.candidates.remove(oldest);
             }
-            self.rivals.push(Rival {
+            self.candidates.push(Candidate {
                 address: from,
                 heard_at: now,
                 received: 0,
@@ -155,18 +160,18 @@ impl Validation {
                 token: None,
                 answered_at: None,
             });
-            self.rivals.len() - 1
+            self.candidates.len() - 1
         });
-        if let Some(rival) = self.rivals.get_mut(place) {
-            rival.heard_at = now;
-            rival.received += bytes as u64;
+        if let Some(candidate) = self.candidates.get_mut(place) {
+            candidate.heard_at = now;
+            candidate.received += bytes as u64;
         }
-        if self.contest.is_some() || self.rest_until.is_some_and(|until| now < until) {
+        if self.validation.is_some() || self.rest_until.is_some_and(|until| now < until) {
             return;
         }
         let rtt = rtt.unwrap_or(INITIAL_RTT);
         let pause = Duration::from_nanos(rtt.as_nanos() / FIRST_PAUSE_SHARE).max(MIN_PAUSE);
-        self.contest = Some(Contest {
+        self.validation = Some(InProgress {
             started: now,
             token: None,
             next_at: now,
@@ -179,12 +184,12 @@ impl Validation {
 
     /// Whether the peer's address is unsettled.
     pub const fn is_open(&self) -> bool {
-        self.contest.is_some() || self.former.is_some()
+        self.validation.is_some() || self.former.is_some()
     }
 
     /// Returns the start of the validation under way.
     pub fn started(&self) -> Option<Instant> {
-        self.contest.map(|contest| contest.started)
+        self.validation.map(|validation| validation.started)
     }
 
     /// Returns the next challenge and its address. `used` is the address in use, `draw` makes a token.
@@ -194,24 +199,24 @@ impl Validation {
         used: Option<SocketAddr>,
         draw: &mut dyn FnMut() -> Token,
     ) -> Option<(SocketAddr, Token)> {
-        let contest = self.contest.as_mut().filter(|contest| contest.next_at <= now)?;
+        let validation = self.validation.as_mut().filter(|validation| validation.next_at <= now)?;
         loop {
-            let place = contest.round;
-            contest.round += 1;
+            let place = validation.round;
+            validation.round += 1;
             if place == 0 {
                 let Some(used) = used else { continue };
-                return Some((used, *contest.token.get_or_insert_with(&mut *draw)));
+                return Some((used, *validation.token.get_or_insert_with(&mut *draw)));
             }
-            let Some(rival) = self.rivals.get_mut(place - 1) else { break };
-            let fits = rival.sent + DATAGRAM <= MAX_AMPLIFICATION * rival.received;
-            if rival.answered_at.is_none() && fits {
-                rival.sent += DATAGRAM;
-                return Some((rival.address, *rival.token.get_or_insert_with(&mut *draw)));
+            let Some(candidate) = self.candidates.get_mut(place - 1) else { break };
+            let fits = candidate.sent + DATAGRAM <= MAX_AMPLIFICATION * candidate.received;
+            if candidate.answered_at.is_none() && fits {
+                candidate.sent += DATAGRAM;
+                return Some((candidate.address, *candidate.token.get_or_insert_with(&mut *draw)));
             }
         }
-        contest.round = 0;
-        contest.next_at = now + contest.pause;
-        contest.pause = (contest.pause + contest.pause).min(MAX_PAUSE);
+        validation.round = 0;
+        validation.next_at = now + validation.pause;
+        validation.pause = (validation.pause + validation.pause).min(MAX_PAUSE);
         None
     }
 
@@ -222,19 +227,23 @@ impl Validation {
             self.returned = Some(address);
             return self.end(now);
         }
-        let Some(contest) = &self.contest else { return };
-        if contest.token == Some(token) {
+        let Some(validation) = &self.validation else { return };
+        if validation.token == Some(token) {
             return self.on_alive(now);
         }
-        if let Some(rival) = self.rivals.iter_mut().find(|rival| rival.token == Some(token)) {
-            rival.answered_at.get_or_insert(now);
+        if let Some(candidate) =
+            self.candidates.iter_mut().find(|candidate| candidate.token == Some(token))
+        {
+            candidate.answered_at.get_or_insert(now);
         }
     }
 
     /// Records that an address was validated by the proof from a handshake's response.
     pub fn on_proof(&mut self, now: Instant, from: SocketAddr) {
-        if let Some(rival) = self.rivals.iter_mut().find(|rival| rival.address == from) {
-            rival.answered_at.get_or_insert(now);
+        if let Some(candidate) =
+            self.candidates.iter_mut().find(|candidate| candidate.address == from)
+        {
+            candidate.answered_at.get_or_insert(now);
         }
     }
 
@@ -250,17 +259,19 @@ impl Validation {
         if let Some(address) = self.returned.take() {
             return Some(address);
         }
-        let contest = self.contest.as_ref()?;
-        let settled = |rival: &&Rival| contest.settle_at(rival).is_some_and(|at| at <= now);
-        let answered = |rival: &&Rival| used.is_none() && rival.answered_at.is_some();
-        let winner = self.rivals.iter().find(|rival| settled(rival) || answered(rival));
+        let validation = self.validation.as_ref()?;
+        let settled =
+            |candidate: &&Candidate| validation.switch_at(candidate).is_some_and(|at| at <= now);
+        let answered = |candidate: &&Candidate| used.is_none() && candidate.answered_at.is_some();
+        let winner =
+            self.candidates.iter().find(|candidate| settled(candidate) || answered(candidate));
         if let Some(address) = winner.map(|winner| winner.address) {
-            let former = used.zip(contest.token);
-            self.former = former.map(|(address, token)| (address, token, contest.end_at));
+            let former = used.zip(validation.token);
+            self.former = former.map(|(address, token)| (address, token, validation.end_at));
             self.end(now);
             return Some(address);
         }
-        if now >= contest.end_at {
+        if now >= validation.end_at {
             self.end(now);
         }
         None
@@ -269,23 +280,23 @@ impl Validation {
     /// Time at which to poll for challenges and results again.
     pub fn next_wakeup(&self) -> Instant {
         let former = self.former.map_or(Instant::FAR_FUTURE, |(.., until)| until);
-        let Some(contest) = &self.contest else { return former };
-        let settle = self.rivals.iter().filter_map(|rival| contest.settle_at(rival));
-        settle.fold(former.min(contest.next_at).min(contest.end_at), Instant::min)
+        let Some(validation) = &self.validation else { return former };
+        let settle = self.candidates.iter().filter_map(|candidate| validation.switch_at(candidate));
+        settle.fold(former.min(validation.next_at).min(validation.end_at), Instant::min)
     }
 
     fn end(&mut self, now: Instant) {
-        self.contest = None;
-        self.rivals.clear();
+        self.validation = None;
+        self.candidates.clear();
         self.rest_until = Some(now + REST);
     }
 }
 
-impl Contest {
+impl InProgress {
     /// Time at which an address that has answered replaces the one in use.
-    fn settle_at(&self, rival: &Rival) -> Option<Instant> {
-        let took = rival.answered_at?.since(self.started).max(self.rtt);
-        let (times, of) = PATIENCE;
+    fn switch_at(&self, candidate: &Candidate) -> Option<Instant> {
+        let took = candidate.answered_at?.since(self.started).max(self.rtt);
+        let (times, of) = RESPONSE_WAIT;
         let patience = Duration::from_nanos(took.as_nanos() * times / of);
         Some(self.started + patience + GRANULARITY)
     }
@@ -416,7 +427,7 @@ mod tests {
                         sent[usize::from(to.ip().octets()[3])] += OVERHEAD + LENGTH;
                     }
                 }
-                prop_assert!(validation.rivals.len() <= MAX_RIVALS);
+                prop_assert!(validation.candidates.len() <= MAX_RIVALS);
                 validation.settle(now, used);
             }
             for (received, sent) in received.into_iter().zip(sent) {

@@ -39,7 +39,7 @@ impl Watch {
     }
 
     /// Records an arrival. Returns the previous state if it changes.
-    pub fn hear(&mut self, now: Instant) -> Option<PathState> {
+    pub fn on_received(&mut self, now: Instant) -> Option<PathState> {
         self.heard = Some(now);
         let next = match self.state {
             PathState::Unheard | PathState::Suspected => PathState::Up,
@@ -101,7 +101,7 @@ mod tests {
             if watch.wake(at(ms), &config).is_some() {
                 seen.push((ms, watch.state()));
             }
-            if arrivals.contains(&ms) && watch.hear(at(ms)).is_some() {
+            if arrivals.contains(&ms) && watch.on_received(at(ms)).is_some() {
                 seen.push((ms, watch.state()));
             }
         }

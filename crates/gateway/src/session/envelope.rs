@@ -7,7 +7,7 @@ use skybraid_transport::{PathId, PathSet};
 /// Bytes that sealing adds to a message.
 pub const OVERHEAD: usize = HEAD + TAG;
 /// Maximum length of a hello in the handshake, in bytes.
-pub const LARGEST_HELLO: usize = 1024;
+pub const MAX_HELLO: usize = 1024;
 
 /// Bytes before the ciphertext.
 pub(super) const HEAD: usize = 10;
@@ -34,7 +34,7 @@ const PREFIX: usize = 12;
 /// 9000 §8.1).
 pub(super) const MIN_INIT_HELLO: usize = 256;
 const _: () = assert!(
-    2 + 16 + NOISE_RESPONSE + PREFIX + LARGEST_HELLO + 32
+    2 + 16 + NOISE_RESPONSE + PREFIX + MAX_HELLO + 32
         <= 3 * (2 + NOISE_INIT + PREFIX + MIN_INIT_HELLO + 32)
 );
 
@@ -70,7 +70,7 @@ impl<'a> Envelope<'a> {
                 let (rest, cookie) = bytes.split_last_chunk()?;
                 let (covered, mac) = rest.split_last_chunk()?;
                 let noise = covered.get(2..)?;
-                let longest = NOISE_INIT + PREFIX + LARGEST_HELLO;
+                let longest = NOISE_INIT + PREFIX + MAX_HELLO;
                 let shortest = NOISE_INIT + PREFIX + MIN_INIT_HELLO;
                 let fits = (shortest..=longest).contains(&noise.len());
                 fits.then_some(Self::Init { noise, covered, mac, cookie })
@@ -80,7 +80,7 @@ impl<'a> Envelope<'a> {
                 let (rest, mac) = rest.split_last_chunk()?;
                 let (echo, noise) = rest.split_first_chunk()?;
                 let covered = bytes.get(..bytes.len() - mac.len() - cookie.len())?;
-                let longest = NOISE_RESPONSE + PREFIX + LARGEST_HELLO;
+                let longest = NOISE_RESPONSE + PREFIX + MAX_HELLO;
                 let fits = (NOISE_RESPONSE + PREFIX..=longest).contains(&noise.len());
                 fits.then_some(Self::Response { echo, noise, covered, mac, cookie })
             }

@@ -108,7 +108,7 @@ impl Guard {
         let (init, response) = (b"skybraid gateway 2 init", b"skybraid gateway 2 response");
         self.init_key = key(init, &noise::public_key(private)?.0);
         for peer in peers {
-            let (_, shared) = noise::agree(private, peer)?;
+            let (_, shared) = noise::diffie_hellman(private, peer)?;
             let keys = PeerKeys { init: key(init, &peer.0), response: key(response, &*shared) };
             self.peers.push(keys);
         }
@@ -204,7 +204,7 @@ struct Source {
 
 impl Source {
     fn of(ip: IpAddr) -> Self {
-        let whole = octets(ip);
+        let whole = address_bytes(ip);
         let (is_v4, mut network, mut host) = (ip.to_canonical().is_ipv4(), whole, [0; 2]);
         let bytes = if is_v4 { 15 } else { 6 };
         for (at, byte) in network.iter_mut().enumerate().skip(bytes) {
@@ -223,7 +223,7 @@ fn keyed(hash: &mut Option<Box<dyn Hash>>, key: &Secret, data: &[u8]) -> Option<
     whole.first_chunk().copied()
 }
 
-fn octets(ip: IpAddr) -> [u8; 16] {
+fn address_bytes(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
@@ -234,7 +234,7 @@ fn octets(ip: IpAddr) -> [u8; 16] {
 fn place(from: SocketAddr) -> [u8; 18] {
     let mut place = [0; 18];
     if let Some((ip, port)) = place.split_first_chunk_mut() {
-        *ip = octets(from.ip());
+        *ip = address_bytes(from.ip());
         port.copy_from_slice(&from.port().to_be_bytes());
     }
     place

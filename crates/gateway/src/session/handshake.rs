@@ -16,7 +16,7 @@ use crate::Side;
 /// First pause before an init is repeated; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Maximum pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time between inits that network messages trigger.
 const MIN_PAUSE: Duration = Duration::from_millis(200);
 /// Time to repeat the same init.
@@ -30,7 +30,7 @@ pub(super) struct Attempt {
     pub send_at: Instant,
     pause: Duration,
     /// Unanswered inits, one per peer.
-    calls: Vec<Call>,
+    calls: Vec<PendingInit>,
     /// Peers left to ask in this round.
     round: Vec<usize>,
 }
@@ -49,7 +49,7 @@ impl Attempt {
 }
 
 /// Unanswered init.
-struct Call {
+struct PendingInit {
     made_at: Instant,
     /// Index of the peer among the trusted peers.
     peer: usize,
@@ -63,13 +63,13 @@ struct Call {
 }
 
 /// Payload of either message.
-struct Told<'a> {
+struct HandshakePayload<'a> {
     instance: [u8; 8],
     number: u16,
     hello: &'a [u8],
 }
 
-impl<'a> Told<'a> {
+impl<'a> HandshakePayload<'a> {
     fn read(payload: &'a [u8]) -> Option<Self> {
         let (instance, rest) = payload.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
@@ -134,7 +134,7 @@ impl Sessions {
             }
             (Side::Aircraft, Envelope::Unknown { session }) => {
                 if self.current.as_ref().is_some_and(|current| current.peer_number == session) {
-                    self.hurry(now);
+                    self.retry_soon(now);
                     Ok(())
                 } else {
                     Err(Refusal::Foreign)
@@ -146,7 +146,7 @@ impl Sessions {
     }
 
     /// Schedules the aircraft's init as soon as allowed.
-    pub(super) fn hurry(&mut self, now: Instant) {
+    pub(super) fn retry_soon(&mut self, now: Instant) {
         if self.setup.side != Side::Aircraft {
             return;
         }
@@ -163,7 +163,7 @@ impl Sessions {
         let Some(mut attempt) = self.attempt.take() else { return false };
         if now >= attempt.send_at {
             attempt.send_at = now + attempt.pause;
-            attempt.pause = (attempt.pause + attempt.pause).min(LONGEST_PAUSE);
+            attempt.pause = (attempt.pause + attempt.pause).min(MAX_RETRY_INTERVAL);
             attempt.round = (0..self.setup.peers.len()).rev().collect();
             attempt.round.retain(|peer| self.may_hold(now, *peer));
             attempt.calls.retain(|call| now.since(call.made_at) < CALL_LIFE);
@@ -187,7 +187,7 @@ impl Sessions {
     }
 
     /// Makes a new init for a peer.
-    fn call(&mut self, now: Instant, peer: usize) -> Option<Call> {
+    fn call(&mut self, now: Instant, peer: usize) -> Option<PendingInit> {
         let (secret, number) = self.draw();
         let payload = self.told(number);
         let Setup { private, peers, psk, .. } = &self.setup;
@@ -197,10 +197,10 @@ impl Sessions {
         let mut init = envelope::init(&message);
         let mac = self.guard.of_init(peer, &init)?;
         init.extend_from_slice(&mac);
-        Some(Call { made_at: now, peer, number, mac, init, noise })
+        Some(PendingInit { made_at: now, peer, number, mac, init, noise })
     }
 
-    fn call_of(&self, mac: &Mac) -> Option<&Call> {
+    fn call_of(&self, mac: &Mac) -> Option<&PendingInit> {
         self.attempt.as_ref()?.calls.iter().find(|call| call.mac == *mac)
     }
 
@@ -213,7 +213,7 @@ impl Sessions {
         let psk = self.setup.psk.as_ref();
         let payload = noise::read_response(noise, psk, message).map_err(|_| Refusal::Forged)?;
         let call = calls.swap_remove(place);
-        let told = Told::read(&payload).ok_or(Refusal::Forged)?;
+        let told = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
         let keys = noise::keys(call.noise).map_err(|_| Refusal::Forged)?;
         let start = Start {
             born: now,
@@ -255,11 +255,11 @@ impl Sessions {
         let (secret, number) = self.draw();
         let Setup { private, peers, psk, .. } = &self.setup;
         let (mut noise, public, payload) =
-            noise::hear(PROLOGUE, private, psk.is_some(), secret, message)
+            noise::read_init(PROLOGUE, private, psk.is_some(), secret, message)
                 .map_err(|_| Refusal::Forged)?;
         let peer = peers.iter().position(|known| Some(*known) == public);
         let peer = peer.filter(|peer| self.may_hold(now, *peer)).ok_or(Refusal::Stranger)?;
-        let told = Told::read(&payload).ok_or(Refusal::Forged)?;
+        let told = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
         let written = noise::respond(&mut noise, psk.as_ref(), &self.told(number))
             .map_err(|_| Refusal::Forged)?;
         let keys = noise::keys(noise).map_err(|_| Refusal::Forged)?;
@@ -295,7 +295,7 @@ impl Sessions {
     /// Hello of this end.
     fn told(&self, number: u16) -> Vec<u8> {
         let least = if self.setup.side == Side::Aircraft { envelope::MIN_INIT_HELLO } else { 0 };
-        Told { instance: self.instance, number, hello: &self.setup.hello }.write(least)
+        HandshakePayload { instance: self.instance, number, hello: &self.setup.hello }.write(least)
     }
 
     /// Draws randomness for a handshake and an unused session number.

@@ -152,18 +152,20 @@ const fn nonce(path: PathId, number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::noise::{Secret, agree, ask, hear, keys, read_response, respond};
+    use crate::session::noise::{
+        Secret, ask, diffie_hellman, keys, read_init, read_response, respond,
+    };
     use crate::{PrivateKey, PublicKey};
 
     const PATH: PathId = PathId(5);
 
     fn pair() -> [Session; 2] {
         let privates = [1, 2].map(|byte| PrivateKey([byte; 32]));
-        let (public, _) = agree(&privates[1], &PublicKey([9; 32])).unwrap();
+        let (public, _) = diffie_hellman(&privates[1], &PublicKey([9; 32])).unwrap();
         let (mut asking, init) =
             ask(&[], &privates[0], &public, false, Secret::new([3; 32]), &[]).unwrap();
         let (mut answering, ..) =
-            hear(&[], &privates[1], false, Secret::new([4; 32]), &init).unwrap();
+            read_init(&[], &privates[1], false, Secret::new([4; 32]), &init).unwrap();
         let response = respond(&mut answering, None, &[]).unwrap();
         read_response(&mut asking, None, &response).unwrap();
         [(asking, 1, 2), (answering, 2, 1)].map(|(noise, number, peer_number)| {

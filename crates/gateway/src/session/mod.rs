@@ -33,7 +33,7 @@ mod keyed;
 mod noise;
 mod window;
 
-pub use envelope::{LARGEST_HELLO, OVERHEAD, path_of};
+pub use envelope::{MAX_HELLO, OVERHEAD, path_of};
 pub use noise::public_key;
 
 use envelope::Envelope;
@@ -70,7 +70,7 @@ pub struct Setup {
     pub peers: Vec<PublicKey>,
     /// Pre-shared key of both ends.
     pub psk: Option<PresharedKey>,
-    /// Hello, carried encrypted in each handshake and truncated to [`LARGEST_HELLO`].
+    /// Hello, carried encrypted in each handshake and truncated to [`MAX_HELLO`].
     pub hello: Vec<u8>,
     /// Rekeying interval; at least 1 s.
     pub rekey: Duration,
@@ -180,7 +180,7 @@ pub struct Sessions {
 impl Sessions {
     /// Creates the sessions of a gateway. The aircraft asks for one at once.
     pub fn new(now: Instant, mut setup: Setup, mut random: Box<dyn Random>) -> Self {
-        setup.hello.truncate(LARGEST_HELLO);
+        setup.hello.truncate(MAX_HELLO);
         setup.rekey = setup.rekey.max(Duration::from_secs(1));
         setup.lifetime = setup.lifetime.max(setup.rekey);
         let mut instance = [0; 8];
@@ -223,7 +223,7 @@ impl Sessions {
                 match self.open_sealed(now, session, path, number, sealed, plain) {
                     Some(opened) => opened,
                     None => {
-                        self.tell_unknown(now, from, session, path, number);
+                        self.send_unknown_session(now, from, session, path, number);
                         Opened::Refused(Refusal::Foreign)
                     }
                 }
@@ -371,7 +371,7 @@ impl Sessions {
     /// session. The ground waits.
     pub fn renew(&mut self, now: Instant) {
         if self.attempt.is_none() {
-            self.hurry(now);
+            self.retry_soon(now);
         }
     }
 
@@ -446,7 +446,7 @@ impl Sessions {
     }
 
     /// Notifies the aircraft that its session is unknown here.
-    fn tell_unknown(
+    fn send_unknown_session(
         &mut self,
         now: Instant,
         from: SocketAddr,

@@ -13,7 +13,7 @@ use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, Error, HandshakeState, StatelessTransportState};
 use zeroize::Zeroizing;
 
-use super::envelope::LARGEST_HELLO;
+use super::envelope::MAX_HELLO;
 use crate::key::PresharedKey;
 use crate::{PrivateKey, PublicKey};
 
@@ -27,7 +27,7 @@ const NO_PSK: [u8; 32] = [0; 32];
 /// Prologue, so that no handshake of another protocol or version fits.
 pub(super) const PROLOGUE: &[u8] = b"skybraid gateway 2";
 /// Buffer size for any handshake message.
-const ROOM: usize = LARGEST_HELLO + 128;
+const MAX_MESSAGE: usize = MAX_HELLO + 128;
 
 /// Secret bytes of one handshake, the source of its ephemeral key.
 pub(super) type Secret = Zeroizing<[u8; 32]>;
@@ -182,7 +182,7 @@ pub(super) fn ask(
 }
 
 /// Reads the first message. Returns the responding state, the initiator and the payload.
-pub(super) fn hear(
+pub(super) fn read_init(
     prologue: &[u8],
     private: &PrivateKey,
     with_psk: bool,
@@ -215,7 +215,7 @@ pub(super) fn read_response(
 
 /// Writes the next message of a handshake.
 fn write(noise: &mut HandshakeState, payload: &[u8]) -> Result<Vec<u8>, Error> {
-    let mut message = vec![0; ROOM];
+    let mut message = vec![0; MAX_MESSAGE];
     let length = noise.write_message(payload, &mut message)?;
     message.truncate(length);
     Ok(message)
@@ -223,7 +223,7 @@ fn write(noise: &mut HandshakeState, payload: &[u8]) -> Result<Vec<u8>, Error> {
 
 /// Reads the next message of a handshake. A refused message leaves the state unchanged.
 fn read(noise: &mut HandshakeState, message: &[u8]) -> Result<Vec<u8>, Error> {
-    let mut payload = vec![0; ROOM];
+    let mut payload = vec![0; MAX_MESSAGE];
     let length = noise.read_message(message, &mut payload)?;
     payload.truncate(length);
     Ok(payload)
@@ -240,7 +240,10 @@ pub(super) fn hash() -> Option<Box<dyn Hash>> {
 }
 
 /// Returns the public key of a private one, and the secret shared with the peer.
-pub(super) fn agree(private: &PrivateKey, peer: &PublicKey) -> Option<(PublicKey, Secret)> {
+pub(super) fn diffie_hellman(
+    private: &PrivateKey,
+    peer: &PublicKey,
+) -> Option<(PublicKey, Secret)> {
     let mut dh = WipedDh(DefaultResolver.resolve_dh(&DHChoice::Curve25519)?);
     dh.set(&private.0);
     let public = PublicKey(dh.pubkey().try_into().ok()?);
@@ -251,7 +254,7 @@ pub(super) fn agree(private: &PrivateKey, peer: &PublicKey) -> Option<(PublicKey
 
 /// Returns the public key of a private one. `None` would mean a build without X25519 and never happens.
 pub fn public_key(private: &PrivateKey) -> Option<PublicKey> {
-    agree(private, &PublicKey([0; 32])).map(|(public, _)| public)
+    diffie_hellman(private, &PublicKey([0; 32])).map(|(public, _)| public)
 }
 
 #[cfg(test)]
@@ -334,7 +337,7 @@ mod tests {
         assert_eq!(first, bytes(vector.handshake[0]));
         let (mut answering, who, heard) = {
             let [_, secret] = secrets;
-            hear(&prologue, &responder, psk.is_some(), secret, &first).unwrap()
+            read_init(&prologue, &responder, psk.is_some(), secret, &first).unwrap()
         };
         assert_eq!(heard, payload);
         assert_eq!(who, public_key(&initiator));

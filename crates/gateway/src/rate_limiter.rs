@@ -28,7 +28,7 @@ const WINDOW: Duration = Duration::from_millis(100);
 
 /// Rate limiter of a sender.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Brake {
+pub struct RateLimiter {
     /// Messages per second; `None` for no limit.
     rate: Option<f64>,
     tokens: f64,
@@ -45,7 +45,7 @@ pub struct Brake {
     used: Instant,
 }
 
-impl Brake {
+impl RateLimiter {
     /// Admits a message to be sent now.
     pub fn take(&mut self, now: Instant) -> bool {
         self.measure(now);
@@ -63,7 +63,7 @@ impl Brake {
     }
 
     /// Refunds a message admitted by [`take`](Self::take) but not sent.
-    pub fn give_back(&mut self) {
+    pub fn refund(&mut self) {
         self.tokens += 1.0;
         self.left = self.left.saturating_sub(1);
     }
@@ -82,7 +82,7 @@ impl Brake {
 
     /// Handles a probe's report: queueing delay of outgoing messages, in the network and at the peer, and the
     /// round-trip time after which a change takes effect.
-    pub fn heed(&mut self, now: Instant, wait: Duration, rtt: Duration) {
+    pub fn on_queueing_delay(&mut self, now: Instant, wait: Duration, rtt: Duration) {
         self.measure(now);
         if wait > WAIT {
             let since = now.since(self.checked);
@@ -128,20 +128,26 @@ mod tests {
 
     /// Sends as allowed for `ms` over a path of `capacity` messages per second, probed every 50 ms. Returns
     /// the number of sent messages and the max delay in the last second, in milliseconds.
-    fn flood(brake: &mut Brake, from_ms: i64, ms: i64, demand: f64, capacity: f64) -> (u32, f64) {
+    fn flood(
+        limiter: &mut RateLimiter,
+        from_ms: i64,
+        ms: i64,
+        demand: f64,
+        capacity: f64,
+    ) -> (u32, f64) {
         let (mut left, mut queue, mut worst, mut wants) = (0, 0.0_f64, 0.0_f64, 0.0_f64);
         for step in 0..ms * 10 {
             let now = Instant::from_nanos(from_ms * 1_000_000 + step * 100_000);
             wants = (wants + demand / 10_000.0).min(100.0);
             let mut wants = demand / 10_000.0 + if step == 0 { 1.0 } else { 0.0 };
-            while wants >= 1.0 && brake.take(now) {
+            while wants >= 1.0 && limiter.take(now) {
                 (left, queue, wants) = (left + 1, queue + 1.0, wants - 1.0);
             }
             queue = (queue - capacity / 10_000.0).max(0.0);
             let wait_ms = queue / capacity * 1_000.0;
             if step % 500 == 0 {
                 let wait = Duration::from_micros((wait_ms * 1_000.0) as i64);
-                brake.heed(now, wait, Duration::from_millis(60));
+                limiter.on_queueing_delay(now, wait, Duration::from_millis(60));
             }
             if step > (ms - 1_000) * 10 {
                 worst = worst.max(wait_ms);
@@ -152,35 +158,43 @@ mod tests {
 
     #[test]
     fn without_a_queue_there_is_no_limit() {
-        let mut brake = Brake::default();
-        let (left, _) = flood(&mut brake, 0, 2_000, 20_000.0, 30_000.0);
+        let mut limiter = RateLimiter::default();
+        let (left, _) = flood(&mut limiter, 0, 2_000, 20_000.0, 30_000.0);
         assert!(left >= 39_000, "{left}");
-        assert_eq!(brake.rate(), None);
+        assert_eq!(limiter.rate(), None);
     }
 
     #[test]
     fn a_flood_settles_at_what_is_carried_without_a_queue() {
-        let mut brake = Brake::default();
-        flood(&mut brake, 0, 5_000, 30_000.0, 10_000.0);
-        let (left, worst) = flood(&mut brake, 5_000, 10_000, 30_000.0, 10_000.0);
+        let mut limiter = RateLimiter::default();
+        flood(&mut limiter, 0, 5_000, 30_000.0, 10_000.0);
+        let (left, worst) = flood(&mut limiter, 5_000, 10_000, 30_000.0, 10_000.0);
         assert!(worst < 15.0, "{worst} ms");
         assert!(left > 60_000, "{left} of 100,000");
     }
 
     #[test]
     fn the_minimum_rate_is_left_whatever_waits_and_the_limit_is_lifted() {
-        let mut brake = Brake::default();
+        let mut limiter = RateLimiter::default();
         for at in 0..200 {
-            brake.heed(Instant::from_millis(50 * at), Duration::from_secs(1), Duration::ZERO);
+            limiter.on_queueing_delay(
+                Instant::from_millis(50 * at),
+                Duration::from_secs(1),
+                Duration::ZERO,
+            );
         }
-        assert_eq!(brake.rate(), Some(MIN_RATE));
+        assert_eq!(limiter.rate(), Some(MIN_RATE));
         let now = Instant::from_millis(10_000);
-        assert!((0..16).all(|_| brake.take(now)) && !brake.take(now));
-        assert!(brake.next() > now && brake.next() <= now + Duration::from_millis(3));
-        assert!(brake.take(brake.next()));
+        assert!((0..16).all(|_| limiter.take(now)) && !limiter.take(now));
+        assert!(limiter.next() > now && limiter.next() <= now + Duration::from_millis(3));
+        assert!(limiter.take(limiter.next()));
         for at in 200..300 {
-            brake.heed(Instant::from_millis(50 * at), Duration::ZERO, Duration::ZERO);
+            limiter.on_queueing_delay(
+                Instant::from_millis(50 * at),
+                Duration::ZERO,
+                Duration::ZERO,
+            );
         }
-        assert_eq!(brake.rate(), None);
+        assert_eq!(limiter.rate(), None);
     }
 }
