@@ -20,13 +20,13 @@ pub fn run(scenario: &Scenario) -> u64 {
     let [first, second, ..] = scenario.links.as_slice() else { return 0 };
     let mut links =
         [first, second].map(|path| Link::new(&path.uplink, &path.name, "uplink", Seed(1)));
-    let mut on_the_way: [VecDeque<(Instant, Packet)>; 2] = [VecDeque::new(), VecDeque::new()];
+    let mut in_flight: [VecDeque<(Instant, Packet)>; 2] = [VecDeque::new(), VecDeque::new()];
     let mut next_send = [Instant::ZERO; 2];
     let (mut hops, mut arrived, mut delay) = (0, 0_u64, Duration::ZERO);
     let end = Instant::ZERO + DURATION;
     loop {
         let arrival =
-            [0, 1].map(|side| on_the_way[side].front().map_or(Instant::FAR_FUTURE, |(at, _)| *at));
+            [0, 1].map(|side| in_flight[side].front().map_or(Instant::FAR_FUTURE, |(at, _)| *at));
         let (mut source, mut now) = (0, arrival[0]);
         for (index, at) in [arrival[1], next_send[0], next_send[1]].into_iter().enumerate() {
             if at < now {
@@ -37,7 +37,7 @@ pub fn run(scenario: &Scenario) -> u64 {
             break;
         }
         if source < 2 {
-            if let Some((at, packet)) = on_the_way[source].pop_front() {
+            if let Some((at, packet)) = in_flight[source].pop_front() {
                 arrived += packet.number & 1;
                 delay += at - packet.sent;
             }
@@ -45,7 +45,7 @@ pub fn run(scenario: &Scenario) -> u64 {
             let side = source - 2;
             hops += 1;
             if let Fate::Delivered { at } = links[side].admit(now, Bytes::new(PACKET + 28)) {
-                on_the_way[side].push_back((at, Packet { sent: now, number: hops }));
+                in_flight[side].push_back((at, Packet { sent: now, number: hops }));
             }
             next_send[side] = now + INTERVAL;
         }

@@ -28,7 +28,7 @@ use skybraid_io::netlink::{Endpoint, EndpointFlags, Limits, Namespace, PathManag
 /// Delay from creating the sockets to the run's start, so that all threads are ready.
 const HEAD_START: Duration = Duration::from_millis(50);
 /// Interval at which programs are checked for having ended.
-const LOOK_EVERY: StdDuration = StdDuration::from_millis(20);
+const POLL_INTERVAL: StdDuration = StdDuration::from_millis(20);
 /// Rate of a stretch next to a path: Ethernet, as in the testbed of Chavali (2022) §1.3.
 const WIRE_BPS: u64 = 1_000_000_000;
 
@@ -198,7 +198,7 @@ impl Emulation {
         let load = Load::open(&self.setup, &place, clock)?;
         let controls = work.forwarder.controls();
         let mut watch = |now| watch(now) && !work.is_stopped();
-        let mut flown = load.run(&mut watch, &|| controls.on_the_way())?;
+        let mut flown = load.run(&mut watch, &|| controls.in_flight())?;
         let mut forwarded = work.end()?;
         let mut outcome = std::mem::take(&mut flown.outcome);
         let end = flown.stopped.unwrap_or(Instant::ZERO + self.setup.duration);
@@ -220,7 +220,7 @@ impl Emulation {
         let clock = Clock::starting_now();
         let work = self.begin(clock)?;
         while watch(clock.now()) && !work.is_stopped() {
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let end = clock.now();
         let mut forwarded = work.end()?;

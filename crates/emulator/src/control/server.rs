@@ -18,13 +18,13 @@ use super::request::{Request, status};
 use crate::forward::Controls;
 
 /// Interval at which a thread checks for the server's shutdown.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Status interval of a watching client.
-const WATCH_EVERY: u32 = 5;
+const POLLS_PER_STATUS: u32 = 5;
 /// Timeout after which a client that does not read is dropped.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of a request line.
-const LONGEST_LINE: usize = 64 << 10;
+const MAX_LINE: usize = 64 << 10;
 
 /// Live control server. Dropping it stops it and removes the socket.
 pub struct Server {
@@ -112,7 +112,7 @@ fn make_room(path: &Path) -> io::Result<()> {
 fn accept(listener: &UnixListener, access: &Arc<Access>) {
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
     while !access.ended.load(Ordering::Acquire) {
-        let wait = PollTimeout::try_from(LOOK_EVERY).unwrap_or(PollTimeout::ZERO);
+        let wait = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
         poll(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], wait).ok();
         clients.retain(|client| !client.is_finished());
         match listener.accept() {
@@ -124,7 +124,7 @@ fn accept(listener: &UnixListener, access: &Arc<Access>) {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             // Possibly too many open files.
-            Err(_) => std::thread::sleep(LOOK_EVERY),
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
         }
     }
     for client in clients {
@@ -135,8 +135,8 @@ fn accept(listener: &UnixListener, access: &Arc<Access>) {
 /// Serves a client until it disconnects.
 fn serve(mut stream: UnixStream, access: &Access) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(LOOK_EVERY))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(POLL_INTERVAL))?;
+    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let mut lines = Lines::default();
     // Countdown to the next status of a watching client.
     let mut watch: Option<u32> = None;
@@ -153,7 +153,7 @@ fn serve(mut stream: UnixStream, access: &Access) -> io::Result<()> {
         if let Some(left) = watch.as_mut().filter(|_| length == 0) {
             *left -= 1;
             if *left == 0 {
-                *left = WATCH_EVERY;
+                *left = POLLS_PER_STATUS;
                 say(&mut stream, &access.status())?;
             }
         }
@@ -178,7 +178,7 @@ fn answer(line: &[u8], access: &Access, watch: &mut Option<u32>) -> Value {
             json!({ "ok": true })
         }
         Request::Watch {} => {
-            *watch = Some(WATCH_EVERY);
+            *watch = Some(POLLS_PER_STATUS);
             access.status()
         }
         _ => access.status(),
@@ -231,7 +231,7 @@ impl Lines {
             self.skipping = false;
         }
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() > LONGEST_LINE && !self.buffer.contains(&b'\n') {
+        if self.buffer.len() > MAX_LINE && !self.buffer.contains(&b'\n') {
             self.buffer.clear();
             (self.skipping, self.too_long) = (true, true);
         }
@@ -241,7 +241,7 @@ impl Lines {
     fn next(&mut self) -> Option<Result<Vec<u8>, String>> {
         if std::mem::take(&mut self.too_long) {
             return Some(Err(format!(
-                "found a line longer than {LONGEST_LINE} bytes, expected a JSON object a line"
+                "found a line longer than {MAX_LINE} bytes, expected a JSON object a line"
             )));
         }
         let end = self.buffer.iter().position(|byte| *byte == b'\n')?;

@@ -25,9 +25,9 @@ const MAX_WAITING: usize = 128;
 /// Length of the header of each frame in a chunk: time, length, port.
 const HEADER: usize = 16;
 /// Maximum reordering of recorded frames, since the forwarder may read early frames late.
-const OUT_OF_ORDER: Duration = Duration::from_millis(20);
+const MAX_REORDERING: Duration = Duration::from_millis(20);
 /// Polling interval of the writer. Waking it would cost the forwarder time.
-const LOOK_EVERY: StdDuration = StdDuration::from_millis(5);
+const POLL_INTERVAL: StdDuration = StdDuration::from_millis(5);
 
 /// Forwarder's side of the captures.
 pub(super) struct Capture {
@@ -179,10 +179,10 @@ fn write(
                 chunk.clear();
                 give_back(chunk);
                 for file in &mut files {
-                    file.write_until(newest - OUT_OF_ORDER)?;
+                    file.write_until(newest - MAX_REORDERING)?;
                 }
             }
-            Err(TryRecvError::Empty) => std::thread::sleep(LOOK_EVERY),
+            Err(TryRecvError::Empty) => std::thread::sleep(POLL_INTERVAL),
             Err(TryRecvError::Disconnected) => break,
         }
     }

@@ -13,7 +13,7 @@ use super::counters::LinkCounters;
 use super::frame::{ETHERNET, shaped};
 use super::frames::Frames;
 use super::lateness::Lateness;
-use super::live::{Command, Desk, DirectionStatus, PathStatus};
+use super::live::{Command, CommandReceiver, DirectionStatus, PathStatus};
 use super::pacer::Pacer;
 use super::port::{BATCH, Port, Received, Receiver, Sender};
 use super::stage::{Stage, Waiting};
@@ -60,7 +60,7 @@ pub(super) struct Engine {
     end: Instant,
     seed: Seed,
     classifier: Option<Classifier>,
-    desk: Desk,
+    commands: CommandReceiver,
     ports: Vec<Port>,
     ways: Vec<Way>,
     stages: Vec<Stage>,
@@ -87,7 +87,7 @@ impl Engine {
         ports: Vec<Port>,
         lanes: Vec<Lane>,
         options: Options,
-        desk: Desk,
+        commands: CommandReceiver,
         capture: Option<Capture>,
     ) -> Self {
         let largest = ports.iter().map(|port| port.mtu).max().unwrap_or_default();
@@ -126,7 +126,7 @@ impl Engine {
         }
         let clock = options.clock;
         let watched = ports.iter().map(Port::fd);
-        let watched = watched.chain([desk.bell().as_fd().as_raw_fd()]);
+        let watched = watched.chain([commands.wakeup().as_fd().as_raw_fd()]);
         let now = clock.now();
         let mut engine = Self {
             pacer: Pacer::new(clock, options.precise, watched),
@@ -136,7 +136,7 @@ impl Engine {
             end: options.end,
             seed: options.seed,
             classifier: options.classifier,
-            desk,
+            commands,
             ports,
             ways,
             stages,
@@ -158,7 +158,7 @@ impl Engine {
     /// Forwards frames until stopped.
     pub fn run(mut self) -> Forwarded {
         let mut precedence = thread::Precedence::new();
-        while !self.desk.is_stopped() {
+        while !self.commands.is_stopped() {
             self.release();
             let more = self.clock.now() >= self.read_from && self.receive();
             self.release();
@@ -168,7 +168,8 @@ impl Engine {
                 precedence.review(SAMPLE_INTERVAL);
             }
             self.take_orders();
-            self.desk.tell_on_the_way(self.stages.iter().map(|stage| stage.waiting.len()).sum());
+            self.commands
+                .publish_in_flight(self.stages.iter().map(|stage| stage.waiting.len()).sum());
             if !more {
                 self.wait();
             }
@@ -205,7 +206,7 @@ impl Engine {
             let Some(port) = self.ports.get_mut(it.way).promised("a port of a link") else {
                 continue;
             };
-            it.at = it.frame.came(offset, port.read_until, now);
+            it.at = it.frame.arrival(offset, port.read_until, now);
             port.read_until = it.at;
             mixed |= Some(it.way) != first;
         }
@@ -502,7 +503,7 @@ impl Engine {
             });
         }
         let (lost, p99) = (self.counters.lost_by_emulator(), self.lateness.quantile(0.99));
-        self.desk.publish(urgent, |snapshot, names| {
+        self.commands.publish(urgent, |snapshot, names| {
             snapshot.at = now;
             snapshot.lost_by_emulator = lost;
             snapshot.lateness_p99 = p99;
@@ -522,9 +523,9 @@ impl Engine {
 
     /// Executes pending orders.
     fn take_orders(&mut self) {
-        while let Some(order) = self.desk.order() {
+        while let Some(order) = self.commands.order() {
             // Before the next check, so that an order arriving after it triggers a new wakeup.
-            self.desk.hush();
+            self.commands.clear_wakeup();
             self.receive();
             let now = self.clock.now();
             for side in 0..2 {
@@ -594,7 +595,7 @@ impl Engine {
         }
         for stage in &self.stages {
             if let Some(account) = self.counters.account(stage.way) {
-                account.on_the_way += stage.waiting.len() as u64;
+                account.in_flight += stage.waiting.len() as u64;
             }
         }
         let mut report =

@@ -11,7 +11,7 @@ use skybraid_link::{Cause, Direction};
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate};
 
 /// Timeout until a command takes effect.
-const PATIENCE: StdDuration = StdDuration::from_secs(1);
+const COMMAND_TIMEOUT: StdDuration = StdDuration::from_secs(1);
 
 /// Command for a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,8 +93,8 @@ struct Shared {
     names: Vec<String>,
     snapshot: Mutex<Snapshot>,
     stop: AtomicBool,
-    on_the_way: AtomicUsize,
-    bell: EventFd,
+    in_flight: AtomicUsize,
+    wakeup: EventFd,
 }
 
 /// A handle to a running forwarder. Clones share the forwarder.
@@ -105,24 +105,24 @@ pub struct Controls {
 }
 
 /// Forwarder's side of [`Controls`].
-pub(super) struct Desk {
+pub(super) struct CommandReceiver {
     shared: Arc<Shared>,
     orders: Receiver<Order>,
 }
 
-pub(super) fn desk(names: Vec<String>) -> io::Result<(Controls, Desk)> {
-    let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+pub(super) fn commands(names: Vec<String>) -> io::Result<(Controls, CommandReceiver)> {
+    let wakeup = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
     let (orders, received) = channel();
     let snapshot = Mutex::default();
     let shared = Arc::new(Shared {
         names,
         snapshot,
         stop: AtomicBool::new(false),
-        on_the_way: AtomicUsize::new(0),
-        bell,
+        in_flight: AtomicUsize::new(0),
+        wakeup,
     });
-    let desk = Desk { shared: Arc::clone(&shared), orders: received };
-    Ok((Controls { shared, orders }, desk))
+    let commands = CommandReceiver { shared: Arc::clone(&shared), orders: received };
+    Ok((Controls { shared, orders }, commands))
 }
 
 impl Controls {
@@ -149,31 +149,31 @@ impl Controls {
         let ended = || io::Error::new(io::ErrorKind::NotConnected, "the run has ended");
         let (done, answer) = sync_channel(1);
         self.orders.send(Order { path, command, done }).map_err(|_| ended())?;
-        self.ring();
-        answer.recv_timeout(PATIENCE).map_err(|_| ended())
+        self.wake();
+        answer.recv_timeout(COMMAND_TIMEOUT).map_err(|_| ended())
     }
 
     /// Returns the number of packets on the links.
-    pub fn on_the_way(&self) -> usize {
-        self.shared.on_the_way.load(Ordering::Acquire)
+    pub fn in_flight(&self) -> usize {
+        self.shared.in_flight.load(Ordering::Acquire)
     }
 
     /// Stops the forwarder.
     pub(super) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.ring();
+        self.wake();
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         // A pending wakeup is sufficient.
-        self.shared.bell.write(1).ok();
+        self.shared.wakeup.write(1).ok();
     }
 }
 
-impl Desk {
+impl CommandReceiver {
     /// Returns the eventfd that wakes the forwarder.
-    pub fn bell(&self) -> &EventFd {
-        &self.shared.bell
+    pub fn wakeup(&self) -> &EventFd {
+        &self.shared.wakeup
     }
 
     pub fn is_stopped(&self) -> bool {
@@ -181,8 +181,8 @@ impl Desk {
     }
 
     /// Publishes the number of packets on the links.
-    pub fn tell_on_the_way(&self, packets: usize) {
-        self.shared.on_the_way.store(packets, Ordering::Release);
+    pub fn publish_in_flight(&self, packets: usize) {
+        self.shared.in_flight.store(packets, Ordering::Release);
     }
 
     /// Returns the next order.
@@ -191,8 +191,8 @@ impl Desk {
     }
 
     /// Clears the eventfd.
-    pub fn hush(&self) {
-        self.shared.bell.read().ok();
+    pub fn clear_wakeup(&self) {
+        self.shared.wakeup.read().ok();
     }
 
     /// Updates the snapshot through `write`, unless another thread is reading it and the update is not

@@ -136,9 +136,9 @@ impl Forwarder {
         let names: Vec<String> = lanes.iter().map(|lane| lane.name.clone()).collect();
         let folder = options.captures.as_deref();
         let capture = folder.map(|folder| Capture::create(folder, &names)).transpose()?;
-        let (controls, desk) = live::desk(names)?;
+        let (controls, commands) = live::commands(names)?;
         let precise = options.precise;
-        let engine = Engine::new(ports, lanes, options, desk, capture);
+        let engine = Engine::new(ports, lanes, options, commands, capture);
         let thread = std::thread::Builder::new().name("forwarder".into()).spawn(move || {
             thread::prepare();
             let _awake = if precise { thread::keep_awake() } else { None };

@@ -165,7 +165,7 @@ impl Received {
     /// Returns the arrival time: the timestamp, converted by `offset_ns` (lead over `CLOCK_REALTIME`), but
     /// not before `earliest` and not after `now`. A timestamp is outside these bounds if the wall clock was
     /// set meanwhile.
-    pub fn came(&self, offset_ns: i64, earliest: Instant, now: Instant) -> Instant {
+    pub fn arrival(&self, offset_ns: i64, earliest: Instant, now: Instant) -> Instant {
         let stamped = Instant::from_nanos(self.stamp_ns.saturating_add(offset_ns));
         stamped.min(now).max(earliest)
     }
@@ -342,9 +342,9 @@ mod tests {
         // Step of the wall clock between the timestamp and the reading.
         for (step_ns, expected) in [(0, 1002), (hour_ns, 1000), (-hour_ns, 1003)] {
             let offset_ns = -wall_ns - step_ns;
-            assert_eq!(frame.came(offset_ns, earliest, now), Instant::from_millis(expected));
+            assert_eq!(frame.arrival(offset_ns, earliest, now), Instant::from_millis(expected));
         }
         let unstamped = Received { stamp_ns: 0, ..frame };
-        assert_eq!(unstamped.came(-wall_ns, earliest, now), earliest);
+        assert_eq!(unstamped.arrival(-wall_ns, earliest, now), earliest);
     }
 }

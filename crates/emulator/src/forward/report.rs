@@ -16,7 +16,7 @@ pub const DOUBTFUL_P999: Duration = Duration::from_millis(5);
 pub const DOUBTFUL_LOSS: f64 = 1e-5;
 
 /// Accounting of the packets of one direction of a lane. `received` is the sum of `delivered`, `lost`,
-/// `unshaped`, `on_the_way`, `unsendable` and `oversized`.
+/// `unshaped`, `in_flight`, `unsendable` and `oversized`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Frames read from the interface.
@@ -29,7 +29,7 @@ pub struct Account {
     /// Frames that are not shaped: protocols other than IP, and neighbour discovery.
     pub unshaped: u64,
     /// Packets on the links when the run ended.
-    pub on_the_way: u64,
+    pub in_flight: u64,
     /// Lost by the emulator: not accepted by the interface.
     pub unsendable: u64,
     /// Lost by the emulator: larger than the MTU, as with segmentation offload enabled at the sender.
@@ -48,7 +48,7 @@ impl Account {
     /// Returns true if every received frame is accounted for.
     pub fn adds_up(&self) -> bool {
         let lost: u64 = self.lost.iter().sum();
-        let placed = self.delivered + lost + self.unshaped + self.on_the_way;
+        let placed = self.delivered + lost + self.unshaped + self.in_flight;
         self.received == placed + self.unsendable + self.oversized
     }
 }

@@ -8,7 +8,7 @@ use std::io::Write;
 use skybraid_units::Duration;
 
 /// Runtime reserved for a deadline task in each period.
-const PROMISED: Duration = Duration::from_micros(800);
+const RUNTIME: Duration = Duration::from_micros(800);
 const PERIOD: Duration = Duration::from_micros(1000);
 /// `SCHED_DEADLINE`, and the flag to reclaim unused bandwidth of other tasks, of linux/sched.h.
 const SCHED_DEADLINE: u32 = 6;
@@ -109,7 +109,7 @@ fn become_deadline_task() -> bool {
         flags: RECLAIM | libc::SCHED_FLAG_RESET_ON_FORK as u64,
         nice: 0,
         priority: 0,
-        runtime: PROMISED.as_nanos() as u64,
+        runtime: RUNTIME.as_nanos() as u64,
         deadline: PERIOD.as_nanos() as u64,
         period: PERIOD.as_nanos() as u64,
     };

@@ -238,8 +238,8 @@ impl<'a> Load<'a> {
         if let Some(end) = stopped {
             self.hosts.end_early(end);
         }
-        let on_the_way = self.drain(pending)?;
-        Ok(self.finish(on_the_way, stopped))
+        let in_flight = self.drain(pending)?;
+        Ok(self.finish(in_flight, stopped))
     }
 
     /// Fires expired timers of endpoints and connections.
@@ -350,7 +350,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    fn finish(mut self, on_the_way: Vec<(RecordId, Segment)>, stopped: Option<Instant>) -> Flown {
+    fn finish(mut self, in_flight: Vec<(RecordId, Segment)>, stopped: Option<Instant>) -> Flown {
         let mut carried: Vec<Carried> = self
             .setup
             .flows
@@ -373,12 +373,12 @@ impl<'a> Load<'a> {
             carried.stack = format!("kernel {protocol} {control}");
             carried.connection = Some(finished);
         }
-        let on_the_way = on_the_way.iter().map(|(record, segment)| InFlight {
+        let in_flight = in_flight.iter().map(|(record, segment)| InFlight {
             record: *record,
             segment,
             arrival: None,
         });
-        Flown { outcome: self.hosts.finish(on_the_way), carried, stopped }
+        Flown { outcome: self.hosts.finish(in_flight), carried, stopped }
     }
 }
 

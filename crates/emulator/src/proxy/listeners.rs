@@ -16,7 +16,7 @@ use nix::sched::{CloneFlags, setns};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Maximum listeners of a proxy; another one replaces the oldest.
-const MOST: usize = 512;
+const MAX_LISTENERS: usize = 512;
 /// Maximum connections waiting to be accepted.
 const BACKLOG: i32 = 4096;
 
@@ -48,7 +48,7 @@ impl Listeners {
 
     /// Adds a listener.
     pub fn keep(&mut self, door: Door, listener: Arc<Socket>) {
-        if self.order.len() == MOST
+        if self.order.len() == MAX_LISTENERS
             && let Some(oldest) = self.order.pop_front()
         {
             self.open.remove(&oldest);

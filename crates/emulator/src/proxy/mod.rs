@@ -107,7 +107,7 @@ impl Proxy {
         set_sysctl(node, "ipv4/tcp_no_metrics_save", "1")?;
         let (interfaces, own) = node.run(describe)??;
         let loopback = node.netlink()?.link("lo")?.index;
-        let node = Arc::new(node.again()?);
+        let node = Arc::new(node.try_clone()?);
         let shared = Arc::new(Shared::new(maker, own)?);
         let (entered, answer) = sync_channel(1);
         let thread = std::thread::Builder::new().name(format!("proxy {name}")).spawn({
@@ -132,7 +132,7 @@ impl Proxy {
     /// for the first connection to a port as long as opening a socket.
     pub fn hook(&self) -> impl Fn(&[u8]) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
-        move |packet| shared.look_at(packet)
+        move |packet| shared.on_packet(packet)
     }
 
     /// Returns the hooks for a forwarder: the node is between the lanes `before`, on the vehicle's side, and

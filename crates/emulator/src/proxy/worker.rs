@@ -64,7 +64,7 @@ pub(super) struct Shared {
     maker: Maker,
     own: BTreeSet<IpAddr>,
     epoll: Epoll,
-    bell: EventFd,
+    wakeup: EventFd,
     listeners: Mutex<Option<Listeners>>,
     table: Mutex<Table>,
 }
@@ -77,15 +77,15 @@ impl Shared {
     /// Creates the state; `own` are the addresses of the proxy's node.
     pub fn new(maker: Maker, own: BTreeSet<IpAddr>) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
-        epoll.add(&bell, EpollEvent::new(EpollFlags::EPOLLIN, Subject::Bell.token()))?;
+        let wakeup = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        epoll.add(&wakeup, EpollEvent::new(EpollFlags::EPOLLIN, Subject::Bell.token()))?;
         let (listeners, table) = (Mutex::new(Some(Listeners::default())), Mutex::default());
-        Ok(Self { maker, own, epoll, bell, listeners, table })
+        Ok(Self { maker, own, epoll, wakeup, listeners, table })
     }
 
     /// Inspects a packet before it reaches the proxy and creates a missing listener for the connection that
     /// it opens.
-    pub fn look_at(&self, packet: &[u8]) {
+    pub fn on_packet(&self, packet: &[u8]) {
         let Some(syn) = Syn::read(packet) else { return };
         if syn.multipath {
             locked(&self.table).statistics.multipath += 1;
@@ -120,7 +120,7 @@ impl Shared {
     pub fn stop(&self) {
         *locked(&self.listeners) = None;
         // A pending wakeup is sufficient.
-        self.bell.write(1).ok();
+        self.wakeup.write(1).ok();
     }
 
     /// Runs the proxy until stopped; the calling thread must be in the proxy's namespace.

@@ -14,7 +14,7 @@ use super::Addresses;
 use skybraid_io::netlink::Network;
 
 /// Maximum nesting depth of testbeds.
-const DEEPEST: usize = 5;
+const MAX_DEPTH: usize = 5;
 /// Bits for the testbeds in the same node.
 const SLOT_BITS: u8 = 2;
 const SLOTS: u32 = 1 << SLOT_BITS;
@@ -46,8 +46,8 @@ impl Block {
     /// Returns the first free block in a node with these addresses.
     fn free(own: &[u32]) -> Result<Self, String> {
         let (node, depth) = Self::of_node(own);
-        if depth >= DEEPEST {
-            return Err(format!("found a testbed {depth} deep, expected at most {DEEPEST}"));
+        if depth >= MAX_DEPTH {
+            return Err(format!("found a testbed {depth} deep, expected at most {MAX_DEPTH}"));
         }
         let taken = |slot: &Self| own.iter().any(|address| slot.contains(*address));
         let mut slots = (0..SLOTS).map(|number| node.slot(number));
@@ -63,7 +63,7 @@ impl Block {
             let is_vehicle = |address: &&u32| root.contains(**address) && **address % 4 == 1;
             let Some(&end) = own.iter().find(is_vehicle) else { continue };
             let mut node = root;
-            for depth in 1..=DEEPEST {
+            for depth in 1..=MAX_DEPTH {
                 let slots = (0..SLOTS).map(|number| node.slot(number));
                 let testbed = slots.into_iter().find(|slot| slot.contains(end)).unwrap_or(node);
                 node = testbed.of_vehicle();
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn five_deep_with_sixteen_paths_each_is_the_end() {
         let mut own = vec![0x0a00_0001];
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             let block = Block::free(&own).unwrap();
             let last = block.host(MAX_NESTED_PATHS - 1, 2).v4.into();
             assert!(block.contains(last) && !block.of_vehicle().contains(last));

@@ -141,7 +141,7 @@ impl Layout {
         let mut netlinks = netlinks.collect::<io::Result<Vec<_>>>()?;
         let usable = |network: &&Network| network.address.is_ipv4() || has_ipv6();
         for wire in &self.wires {
-            made.lay(wire)?;
+            made.create_wire(wire)?;
             for end in &wire.ends {
                 let netlink = known(netlinks.get_mut(end.node), end.node)?;
                 let index = netlink.link(&end.interface)?.index;
@@ -196,7 +196,7 @@ impl Testbed {
     }
 
     /// Creates the interfaces of a wire, which stay down at the nodes.
-    fn lay(&mut self, wire: &Wire) -> io::Result<()> {
+    fn create_wire(&mut self, wire: &Wire) -> io::Result<()> {
         let [near, far] = &wire.ends;
         let [near, far] = [self.outer(near)?, self.outer(far)?];
         let mut netlink = self.emulator.netlink()?;

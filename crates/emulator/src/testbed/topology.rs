@@ -18,10 +18,10 @@ use skybraid_io::netlink::{Network, Route, Rule};
 const MAX_PATHS: usize = 100;
 
 /// Minimum MTU for IPv6 (RFC 8200 §5).
-const SMALLEST_IPV6_MTU: u32 = 1280;
+const MIN_IPV6_MTU: u32 = 1280;
 
 /// Maximum length of an interface name in bytes (`IFNAMSIZ` minus the terminating NUL).
-const LONGEST_NAME: usize = 15;
+const MAX_NAME: usize = 15;
 
 /// First of the vehicle's routing tables, one for each path.
 const FIRST_TABLE: u32 = 100;
@@ -309,7 +309,7 @@ impl Work {
     }
 
     fn add_server(&mut self, server: Server, host_node: usize, gateway: usize) {
-        let ipv6 = server.mtu >= SMALLEST_IPV6_MTU;
+        let ipv6 = server.mtu >= MIN_IPV6_MTU;
         let [near, far] = [1, 2].map(|last| host(SERVER_NETWORK, last));
         let end = |node, interface: &str, address: Addresses| End {
             node,
@@ -330,7 +330,7 @@ impl Work {
     fn add_path(&mut self, number: usize, plan: &PathPlan, ends: Ends) {
         let Ends { hosts, prefix, interfaces, far, behind, inside } = ends;
         let ([vehicle, ground], [interface, far_interface]) = (hosts, interfaces);
-        let ipv6 = plan.mtu >= SMALLEST_IPV6_MTU;
+        let ipv6 = plan.mtu >= MIN_IPV6_MTU;
         // Nodes from the vehicle to the far end, and the wires between them.
         let mut stations = vec![0];
         let mut legs = Vec::new();
@@ -459,7 +459,7 @@ fn interface_names(paths: &[PathPlan]) -> Vec<String> {
         let forbidden = |c: char| c.is_whitespace() || c.is_control() || "/:%".contains(c);
         let clean: String = path.name.chars().map(|c| if forbidden(c) { '_' } else { c }).collect();
         let suffixes: &[&str] = if path.has_proxies() { &["", ".a", ".b"] } else { &[""] };
-        let longest = LONGEST_NAME - suffixes.last().map_or(0, |suffix| suffix.len());
+        let longest = MAX_NAME - suffixes.last().map_or(0, |suffix| suffix.len());
         let candidates = (1..).map(|number| {
             let tail = if number == 1 { String::new() } else { format!("{number}") };
             let mut name = clean.clone();

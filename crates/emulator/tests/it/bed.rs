@@ -31,7 +31,7 @@ impl Namespace {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> thread::JoinHandle<T> {
-        let inside = self.0.again().unwrap();
+        let inside = self.0.try_clone().unwrap();
         thread::spawn(move || inside.run(work).unwrap())
     }
 

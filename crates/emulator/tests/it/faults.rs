@@ -140,7 +140,7 @@ fn folder(name: &str) -> PathBuf {
 fn down_and_up(node: &str) {
     let patient = FLIGHT.replace("duration = \"3s\"", "duration = \"6s\"");
     let Some(mut emulation) = build(&patient, Options::default()) else { return };
-    let place = emulation.node(node).unwrap().again().unwrap();
+    let place = emulation.node(node).unwrap().try_clone().unwrap();
     let interface = index(&place, "near");
     let mut netlink = place.netlink().unwrap();
     let mut down = || netlink.set_down(interface).unwrap();
@@ -185,7 +185,7 @@ fn an_interface_of_the_ground_that_goes_down_comes_back_with_its_traffic() {
 fn without_one_interface_the_other_paths_go_on() {
     for node in ["vehicle", "ground"] {
         let Some(mut emulation) = build(FLIGHT, Options::default()) else { return };
-        let place = emulation.node(node).unwrap().again().unwrap();
+        let place = emulation.node(node).unwrap().try_clone().unwrap();
         let interface = index(&place, "near");
         let mut delete = || place.netlink().unwrap().delete_link(interface).unwrap();
         let flown = fly(&mut emulation, &mut [(1000, &mut delete)]);
@@ -201,7 +201,7 @@ fn without_one_interface_the_other_paths_go_on() {
 fn a_connection_that_is_killed_ends_its_flow_with_a_plain_error_and_the_others_go_on() {
     for node in ["vehicle", "ground"] {
         let Some(mut emulation) = build(FLIGHT, Options::default()) else { return };
-        let place = emulation.node(node).unwrap().again().unwrap();
+        let place = emulation.node(node).unwrap().try_clone().unwrap();
         let mut killed = true;
         // Of near_tcp, the only one of plain TCP.
         let mut kill = || {

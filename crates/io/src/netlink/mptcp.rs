@@ -111,7 +111,7 @@ impl PathManager {
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if the kernel has no MPTCP.
-    pub fn here() -> io::Result<Self> {
+    pub fn open_here() -> io::Result<Self> {
         let connection = Connection::open(NETLINK_GENERIC)?;
         Self::over(connection, "this machine", uapi::FAMILY)
     }

@@ -52,7 +52,7 @@ impl Namespace {
     ///
     /// # Errors
     /// There are too many open files.
-    pub fn again(&self) -> io::Result<Self> {
+    pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { name: self.name.clone(), file: self.file.try_clone()? })
     }
 

@@ -147,7 +147,7 @@ impl Netlink {
     }
 
     /// Opens a connection in the namespace of the calling thread, which needs no permissions for it.
-    pub fn here() -> io::Result<Self> {
+    pub fn open_here() -> io::Result<Self> {
         Self::open("this machine")
     }
 

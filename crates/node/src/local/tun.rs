@@ -142,7 +142,7 @@ fn put(device: &mut File, bytes: &[u8], packets: u16, counts: &mut Counts) {
 }
 
 fn set_mtu(interface: &str, mtu: u32) -> io::Result<()> {
-    let mut netlink = Netlink::here()?;
+    let mut netlink = Netlink::open_here()?;
     let link = netlink.link(interface)?;
     netlink.set_mtu(link.index, mtu)
 }
@@ -192,7 +192,7 @@ fn make(config: &TunConfig) -> io::Result<File> {
     unsafe { make_interface(device.as_raw_fd(), &raw mut request as libc::c_ulong) }?;
     // A kernel that refuses sends unsegmented packets only. SAFETY: TUNSETOFFLOAD takes a number.
     unsafe { set_offloads(device.as_raw_fd(), OFFLOADS) }.ok();
-    let mut netlink = Netlink::here()?;
+    let mut netlink = Netlink::open_here()?;
     let link = netlink.link(&config.name)?;
     netlink.set_mtu(link.index, config.mtu.get() as u32)?;
     netlink.add_address(link.index, Network { address, prefix })?;

@@ -117,7 +117,7 @@ mod tests {
             socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
             assert_eq!(socket.recv(&mut [0; 9]).unwrap(), 1);
             assert!("localhost:1".to_socket_addrs().unwrap().count() > 0);
-            skybraid_io::netlink::Netlink::here().unwrap().link("lo").unwrap();
+            skybraid_io::netlink::Netlink::open_here().unwrap().link("lo").unwrap();
             thread::spawn(|| thread::sleep(std::time::Duration::from_millis(1))).join().unwrap();
 
             let refused = |result: std::io::Result<()>, what: &str| match result {

@@ -36,7 +36,7 @@ impl Endpoints {
         if self.ready && addresses.iter().all(|(address, _)| self.added.contains(address)) {
             return Ok(());
         }
-        let mut manager = PathManager::here()?;
+        let mut manager = PathManager::open_here()?;
         let limits = manager.limits()?;
         let wanted = Limits {
             subflows: limits.subflows.max(MAX_SUBFLOWS),
@@ -64,7 +64,7 @@ impl Endpoints {
         if self.added.is_empty() {
             return;
         }
-        if let Ok(mut manager) = PathManager::here() {
+        if let Ok(mut manager) = PathManager::open_here() {
             for address in self.added.drain(..) {
                 manager.remove(address).ok();
             }

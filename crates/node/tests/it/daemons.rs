@@ -33,7 +33,7 @@ impl Daemon {
         let file = GatewayFile::parse(&text, Path::new("gateway.toml")).unwrap();
         let shared = Arc::new(Shared::default());
         let (sender, events) = sync_channel(1000);
-        let (mine, place) = (Arc::clone(&shared), place.map(|place| place.again().unwrap()));
+        let (mine, place) = (Arc::clone(&shared), place.map(|place| place.try_clone().unwrap()));
         let thread = thread::spawn(move || {
             let work = || run(&file.config, private(side), mine, sender);
             match place {

@@ -42,7 +42,7 @@ impl<'a> Interest<'a> {
 
 /// Error at an end.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum ConnectionError {
     /// Socket error: the operation and the kernel's error.
     Io(&'static str, io::Error),
     /// Framing error in received data.
@@ -131,7 +131,7 @@ impl End {
 
     /// Writes as much as the socket accepts; shuts down its write side after the last message. Returns the
     /// number of bytes written.
-    pub fn send(&mut self, now: Instant, outcome: &mut Outcome) -> Result<usize, Trouble> {
+    pub fn send(&mut self, now: Instant, outcome: &mut Outcome) -> Result<usize, ConnectionError> {
         let Some(socket) = &self.socket else { return Ok(0) };
         let mut record = self
             .writes
@@ -145,14 +145,14 @@ impl End {
                 }
             },
         );
-        let taken = taken.map_err(|error| Trouble::Io("sending", error))?;
+        let taken = taken.map_err(|error| ConnectionError::Io("sending", error))?;
         add(&mut self.sent_by_second, now, taken as u64);
         if self.finished && !self.shut && self.outgoing.is_empty() {
             self.shut = true;
             // The subflows of a closed connection disappear, so they are sampled now.
-            self.subflows.look(socket).ok();
+            self.subflows.sample(socket).ok();
             let closed = socket.shutdown(std::net::Shutdown::Write);
-            closed.map_err(|error| Trouble::Io("closing", error))?;
+            closed.map_err(|error| ConnectionError::Io("closing", error))?;
         }
         Ok(taken)
     }
@@ -163,7 +163,7 @@ impl End {
         now: Instant,
         buffer: &mut [u8],
         outcome: &mut Outcome,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ConnectionError> {
         let mut total = 0;
         while !self.ended && total < STEP {
             let Some(mut socket) = self.socket.as_ref() else { return Ok(()) };
@@ -174,7 +174,7 @@ impl End {
                         .gets
                         .and_then(|gets| outcome.flows.get(gets).promised("a flow of this run"));
                     let written = record.map_or(0, |record| record.next_id());
-                    self.incoming.end(written).map_err(Trouble::Framing)?;
+                    self.incoming.end(written).map_err(ConnectionError::Framing)?;
                     // All its replies have been written.
                     self.finished = true;
                 }
@@ -182,14 +182,14 @@ impl End {
                     total += length;
                     add(&mut self.received_by_second, now, length as u64);
                     let data = buffer.get(..length).unwrap_or(&[]);
-                    self.deliver(now, data, outcome).map_err(Trouble::Framing)?;
+                    self.deliver(now, data, outcome).map_err(ConnectionError::Framing)?;
                     if length < buffer.len() {
                         break;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Trouble::Io("receiving", error)),
+                Err(error) => return Err(ConnectionError::Io("receiving", error)),
             }
         }
         Ok(())
@@ -210,9 +210,9 @@ impl End {
     }
 
     /// Abandons the connection.
-    pub fn abandon(&mut self) {
+    pub fn abort(&mut self) {
         if let Some(socket) = self.socket.take() {
-            self.subflows.look(&socket).ok();
+            self.subflows.sample(&socket).ok();
         }
     }
 

@@ -10,8 +10,8 @@ use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
-use super::connection::{End, Interest, Part, READ, Trouble};
-use super::framing::STAGE;
+use super::connection::{ConnectionError, End, Interest, Part, READ};
+use super::framing::MAX_WRITE;
 use super::sampling::Subflows;
 use super::sockets::Options;
 use super::{Ends, KernelError, supports};
@@ -212,8 +212,8 @@ impl KernelFlow {
         let result = self.advance(now, outcome);
         if let Err(error) = &result {
             self.ended = Some(error.clone());
-            self.sender.abandon();
-            self.receiver.abandon();
+            self.sender.abort();
+            self.receiver.abort();
         }
         result
     }
@@ -257,12 +257,12 @@ impl KernelFlow {
         self.exchange(now, outcome).map_err(|trouble| self.error(trouble))
     }
 
-    fn exchange(&mut self, now: Instant, outcome: &mut Outcome) -> Result<(), Trouble> {
+    fn exchange(&mut self, now: Instant, outcome: &mut Outcome) -> Result<(), ConnectionError> {
         let Self { sender, receiver, buffer, .. } = self;
         let mut room = super::connection::STEP;
         loop {
             if self.fills && sender.outgoing.is_empty() {
-                for _ in 0..STAGE.div_ceil(self.bytes as usize) {
+                for _ in 0..MAX_WRITE.div_ceil(self.bytes as usize) {
                     sender.write(now, self.bytes.into(), outcome);
                 }
             }
@@ -286,7 +286,7 @@ impl KernelFlow {
         self.state = State::Connecting { since: now };
         match result {
             Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => {
-                Err(self.error(Trouble::Io("connecting", error)))
+                Err(self.error(ConnectionError::Io("connecting", error)))
             }
             _ => Ok(()),
         }
@@ -296,7 +296,7 @@ impl KernelFlow {
         let Some(socket) = &self.vehicle_end().socket else { return Ok(()) };
         match socket.take_error() {
             Ok(Some(error)) | Err(error) => {
-                return Err(self.error(Trouble::Io("connecting", error)));
+                return Err(self.error(ConnectionError::Io("connecting", error)));
             }
             Ok(None) => {}
         }
@@ -313,7 +313,7 @@ impl KernelFlow {
             let (socket, peer) = match self.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(self.error(Trouble::Io("accepting", error))),
+                Err(error) => return Err(self.error(ConnectionError::Io("accepting", error))),
             };
             if peer.as_socket() != Some(self.vehicle) {
                 continue;
@@ -334,7 +334,7 @@ impl KernelFlow {
         for end in [&mut self.sender, &mut self.receiver] {
             if end.writes.is_some()
                 && let Some(socket) = &end.socket
-                && end.subflows.look(socket).is_ok()
+                && end.subflows.sample(socket).is_ok()
             {
                 outcome.subflows.extend(end.subflows.rows(now));
             }
@@ -347,7 +347,7 @@ impl KernelFlow {
         let multipath = self.options.is_multipath();
         for end in [&mut self.sender, &mut self.receiver] {
             if let Some(socket) = &end.socket {
-                end.subflows.look(socket).ok();
+                end.subflows.sample(socket).ok();
             }
             let record = end
                 .writes
@@ -406,12 +406,12 @@ impl KernelFlow {
         }
     }
 
-    fn error(&self, trouble: Trouble) -> KernelError {
+    fn error(&self, trouble: ConnectionError) -> KernelError {
         let flow = self.name.clone();
         let ends = format!("vehicle {}, ground {}", self.vehicle, self.ground);
         match trouble {
-            Trouble::Framing(error) => KernelError::Framing { flow, ends, error },
-            Trouble::Io(doing, error) => {
+            ConnectionError::Framing(error) => KernelError::Framing { flow, ends, error },
+            ConnectionError::Io(doing, error) => {
                 KernelError::Connection { flow, ends, doing, reason: error.to_string() }
             }
         }

@@ -13,7 +13,7 @@ use skybraid_units::Instant;
 /// Length of a message header in bytes.
 pub const HEADER: usize = 16;
 /// Maximum bytes passed to the socket at once.
-pub const STAGE: usize = 64 * 1024;
+pub const MAX_WRITE: usize = 64 * 1024;
 
 /// Framing error of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,7 +81,7 @@ impl Message {
 
 impl Default for Outgoing {
     fn default() -> Self {
-        let stage = vec![0; STAGE].into_boxed_slice();
+        let stage = vec![0; MAX_WRITE].into_boxed_slice();
         Self { queue: VecDeque::new(), staged: 0, stage, start: 0, end: 0 }
     }
 }

@@ -71,7 +71,7 @@ impl Subflows {
     ///
     /// # Errors
     /// Error of the kernel.
-    pub fn look(&mut self, socket: &Socket) -> io::Result<()> {
+    pub fn sample(&mut self, socket: &Socket) -> io::Result<()> {
         let mut found = Vec::new();
         if self.multipath {
             let MptcpInfo { fell_back, reinjections } = mptcp_info(socket.as_fd())?;
