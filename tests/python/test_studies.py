@@ -1,6 +1,7 @@
 """Studies: their files, the judgement of claims, and the command."""
 
 import csv
+import hashlib
 import json
 import math
 import os
@@ -521,6 +522,41 @@ def test_kept_results_have_every_number_that_a_page_quotes(study: Path, tmp_path
         assert show(again["rows"]) == show(whole["rows"])
     assert documents.readings([again]) == documents.readings([whole])
     assert again["digest"] == kept.digest(whole["rows"])
+
+
+def test_rows_that_are_flown_alone_replace_the_kept_ones(skybraid: Command, study: Path) -> None:
+    place = ("--studies", study.parent, "--quiet")
+    shutil.copy(study / "NOB-E01.toml", study / "NOB-E03.toml")
+    skybraid("reproduce", "--keep", *place)
+    table = study / kept.FOLDER / "plain.csv"
+    before = kept.load(Study(study), "plain")
+    rows = table.read_text(encoding="utf-8").splitlines()
+    assert (before["held"], before["claims"], len(rows)) == (5, 5, 6)
+    # A claim that no window meets, and a slower path for those that are not flown again.
+    text = WINDOW.replace("at_most = 5", "at_most = 0.5")
+    (study / "NOB-E02.toml").write_text(text, encoding="utf-8")
+    (study / "small.toml").write_text(SMALL.replace("2Mbit/s", "4Mbit/s"), encoding="utf-8")
+    skybraid("reproduce", "NOB-E02", "--keep", *place)
+    after = kept.load(Study(study), "plain")
+    again = table.read_text(encoding="utf-8").splitlines()
+    assert [row for row in again if "NOB-E02" not in row] == [row for row in rows if "NOB-E02" not in row]
+    assert [row["verdict"] for row in after["rows"]] == ["holds", "does not hold", "holds"]
+    assert (after["held"], after["claims"]) == (4, 5)
+    assert after["comparisons"] == before["comparisons"]
+    assert after["digest"] == f"sha256:{hashlib.sha256(table.read_bytes()).hexdigest()}" != before["digest"]
+
+
+def test_a_part_of_a_comparison_or_a_quick_look_is_not_kept(skybraid: Command, study: Path) -> None:
+    place = ("--studies", study.parent, "--quiet")
+    skybraid("reproduce", "--keep", *place)
+    quick = skybraid("reproduce", "NOB-E02", "--quick", "--keep", *place)
+    assert (quick.returncode, "found --quick, expected --full" in quick.stderr) == (2, True)
+    shutil.copy(study / "NOB-E01.toml", study / "NOB-E03.toml")
+    text = STUDY.replace('["NOB-E01"]', '["NOB-E01", "NOB-E03"]')
+    (study / "study.toml").write_text(text, encoding="utf-8")
+    part = skybraid("reproduce", "NOB-E01", "--keep", *place)
+    assert part.returncode == 2
+    assert "found a part of the comparison all of it, expected NOB-E03 too" in part.stderr
 
 
 def test_the_guide_of_claims_names_every_kind() -> None:

@@ -24,6 +24,7 @@ from skybraid.model.errors import Interrupted, ScenarioError, SkybraidError
 from skybraid_studies.engine import points
 from skybraid_studies.engine.claims import Line
 from skybraid_studies.engine.measure import Kept, needed, values
+from skybraid_studies.engine.observe import observations
 from skybraid_studies.engine.points import Calculation, Job, Point, Points
 
 if TYPE_CHECKING:
@@ -430,6 +431,7 @@ def _line(planned: Plan, errand: Errand, experiment: Experiment, series: Series)
         series.published,
         series.k,
         np.array(counted) if counted[0] else None,
+        observations()[series.measure.kind].absent if series.measure.is_observation else "",
     )
 
 
