@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,22 @@ def test_one_seed_and_missing_numbers_judge_nothing() -> None:
     assert judged("value", lines(one=[[100.0]]), of="one", at_least=1) is Holds.OPEN
     nothing = lines(one=seeds(math.nan), other=seeds(1.0))
     assert judged("above", nothing, of="other", to="one") is Holds.OPEN
+
+
+def test_a_run_that_never_used_a_path_is_left_out_and_said_so() -> None:
+    found = lines(A=[[80.0], [math.nan], [82.0], [81.0]], B=[[40.0], [40.0], [41.0], [40.5]])
+    claim = Claim.parse({"words": "…", "kind": "ratio", "of": "A", "to": "B", "at_least": 1.5}, "test")
+    assert claim.judge(found).verdict is Holds.OPEN
+    found["A"] = replace(found["A"], absent="path never used")
+    judgement = claim.judge(found)
+    assert judgement.verdict is Holds.YES
+    assert judgement.decisive is not None
+    assert judgement.decisive.what == "A / B at 1; path never used in 1 of 4 runs"
+    never = {"A": replace(found["A"], values=np.full((4, 1), math.nan)), "B": found["B"]}
+    judgement = claim.judge(never)
+    assert judgement.verdict is Holds.OPEN
+    assert judgement.decisive is not None
+    assert judgement.decisive.what.endswith("path never used in 4 of 4 runs")
 
 
 def test_linear_means_in_proportion_to_the_parameter() -> None:
