@@ -424,22 +424,28 @@ def _line(planned: Plan, errand: Errand, experiment: Experiment, series: Series)
                 row_counted += values(measure, x, planned.done[key], *read)
         rows.append(row)
         counted.append(row_counted)
+    absent = observations()[series.measure.kind].absent if series.measure.is_observation else ""
     return Line(
         series.name,
         experiment.times_s or tuple(sorted(xs)),
-        _pooled(np.array(rows), series),
+        _pooled(np.array(rows), series, leaves_out=bool(absent)),
         series.published,
         series.k,
         np.array(counted) if counted[0] else None,
-        observations()[series.measure.kind].absent if series.measure.is_observation else "",
+        absent,
     )
 
 
-def _pooled(values: NDArray[np.float64], series: Series) -> NDArray[np.float64]:
-    """Returns the values of runs by row, or of so many runs each the largest or smallest; fewer runs make one value."""
+def _pooled(values: NDArray[np.float64], series: Series, *, leaves_out: bool) -> NDArray[np.float64]:
+    """Returns the values of runs by row, or of so many runs each the largest or smallest; fewer runs make one value.
+
+    With `leaves_out`, runs without a value count only where none of the others has one.
+    """
     size = series.largest_of or series.smallest_of
     if not size:
         return values
     groups = max(len(values) // size, 1)
-    pick = np.max if series.largest_of else np.min
-    return np.array([pick(group, axis=0) for group in np.array_split(values[: groups * size], groups)])
+    pick = np.fmax if series.largest_of else np.fmin
+    if not leaves_out:
+        pick = np.maximum if series.largest_of else np.minimum
+    return np.array([pick.reduce(group, axis=0) for group in np.array_split(values[: groups * size], groups)])
