@@ -445,7 +445,6 @@ def _pooled(values: NDArray[np.float64], series: Series, *, leaves_out: bool) ->
     if not size:
         return values
     groups = max(len(values) // size, 1)
-    pick = np.fmax if series.largest_of else np.fmin
-    if not leaves_out:
-        pick = np.maximum if series.largest_of else np.minimum
+    largest, smallest = (np.fmax, np.fmin) if leaves_out else (np.maximum, np.minimum)
+    pick: np.ufunc = largest if series.largest_of else smallest
     return np.array([pick.reduce(group, axis=0) for group in np.array_split(values[: groups * size], groups)])
