@@ -89,6 +89,9 @@ def reproduce(
     kept_: Annotated[
         bool, typer.Option("--kept", help="Run nothing; show the kept results that the studies' pages quote.")
     ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Write the rows into the studies' kept results, in place of those there.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -109,6 +112,7 @@ def reproduce(
         out=out,
         workers=workers,
         folder=folder,
+        keep=keep,
         as_json=as_json,
         quiet=quiet,
     )
@@ -129,6 +133,7 @@ class Asked:
         out: keeps finished runs, scorecards and figures.
         workers: runs at a time; None for one a core.
         folder: where studies lie; None for where they usually do.
+        keep: the rows replace those of the studies' kept results.
         as_json: rows as JSON.
         quiet: nothing but errors.
     """
@@ -142,6 +147,7 @@ class Asked:
     out: Path
     workers: int | None
     folder: Path | None
+    keep: bool
     as_json: bool
     quiet: bool
 
@@ -152,7 +158,7 @@ def run(asked: Asked) -> int:
     Raises:
         ScenarioError: a file or a word of the command is not correct.
         EmulationError: this machine cannot emulate.
-        ResultError: the output cannot be written.
+        ResultError: the output cannot be written, or kept results cannot be read.
         KeyboardInterrupt: Ctrl-C; finished runs are kept.
     """
     if asked.quick and asked.emulate:
@@ -171,6 +177,9 @@ def run(asked: Asked) -> int:
         chosen = _playable(_emulated(chosen, named=bool(chosen.ids), option="--gateway"), named=bool(chosen.ids))
         if lacking := flight.missing():
             raise EmulationError(f"reproduce --gateway: this machine lacks {lacking}")
+    if asked.keep and not form.real_time:
+        for each in chosen.errands:
+            kept.check_mergeable(each.study, each.reading, [one.id for one in each.experiments], quick=form.quick)
     clock = time.perf_counter()
     planned = _plan(chosen, form, asked)
     with tally(shown=not asked.quiet, doing="emulating" if form.real_time else "reproducing") as tell:
@@ -180,6 +189,10 @@ def run(asked: Asked) -> int:
         reproducing.judged(planned, each, time.perf_counter() - clock, chosen.index).keep(asked.out / each.study.paper)
         for each in planned.errands
     ]
+    if asked.keep:
+        for each, card in zip(planned.errands, cards, strict=True):
+            for name, data in kept.merged(each.study, card.to_dict()).items():
+                write_whole(each.study.folder / kept.FOLDER / name, data)
     rows = _rows(chosen, cards, form)
     page.write(rows, {each.paper: f"{each.author}, {each.title}" for each in chosen.studies}, asked.out / page.PAGE)
     write_whole(asked.out / ROWS, reproducing.json_text([row.to_dict() for row in rows]))

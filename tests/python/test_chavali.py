@@ -130,6 +130,22 @@ def test_values_that_are_themselves_lists_have_alternatives_by_repetition() -> N
     ]
 
 
+# Source: setup-opensand.sh of the testbed: 20 dB up and down, 17 dB together, less the attenuation; waveforms 12 and 10
+# need 12.56 and 10.82 dB. The forward link has one MODCOD, 1 unless -M says another.
+def test_attenuation_and_modulation_act_on_the_coding_of_frames() -> None:
+    weather = written("-O LEO -r SAT -W -A 6 -E 9,11")["path"]["leo"]
+    clear = written("-O LEO -r SAT -W -M 13")["path"]["leo"]
+    assert (weather["uplink"]["access"]["waveform"], weather["downlink"]["access"]["modcod"]) == (10, 1)
+    assert (clear["uplink"]["access"]["waveform"], clear["downlink"]["access"]["modcod"]) == (12, 13)
+    ends = {"terminal_delay": "11ms", "gateway_delay": "9ms", "ground": "10ms", "frame_loss": "0.166%"}
+    assert {key: weather["uplink"]["access"][key] for key in ends} == ends
+    assert "access" not in written("-O LEO -r SAT -W -A 0")["path"]["leo"]["uplink"]
+    # Behind the gateway's proxy the ground is the testbed's.
+    split = written("-O LEO -r SAT -A 6")
+    assert split["path"]["leo"]["uplink"]["access"]["ground"] == "0ms"
+    assert split["testbed"]["path"]["leo"]["ground_delay"] == "10ms"
+
+
 # Source: Chavali 2022, figures 4.9 and 4.10; README of the testbed, options -C, -W and -g.
 def test_a_pep_splits_tcp_on_both_sides_of_the_satellite_with_the_letters_of_gateway_and_terminal() -> None:
     testbed = written("-O LEO -r SAT -C rccr")["testbed"]
@@ -230,7 +246,6 @@ def test_what_has_no_counterpart_is_said() -> None:
     def comments(line: str) -> str:
         return scenario_toml(one(line), line).split("\nname = ")[0]
 
-    assert "-A 2" in comments("-O LEO -r SAT -A 2")
     assert "PEP (no -W)" in comments("-r MP")
     assert "PEP (no -W)" not in comments("-r SAT")
     assert "without PEP too" in comments("-r SAT")
@@ -266,6 +281,8 @@ def test_what_a_line_measures_besides_has_its_probe() -> None:
         ("-C rrr", "-C: found rrr, expected four letters"),
         ("-E 1,2,3", "-E: found 1,2,3, expected 2 values"),
         ("-E 0;10,20", "-E: found 0;10, expected ms"),
+        ("-A 18", "-A: found 18, expected at most 17 dB"),
+        ("-M 29", "-M: found 29, expected a MODCOD of DVB-S2, 1 to 28"),
         ("-L 101", "-L: found 101, expected at most 100"),
         ("-L -1", "-L: found -1, expected a loss in percent"),
         ("-g 1,2", "-g: found 1,2, expected 3 values"),

@@ -1,10 +1,12 @@
 """Studies: their files, the judgement of claims, and the command."""
 
 import csv
+import hashlib
 import json
 import math
 import os
 import shutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -254,6 +256,22 @@ def test_one_seed_and_missing_numbers_judge_nothing() -> None:
     assert judged("value", lines(one=[[100.0]]), of="one", at_least=1) is Holds.OPEN
     nothing = lines(one=seeds(math.nan), other=seeds(1.0))
     assert judged("above", nothing, of="other", to="one") is Holds.OPEN
+
+
+def test_a_run_that_never_used_a_path_is_left_out_and_said_so() -> None:
+    found = lines(A=[[80.0], [math.nan], [82.0], [81.0]], B=[[40.0], [40.0], [41.0], [40.5]])
+    claim = Claim.parse({"words": "…", "kind": "ratio", "of": "A", "to": "B", "at_least": 1.5}, "test")
+    assert claim.judge(found).verdict is Holds.OPEN
+    found["A"] = replace(found["A"], absent="path never used")
+    judgement = claim.judge(found)
+    assert judgement.verdict is Holds.YES
+    assert judgement.decisive is not None
+    assert judgement.decisive.what == "A / B at 1; path never used in 1 of 4 runs"
+    never = {"A": replace(found["A"], values=np.full((4, 1), math.nan)), "B": found["B"]}
+    judgement = claim.judge(never)
+    assert judgement.verdict is Holds.OPEN
+    assert judgement.decisive is not None
+    assert judgement.decisive.what.endswith("path never used in 4 of 4 runs")
 
 
 def test_linear_means_in_proportion_to_the_parameter() -> None:
@@ -521,6 +539,41 @@ def test_kept_results_have_every_number_that_a_page_quotes(study: Path, tmp_path
         assert show(again["rows"]) == show(whole["rows"])
     assert documents.readings([again]) == documents.readings([whole])
     assert again["digest"] == kept.digest(whole["rows"])
+
+
+def test_rows_that_are_flown_alone_replace_the_kept_ones(skybraid: Command, study: Path) -> None:
+    place = ("--studies", study.parent, "--quiet")
+    shutil.copy(study / "NOB-E01.toml", study / "NOB-E03.toml")
+    skybraid("reproduce", "--keep", *place)
+    table = study / kept.FOLDER / "plain.csv"
+    before = kept.load(Study(study), "plain")
+    rows = table.read_text(encoding="utf-8").splitlines()
+    assert (before["held"], before["claims"], len(rows)) == (5, 5, 6)
+    # A claim that no window meets, and a slower path for those that are not flown again.
+    text = WINDOW.replace("at_most = 5", "at_most = 0.5")
+    (study / "NOB-E02.toml").write_text(text, encoding="utf-8")
+    (study / "small.toml").write_text(SMALL.replace("2Mbit/s", "4Mbit/s"), encoding="utf-8")
+    skybraid("reproduce", "NOB-E02", "--keep", *place)
+    after = kept.load(Study(study), "plain")
+    again = table.read_text(encoding="utf-8").splitlines()
+    assert [row for row in again if "NOB-E02" not in row] == [row for row in rows if "NOB-E02" not in row]
+    assert [row["verdict"] for row in after["rows"]] == ["holds", "does not hold", "holds"]
+    assert (after["held"], after["claims"]) == (4, 5)
+    assert after["comparisons"] == before["comparisons"]
+    assert after["digest"] == f"sha256:{hashlib.sha256(table.read_bytes()).hexdigest()}" != before["digest"]
+
+
+def test_a_part_of_a_comparison_or_a_quick_look_is_not_kept(skybraid: Command, study: Path) -> None:
+    place = ("--studies", study.parent, "--quiet")
+    skybraid("reproduce", "--keep", *place)
+    quick = skybraid("reproduce", "NOB-E02", "--quick", "--keep", *place)
+    assert (quick.returncode, "found --quick, expected --full" in quick.stderr) == (2, True)
+    shutil.copy(study / "NOB-E01.toml", study / "NOB-E03.toml")
+    text = STUDY.replace('["NOB-E01"]', '["NOB-E01", "NOB-E03"]')
+    (study / "study.toml").write_text(text, encoding="utf-8")
+    part = skybraid("reproduce", "NOB-E01", "--keep", *place)
+    assert part.returncode == 2
+    assert "found a part of the comparison all of it, expected NOB-E03 too" in part.stderr
 
 
 def test_the_guide_of_claims_names_every_kind() -> None:

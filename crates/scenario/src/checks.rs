@@ -20,6 +20,7 @@ pub(crate) fn transport(config: &TransportConfig) -> Result<(), Problem> {
         ("send_buffer", config.send_buffer > Bytes::ZERO),
         ("initial_window", config.initial_window > 0),
         ("initial_threshold", config.initial_threshold.is_none_or(|size| size > Bytes::ZERO)),
+        ("max_in_flight", config.max_in_flight.is_none_or(|size| size > Bytes::ZERO)),
         ("segment", config.segment.is_none_or(|size| size > Bytes::ZERO)),
         ("ack_every", config.ack_every > 0),
         ("rto_min", config.rto_min.is_positive()),

@@ -176,6 +176,9 @@ pub struct TransportConfig {
     pub initial_window: u32,
     /// Initial slow start threshold. Default unlimited.
     pub initial_threshold: Option<Bytes>,
+    /// Maximum data in flight on a subflow, whatever its window: 65,535 B towards a peer that does
+    /// not scale its window (RFC 9293 §3.1). Default unlimited.
+    pub max_in_flight: Option<Bytes>,
     /// Maximum payload of a segment. Default the largest that fits the smallest path MTU.
     pub segment: Option<Bytes>,
     /// Loss detection. Default RACK-TLP.
@@ -254,6 +257,7 @@ impl Default for TransportConfig {
             refuse_when_full: false,
             initial_window: 10,
             initial_threshold: None,
+            max_in_flight: None,
             segment: None,
             loss_detection: LossDetection::Rack,
             proportional_reduction: true,
@@ -335,6 +339,7 @@ macro_rules! raw_config {
             paths: Option<Vec<String>>,
             subflows: Option<u32>,
             initial_threshold: Option<Bytes>,
+            max_in_flight: Option<Bytes>,
             segment: Option<Bytes>,
             $($key: Option<$type>,)+
         }
@@ -348,6 +353,7 @@ macro_rules! raw_config {
                     paths: given.paths,
                     subflows: given.subflows,
                     initial_threshold: given.initial_threshold,
+                    max_in_flight: given.max_in_flight,
                     segment: given.segment,
                     seed: base.seed,
                     $($key: given.$key.unwrap_or(base.$key),)+

@@ -16,10 +16,11 @@ from typing import Any
 
 from skybraid._core import ScenarioError, SkybraidError
 from skybraid.model.scenario import Scenario
-from skybraid_studies.chavali2022.lines_toml import LETTERS, SCHEDULERS, name_of, scenario_toml
+from skybraid_studies.chavali2022.lines_toml import CLEAR_SKY_DB, LETTERS, SCHEDULERS, name_of, scenario_toml
 
 ORBITS = ("LEO", "MEO", "GEO")
 ROUTES = ("LTE", "SAT", "MP")
+_MODCODS = 28
 CONGESTION = ("lia", "olia", "balia", "wvegas", "reno", "cubic")
 PATH_MANAGERS = ("default", "fullmesh", "ndiffports", "binder", "netlink")
 
@@ -55,6 +56,19 @@ def _percent(option: str, text: str) -> float:
     if share > 100:
         raise _bad(option, text, "at most 100 (percent)")
     return share
+
+
+def _attenuation(option: str, text: str) -> float:
+    attenuation_db = _number(option, text)
+    if attenuation_db > CLEAR_SKY_DB:
+        raise _bad(option, text, f"at most {CLEAR_SKY_DB:g} dB: nothing is received below 0 dB")
+    return attenuation_db
+
+
+def _modulation(option: str, text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MODCODS:
+        raise _bad(option, text, f"a MODCOD of DVB-S2, 1 to {_MODCODS}")
+    return int(text)
 
 
 def _choice(known: tuple[str, ...]) -> Callable[[str, str], str]:
@@ -133,7 +147,7 @@ class _Option:
 
 OPTIONS = {
     "O": _Option("orbit", _choice(ORBITS), "GEO", lists=True),
-    "A": _Option("attenuation_db", _number, 0.0, lists=True),
+    "A": _Option("attenuation_db", _attenuation, 0.0, lists=True),
     "E": _Option("space_delays_ms", _several(2, "ms at gateway and terminal", _delay_ms, alone=True), None),
     "L": _Option("loss_percent", _percent, None, lists=True),
     "r": _Option("route", _choice(ROUTES), "LTE", lists=True),
@@ -152,6 +166,7 @@ OPTIONS = {
         _several(4, "segments of server, gateway, terminal and client", _count, alone=True),
         (10, 10, 10, 10),
     ),
+    "M": _Option("modulation", _modulation, None, once=True),
     "N": _Option("runs", _count, 1, once=True),
     "T": _Option("timing_runs", _whole, 4, once=True),
     "P": _Option("priming_s", _whole, 5, once=True),
@@ -159,7 +174,6 @@ OPTIONS = {
     # Of QUIC, video and newer versions; taken, and named in the scenario as without counterpart.
     "B": _Option("transfer_buffers", _text, None),
     "F": _Option("ack_frequency", _text, None),
-    "M": _Option("modulation", _text, None, once=True),
     "Q": _Option("quic_buffers", _text, None),
     "U": _Option("udp_buffers", _text, None),
     "l": _Option("qlog_files", _text, None, once=True),
@@ -177,11 +191,12 @@ def expand(line: str) -> list[dict[str, Any]]:
     """Every combination that a scenario line describes, in the order of its options' values.
 
     Each has a value for every option, the testbed's default where the line gives none: `orbit`, `route`,
-    `scheduler`, `congestion`, `end_congestion`, `path_manager` (text), `attenuation_db`, `loss_percent`
-    (percent, None: not given), `space_delays_ms` (gateway, terminal; None: not given), `ground_delays_ms`
-    (client to satellite, client to LTE, server), `rates_mbps` (UL, DL), `initial_windows` (segments of
-    server, gateway, terminal, client), `runs`, `timing_runs`, `priming_s`, `dumped_packets`, `off` (the
-    measurements switched off) and `given` (the option letters in the line).
+    `scheduler`, `congestion`, `end_congestion`, `path_manager` (text), `attenuation_db`, `modulation` (a
+    MODCOD, None: not given), `loss_percent` (percent, None: not given), `space_delays_ms` (gateway,
+    terminal; None: not given), `ground_delays_ms` (client to satellite, client to LTE, server),
+    `rates_mbps` (UL, DL), `initial_windows` (segments of server, gateway, terminal, client), `runs`,
+    `timing_runs`, `priming_s`, `dumped_packets`, `off` (the measurements switched off) and `given` (the
+    option letters in the line).
 
     Four letters behind `-c` are those of `-C`, as in the thesis's listing.
 

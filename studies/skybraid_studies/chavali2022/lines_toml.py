@@ -38,6 +38,15 @@ LTE_MS = {"uplink": 30.0, "downlink": 10.0}
 LEO_LOSS_PERCENT = 0.166
 """Loss of the satellite where `-L` is not given (Table 5.1: a ratio of 0.00166)."""
 
+CLEAR_SKY_DB = 17.0
+"""Es/N0 without attenuation: 20 dB up and 20 dB down (osnd:setup-opensand.sh); `-A` lowers both."""
+
+WAVEFORM_DB = {3: 0.22, 4: 2.34, 5: 4.29, 6: 5.36, 7: 6.68, 8: 8.08, 9: 9.31, 10: 10.82, 11: 11.17, 12: 12.56}
+"""Es/N0 that each waveform of a burst of 536 symbols needs (OpenSAND 5.2, table of DVB-RCS2)."""
+
+MODCOD = 1
+"""Modulation of the forward link where `-M` is not given (osnd:setup-opensand.sh)."""
+
 _LTE = """\
 # LTE: Table 5.1 and, for DRX, section 4; overhead, listening time and repetitions are MoonGen's.
 [path.lte]
@@ -78,6 +87,15 @@ downlink.rate = "19Mbit/s"
 downlink.delay = "{delay}"
 downlink.queue = {{ packets = 1000 }}
 {downlink_loss}
+"""
+
+_FRAMED = """\
+# Satellite ({orbit}): -A and -M act on the frames of the published testbed, see docs/satellite-access.md.
+[path.{name}]
+preset = "testbed-thesis-satellite"
+uplink.access.waveform = {waveform}  # {waveform_why}
+downlink.access.modcod = {modcod}  # {modcod_why}
+{ends}
 """
 
 _FLOW = """\
@@ -137,8 +155,14 @@ def _path_ms(one: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     satellite = one["orbit"].lower()
     space_ms = sum(_satellite_ms(one)[: 2 if _split(one) else 3])
     known = {("lte", way): delay for way, delay in LTE_MS.items()}
-    known |= {(satellite, way): space_ms for way in LTE_MS}
+    # The frames have their own.
+    known |= {(satellite, way): 0.0 if _framed(one) else space_ms for way in LTE_MS}
     return {place: delay for place, delay in known.items() if place[0] in _paths(one)}
+
+
+def _framed(one: Mapping[str, Any]) -> bool:
+    """Whether the satellite is one of frames, on whose coding `-A` and `-M` act."""
+    return one["route"] != "LTE" and (one["attenuation_db"] > 0 or one["modulation"] is not None)
 
 
 def _paths(one: Mapping[str, Any]) -> list[str]:
@@ -195,6 +219,8 @@ def _satellite(one: Mapping[str, Any], name: str) -> str:
         loss, loss_why = LEO_LOSS_PERCENT, "Table 5.1; -L not given, where the testbed itself takes 0"
     else:
         loss, loss_why = 0.0, "-L not given: the testbed's default"
+    if _framed(one):
+        return _frames(one, name, loss, loss_why)
     text = f'loss = {{ uniform = "{loss:.10g}%" }}' if loss else "loss = []"
     return _SATELLITE.format(
         orbit=orbit,
@@ -204,6 +230,29 @@ def _satellite(one: Mapping[str, Any], name: str) -> str:
         why=f"  # {why}",
         uplink_loss=f"uplink.{text}  # {loss_why}",
         downlink_loss=f"downlink.{text}",
+    )
+
+
+def _frames(one: Mapping[str, Any], name: str, loss: float, loss_why: str) -> str:
+    gateway_ms, terminal_ms, ground_ms = _satellite_ms(one)
+    es_n0_db = CLEAR_SKY_DB - one["attenuation_db"]
+    fitting = [waveform for waveform, needed_db in WAVEFORM_DB.items() if needed_db <= es_n0_db]
+    ends = {
+        "terminal_delay": (_ms(terminal_ms), "-E" if one["space_delays_ms"] else SPACE_MS[one["orbit"]][1]),
+        "gateway_delay": (_ms(gateway_ms), "as the terminal's"),
+        "ground": (_ms(0.0 if _split(one) else ground_ms), GROUND_MS[one["orbit"]][1]),
+        "frame_loss": (f"{loss:.10g}%", f"of each frame or burst; {loss_why}"),
+    }
+    return _FRAMED.format(
+        orbit=one["orbit"],
+        name=name,
+        waveform=max(fitting, default=min(WAVEFORM_DB)),
+        waveform_why=f"-A {one['attenuation_db']:g}: of Es/N0 {es_n0_db:g} dB",
+        modcod=one["modulation"] or MODCOD,
+        modcod_why="-M" if one["modulation"] else "-M not given",
+        ends="\n".join(
+            f'{way}.access.{key} = "{value}"  # {why}' for way in LTE_MS for key, (value, why) in ends.items()
+        ),
     )
 
 
@@ -280,11 +329,9 @@ def _probes(one: Mapping[str, Any]) -> list[str]:
 
 def _lacking(one: Mapping[str, Any]) -> list[str]:
     off, given, several = one["off"], one["given"], one["route"] == "MP"
-    by_air, split = one["route"] != "LTE", _split(one)
+    split = _split(one)
     letters, first = one["end_congestion"], one["initial_windows"][0]
     found = {
-        f"-A {one['attenuation_db']:g}: the rate is that of a clear sky; `access` has OpenSAND's adaptive coding "
-        "(es_n0.attenuation)": by_air and one["attenuation_db"] > 0,
         "PEP (no -W): MPTCP falls back to TCP at a proxy, which does not answer as MPTCP; none is placed": several
         and "pep" not in off,
         "no -V: the testbed measures without PEP too; the same line with -W is that": split and "plain" not in off,
@@ -299,7 +346,6 @@ def _lacking(one: Mapping[str, Any]) -> list[str]:
         f"-I {first}: the kernel's TCP begins with 10, so Skybraid's own would carry the flow past the proxies; "
         "they split TCP of programs alone": split and first != 10,
         "-B -F -Q -U -l: of qperf, an implementation of QUIC": any(letter in given for letter in "BFQUl"),
-        f"-M {one['modulation']}: the rate is constant; `access` has OpenSAND's modulations (modcod)": "M" in given,
     }
     return [words for words, lacks in found.items() if lacks]
 
@@ -329,6 +375,7 @@ def name_of(combination: Mapping[str, Any]) -> str:
         "b": one["rates_mbps"],
         "g": one["ground_delays_ms"],
         "I": one["initial_windows"],
+        "M": one["modulation"],
         "p": one["path_manager"],
         "P": one["priming_s"],
     }

@@ -90,6 +90,7 @@ class Line:
         k: the series' parameter.
         counted: the values by the authors' way of counting, where it differs from ours; published numbers are
             compared with these.
+        absent: what NaN means; runs without a value are left out then.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Line:
     published: Mapping[float, tuple[float, float | None]]
     k: float | None = None
     counted: NDArray[np.float64] | None = None
+    absent: str = ""
 
     def at(self, x: float) -> NDArray[np.float64]:
         """The values of all seeds at an x."""
@@ -326,13 +328,26 @@ def ratio(
     return Comparison(what, math.exp(logs.estimate), math.exp(logs.low), math.exp(logs.high), at_least, at_most)
 
 
+def _present(
+    what: str, lines: Sequence[Line], *columns: NDArray[np.float64]
+) -> tuple[str, Sequence[NDArray[np.float64]]]:
+    """Leaves out the runs that have no value, where the lines say what that means, and says how many they are."""
+    absent = next((line.absent for line in lines if line.absent), "")
+    missing = np.isnan(columns).any(axis=0)
+    if not absent or not missing.any():
+        return what, columns
+    return f"{what}; {absent} in {missing.sum()} of {missing.size} runs", [column[~missing] for column in columns]
+
+
 def _ratios(at_least: Callable[[Claim], float], at_most: Callable[[Claim], float]) -> Any:  # noqa: ANN401
     def compare(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
-        return [
-            ratio(f"{one.name} / {other.name} at {x:g}", one.at(x), other.at(x), at_least(claim), at_most(claim))
-            for one, other in _pairs(claim, lines)
-            for x in claim.chosen(one)
-        ]
+        found = []
+        for one, other in _pairs(claim, lines):
+            for x in claim.chosen(one):
+                words = f"{one.name} / {other.name} at {x:g}"
+                what, (above, below) = _present(words, (one, other), one.at(x), other.at(x))
+                found.append(ratio(what, above, below, at_least(claim), at_most(claim)))
+        return found
 
     return compare
 
@@ -346,11 +361,12 @@ def _differences(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
 
 
 def _values(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
-    return [
-        plain(f"{line.name} at {x:g}", line.at(x), claim.at_least, claim.at_most)
-        for line in (lines[name] for name in claim.of)
-        for x in claim.chosen(line)
-    ]
+    found = []
+    for line in (lines[name] for name in claim.of):
+        for x in claim.chosen(line):
+            what, (values,) = _present(f"{line.name} at {x:g}", (line,), line.at(x))
+            found.append(plain(what, values, claim.at_least, claim.at_most))
+    return found
 
 
 def _slope(sign: int) -> Callable[[Claim, Mapping[str, Line]], list[Comparison]]:
@@ -437,7 +453,8 @@ def published_ratios(lines: Sequence[Line], claim: Claim | None = None) -> list[
     ]
     if not points:
         return []
-    return [(float(np.median(seed)), len(points)) for seed in np.array(points).T]
+    median = np.nanmedian if any(line.absent for line in lines) else np.median
+    return [(float(median(seed)), len(points)) for seed in np.array(points).T]
 
 
 def _along(what: str, number: Callable[[Claim, Line, NDArray[np.float64]], float]) -> Any:  # noqa: ANN401

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from skybraid.model.errors import ResultError
+from skybraid.model.errors import ResultError, ScenarioError
 from skybraid_studies.engine.causes import Status
 from skybraid_studies.engine.claims import Holds, Role
 from skybraid_studies.engine.index import entries
@@ -40,26 +40,55 @@ _DIGITS = 9
 def files(card: Mapping[str, Any]) -> dict[str, bytes]:
     """Returns the files of a scorecard, as `Scorecard.to_dict` gives it, by name."""
     rows: Sequence[Mapping[str, Any]] = card["rows"]
-    drivers = sorted({row["driver"] for row in rows if row.get("driver", "simulation") != "simulation"})
-    name = "-".join([card["reading"], *drivers])
-    claims = [claim for row in rows for claim in row["claims"]]
-    head = {
-        "reading": card["reading"],
-        "quick": card["quick"],
-        "runs": card["runs"],
-        "claims": len(claims),
-        "held": sum(claim["verdict"] == Holds.YES for claim in claims),
-        "digest": digest(rows),
-        "comparisons": {about: _short(found) for about, found in card["comparisons"].items()},
-    }
-    lines = [f'"{row["id"]}" = {_inline(_experiment(row))}\n' for row in rows]
-    text = f"{tomli_w.dumps(head)}\n[experiments]\n{''.join(lines)}"
-    return {f"{name}.toml": text.encode(), f"{name}.csv": _csv(rows).encode()}
+    experiments = {row["id"]: _experiment(row) for row in rows}
+    comparisons = {about: _short(found) for about, found in card["comparisons"].items()}
+    return _files(_name(card), (card["reading"], card["quick"]), comparisons, experiments, _lines(rows))
+
+
+def merged(study: Study, card: Mapping[str, Any]) -> dict[str, bytes]:
+    """Returns the study's kept files with the rows of a scorecard in place of their own, by name.
+
+    Raises:
+        ResultError: the kept files cannot be read.
+        ScenarioError: the rows do not go together with those that are kept.
+    """
+    name = _name(card)
+    if name not in names(study):
+        return files(card)
+    check_mergeable(study, name, [row["id"] for row in card["rows"]], quick=card["quick"])
+    before, lines = _read(study, name)
+    new = {row["id"]: _experiment(row) for row in card["rows"]}
+    found = {**before["experiments"], **new}
+    experiments = {id_: found[id_] for id_ in study.experiments(card["reading"]) if id_ in found}
+    comparisons = {**before["comparisons"], **{about: _short(each) for about, each in card["comparisons"].items()}}
+    own = _lines(card["rows"])
+    of = {id_: own[id_] if id_ in new else lines.get(id_, []) for id_ in experiments}
+    return _files(name, (card["reading"], card["quick"]), comparisons, experiments, of)
+
+
+def check_mergeable(study: Study, name: str, ids: Sequence[str], *, quick: bool) -> None:
+    """Checks that rows of the experiments `ids` may replace some of those that are kept under a name.
+
+    Raises:
+        ResultError: the kept files cannot be read.
+        ScenarioError: they are a quick look and the others are not, or the other way round; or a comparison, whose
+            median is over all of its experiments, is over some of `ids` and over others.
+    """
+    if name not in names(study):
+        return
+    if _read(study, name)[0]["quick"] != quick:
+        found, expected = ("--quick", "--full") if quick else ("--full", "--quick")
+        raise ScenarioError(f"reproduce --keep: found {found}, expected {expected} as in the kept results {name}")
+    for about, of in study.comparisons.items():
+        absent = [id_ for id_ in of if id_ not in ids]
+        if absent and len(absent) < len(of):
+            also = f"expected {', '.join(absent)} too"
+            raise ScenarioError(f"reproduce --keep: found a part of the comparison {about}, {also}")
 
 
 def digest(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns a digest of the verdicts and numbers of a scorecard's rows, with as many digits as are kept."""
-    return f"sha256:{hashlib.sha256(_csv(rows).encode()).hexdigest()}"
+    return _digest(_csv(_lines(rows)))
 
 
 def load(study: Study, name: str) -> dict[str, Any]:
@@ -69,15 +98,7 @@ def load(study: Study, name: str) -> dict[str, Any]:
         ResultError: the files cannot be read.
         ScenarioError: a file of the study is not correct.
     """
-    place = study.folder / FOLDER
-    try:
-        card = tomllib.loads((place / f"{name}.toml").read_text(encoding="utf-8"))
-        with (place / f"{name}.csv").open(encoding="utf-8", newline="") as lines:
-            found: dict[str, list[dict[str, Any]]] = {}
-            for line in csv.DictReader(lines):
-                found.setdefault(line["id"], []).append(line)
-    except (OSError, ValueError, KeyError) as error:
-        raise ResultError(f"{place / name}: cannot read the kept results: {error}") from error
+    card, found = _read(study, name)
     known, index = study.experiments(card["reading"]), entries(study.folder.parent)
     experiments: dict[str, dict[str, Any]] = card.pop("experiments")
     card["paper"] = study.paper
@@ -129,6 +150,50 @@ def check(words: str) -> str:
     return hashlib.sha256(words.encode()).hexdigest()[:8]
 
 
+def _name(card: Mapping[str, Any]) -> str:
+    drivers = {row["driver"] for row in card["rows"] if row.get("driver", "simulation") != "simulation"}
+    return "-".join([card["reading"], *sorted(drivers)])
+
+
+def _read(study: Study, name: str) -> tuple[dict[str, Any], dict[str, list[dict[str, str]]]]:
+    place = study.folder / FOLDER
+    try:
+        card = tomllib.loads((place / f"{name}.toml").read_text(encoding="utf-8"))
+        with (place / f"{name}.csv").open(encoding="utf-8", newline="") as lines:
+            found: dict[str, list[dict[str, str]]] = {}
+            for line in csv.DictReader(lines):
+                found.setdefault(line["id"], []).append(line)
+    except (OSError, ValueError, KeyError) as error:
+        raise ResultError(f"{place / name}: cannot read the kept results: {error}") from error
+    return card, found
+
+
+def _files(
+    name: str,
+    of: tuple[str, bool],
+    comparisons: Mapping[str, Mapping[str, float]],
+    experiments: Mapping[str, Mapping[str, Any]],
+    lines: Mapping[str, Sequence[Mapping[str, str]]],
+) -> dict[str, bytes]:
+    reading, quick = of
+    table = _csv(lines)
+    head = {
+        "reading": reading,
+        "quick": quick,
+        "claims": sum(each["claims"] for each in experiments.values()),
+        "held": sum(each["held"] for each in experiments.values()),
+        "digest": _digest(table),
+        "comparisons": comparisons,
+    }
+    rows = [f'"{id_}" = {_inline(each)}\n' for id_, each in experiments.items()]
+    text = f"{tomli_w.dumps(head)}\n[experiments]\n{''.join(rows)}"
+    return {f"{name}.toml": text.encode(), f"{name}.csv": table.encode()}
+
+
+def _digest(table: str) -> str:
+    return f"sha256:{hashlib.sha256(table.encode()).hexdigest()}"
+
+
 def _experiment(row: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "verdict": row["verdict"],
@@ -151,16 +216,22 @@ def _short(found: Mapping[str, float]) -> dict[str, float]:
     return {key: value if isinstance(value, int) else float(f"{value:.{_DIGITS}g}") for key, value in found.items()}
 
 
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+def _lines(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, str]]]:
+    return {row["id"]: [_line(row["id"], number, each) for number, each in enumerate(row["claims"], 1)] for row in rows}
+
+
+def _line(id_: str, number: int, claim: Mapping[str, Any]) -> dict[str, str]:
+    values = (claim["ours"], claim["low"], claim["high"], *claim["wanted"])
+    cells = ("" if value is None else f"{value:.{_DIGITS}g}" for value in values)
+    told = (check(claim["words"]), claim["verdict"], claim["compared"], claim["comparisons"])
+    return {name: str(cell) for name, cell in zip(_COLUMNS, (id_, number, *told, *cells), strict=True)}
+
+
+def _csv(lines: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for row in rows:
-        for number, claim in enumerate(row["claims"], 1):
-            values = (claim["ours"], claim["low"], claim["high"], *claim["wanted"])
-            cells = ("" if value is None else f"{value:.{_DIGITS}g}" for value in values)
-            told = (check(claim["words"]), claim["verdict"], claim["compared"], claim["comparisons"])
-            writer.writerow([row["id"], number, *told, *cells])
+    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(line for each in lines.values() for line in each)
     return text.getvalue()
 
 

@@ -95,12 +95,14 @@ class Observation:
         tables: that the run has to keep.
         keys: with their defaults; a key without one is required.
         read: the function.
+        absent: what NaN means, such as "path never used"; without it a run without a value judges nothing.
     """
 
     name: str
     tables: tuple[str, ...]
     keys: Mapping[str, Any]
     read: Read
+    absent: str = ""
 
     def __call__(self, seen: Seen, keys: Mapping[str, Any]) -> float:
         """Reads it from a run."""
@@ -113,17 +115,18 @@ REQUIRED = inspect.Parameter.empty
 _OBSERVATIONS: dict[str, Observation] = {}
 
 
-def observation(name: str, *tables: str) -> Callable[[Read], Read]:
+def observation(name: str, *tables: str, absent: str = "") -> Callable[[Read], Read]:
     """Registers a function of `Seen` and keys under the name that `measure.kind` takes.
 
     Args:
         name: of the kind.
         tables: that the run has to keep for it.
+        absent: what NaN means, where a run may have no value: comparisons leave such runs out and say so.
     """
 
     def register(function: Read) -> Read:
         _, *keys = inspect.signature(function).parameters.values()
-        _OBSERVATIONS[name] = Observation(name, tables, {key.name: key.default for key in keys}, function)
+        _OBSERVATIONS[name] = Observation(name, tables, {key.name: key.default for key in keys}, function, absent)
         return function
 
     return register

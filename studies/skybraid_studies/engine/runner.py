@@ -24,6 +24,7 @@ from skybraid.model.errors import Interrupted, ScenarioError, SkybraidError
 from skybraid_studies.engine import points
 from skybraid_studies.engine.claims import Line
 from skybraid_studies.engine.measure import Kept, needed, values
+from skybraid_studies.engine.observe import observations
 from skybraid_studies.engine.points import Calculation, Job, Point, Points
 
 if TYPE_CHECKING:
@@ -423,21 +424,27 @@ def _line(planned: Plan, errand: Errand, experiment: Experiment, series: Series)
                 row_counted += values(measure, x, planned.done[key], *read)
         rows.append(row)
         counted.append(row_counted)
+    absent = observations()[series.measure.kind].absent if series.measure.is_observation else ""
     return Line(
         series.name,
         experiment.times_s or tuple(sorted(xs)),
-        _pooled(np.array(rows), series),
+        _pooled(np.array(rows), series, leaves_out=bool(absent)),
         series.published,
         series.k,
         np.array(counted) if counted[0] else None,
+        absent,
     )
 
 
-def _pooled(values: NDArray[np.float64], series: Series) -> NDArray[np.float64]:
-    """Returns the values of runs by row, or of so many runs each the largest or smallest; fewer runs make one value."""
+def _pooled(values: NDArray[np.float64], series: Series, *, leaves_out: bool) -> NDArray[np.float64]:
+    """Returns the values of runs by row, or of so many runs each the largest or smallest; fewer runs make one value.
+
+    With `leaves_out`, runs without a value count only where none of the others has one.
+    """
     size = series.largest_of or series.smallest_of
     if not size:
         return values
     groups = max(len(values) // size, 1)
-    pick = np.max if series.largest_of else np.min
-    return np.array([pick(group, axis=0) for group in np.array_split(values[: groups * size], groups)])
+    largest, smallest = (np.fmax, np.fmin) if leaves_out else (np.maximum, np.minimum)
+    pick: np.ufunc = largest if series.largest_of else smallest
+    return np.array([pick.reduce(group, axis=0) for group in np.array_split(values[: groups * size], groups)])

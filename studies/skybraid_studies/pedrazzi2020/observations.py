@@ -41,7 +41,7 @@ downlink = { rate = "10Mbit/s", delay = "20ms" }
 [flow.data]
 from = "vehicle"
 traffic = { kind = "cbr", rate = "1Mbit/s", packet = "1000B" }
-transport = { protocol = "mptcp", scheduler = "round_robin" }
+transport = { protocol = "mptcp", scheduler = "round_robin", join_after = "dss" }
 """
 
 _LINKED = """

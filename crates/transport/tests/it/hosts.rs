@@ -100,6 +100,16 @@ impl Pair {
         tcp.window_end - tcp.data_ack
     }
 
+    /// Maximum data that the client sent within a round trip, whose acknowledgements come at once.
+    fn most_in_a_round_trip(&self) -> u32 {
+        let data: Vec<_> = self.sent.iter().filter(|(.., tcp)| tcp.len > 0).collect();
+        let since = |start: Instant| {
+            let within = data.iter().filter(move |(at, ..)| *at >= start && *at < start + DELAY * 2);
+            within.map(|(.., tcp)| tcp.len).sum()
+        };
+        data.iter().map(|(at, ..)| since(*at)).max().unwrap()
+    }
+
     /// Time of the client's first data.
     fn first_data(&self) -> Instant {
         self.sent.iter().find(|(.., tcp)| tcp.len > 0).unwrap().0
@@ -182,6 +192,28 @@ fn an_unused_window_grows_only_without_validation() {
         pair.window()
     });
     assert_eq!(windows, [10, 60]);
+}
+
+// Source: RFC 9293 §3.1: a window field that is not scaled has 16 bits, so at most 65 segments of 1000 B are in flight;
+// RFC 5681 §3.1: the window grows with each acknowledgement all the same.
+#[test]
+fn a_peer_without_window_scaling_bounds_what_is_in_flight() {
+    let in_flight = [None, Some(Bytes::new(65_535))].map(|max_in_flight| {
+        let config = TransportConfig {
+            max_in_flight,
+            segment: Some(Bytes::new(1_000)),
+            window_validation: false,
+            ack_every: 1,
+            ..config(Protocol::Tcp)
+        };
+        let mut pair = Pair::new(&config);
+        pair.write(400_000);
+        pair.run(750);
+        assert!(pair.window() > 65, "{} segments", pair.window());
+        pair.most_in_a_round_trip()
+    });
+    assert!(in_flight[0] > 65_535, "{} B", in_flight[0]);
+    assert_eq!(in_flight[1], 65_000);
 }
 
 // Source: RFC 5681 §4.1; Linux `tcp_cwnd_restart`: 10 + 200 segments, then 0.9 s of silence at a timeout of 300 ms.

@@ -39,6 +39,7 @@ pub fn supports(config: &TransportConfig) -> Result<(), String> {
     let fixed = [
         ("initial_window", config.initial_window == usual.initial_window),
         ("initial_threshold", config.initial_threshold.is_none()),
+        ("max_in_flight", config.max_in_flight.is_none()),
         ("loss_detection", config.loss_detection == usual.loss_detection),
         ("proportional_reduction", config.proportional_reduction),
         ("undo", config.undo),

@@ -98,6 +98,8 @@ pub struct Subflow {
     info: PathInfo,
     /// Maximum payload of a segment in bytes.
     segment: u32,
+    /// Maximum data in flight in bytes, whatever the window.
+    max_in_flight: u64,
     handshake: Handshake,
     receiver: Receiver,
     headers: Headers,
@@ -143,6 +145,7 @@ impl Subflow {
             path,
             info,
             segment,
+            max_in_flight: config.max_in_flight.map_or(u64::MAX, Bytes::get),
             handshake: Handshake::default(),
             receiver: Receiver::new(acks, config.buffers == Buffers::Auto),
             headers: Headers::new(id, config.is_multipath(), sack, info.mtu),
@@ -222,7 +225,8 @@ impl Subflow {
         let ahead = self.board.in_flight() + self.board.lost() + self.backlog.bytes();
         ahead == 0
             || (self.tail.is_due() && self.backlog.is_empty())
-            || (ahead + u64::from(bytes) <= self.window.bytes() && !self.pace_is_full())
+            || (ahead + u64::from(bytes) <= self.window.bytes().min(self.max_in_flight)
+                && !self.pace_is_full())
     }
 
     /// True if the pacer's queue is full.
