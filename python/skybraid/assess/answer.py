@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skybraid.assess.candidates import Candidate, candidates
-from skybraid.assess.judging import Judged, Seen, judge_passes
+from skybraid.assess.judging import Judged, Seen, judge_link_passes, judge_passes
 from skybraid.execute.pool import Gauge, on_all_cores
 from skybraid.execute.runs import simulation
-from skybraid.model.episodes import RunShare
+from skybraid.model.episodes import RunShare, unclustered
 from skybraid.model.errors import ScenarioError
+from skybraid.model.link_performance import SHARES, Slots, share_of
 from skybraid.model.requirements import about
 from skybraid.model.scenario import Scenario
 from skybraid.model.statistics import Verdict
@@ -287,7 +288,8 @@ class _Runner:
         ]
         used = [network for network in self._networks if network.name in candidate.networks]
         apart = len(used) > 1 and len({network.together or network.name for network in used}) > 1
-        judged = judge_passes(wanted, passes, min(network.occasions for network in used), len(used), apart=apart)
+        judge = judge_link_passes if wanted.parameters else judge_passes
+        judged = judge(wanted, passes, min(network.occasions for network in used), len(used), apart=apart)
         if (wanted.is_video or wanted.metric == "goodput") and any(one.lacks("rate", wanted.direction) for one in used):
             # What was not measured decides nothing.
             judged = replace(judged, verdict=Verdict.INCONCLUSIVE, why="no rate measured", needed_s=None)
@@ -325,7 +327,12 @@ def _seen(stats: FlowStats, wanted: Wanted) -> Seen:
         share = RunShare.of_bins(*stats.frames_met_over_time(wanted.within_ms or 0.0))
     elif wanted.metric == "share":
         share = RunShare.of_bins(*stats.met_over_time(wanted.within_ms))
-    return Seen(share, stats.goodput_bps, stats.delay_quantile(0.5), stats.delay_quantile(0.99))
+    parameters: tuple[tuple[str, RunShare | None], ...] = ()
+    if wanted.parameters:
+        slots = Slots(*stats.met_over_time(wanted.within_ms))
+        lost_after_s = float(wanted.parameters[0]["lost_after_ms"]) / 1e3
+        parameters = tuple((metric, share_of(metric, slots, lost_after_s, unclustered)) for metric in SHARES)
+    return Seen(share, stats.goodput_bps, stats.delay_quantile(0.5), stats.delay_quantile(0.99), parameters)
 
 
 def _median(values: list[float]) -> float:
