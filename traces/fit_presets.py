@@ -14,6 +14,7 @@ quantiles they would come one by one, where they last for seconds to minutes, an
 
 import argparse
 import csv
+import io
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
@@ -53,6 +54,9 @@ from fit_series import (
     time_scales,
     with_service,
 )
+
+NR_PING_ROWS = 2
+"""Rows before a result of its pings in which the logger of the Irish 5G drives shows no rate."""
 
 NR_STEP_S = 0.055
 """Time in s between control messages of CICV5G."""
@@ -268,17 +272,32 @@ def nr_road(folder: Path) -> Family:
     return road(nr_windows(folder), delays_of(nr_control(folder), NR_STEP_S))
 
 
+def nr_rates(folder: Path) -> list[tuple[str, Values]]:
+    """Capacity down of a car in Ireland in Mbit/s, by drive.
+
+    The logger shows a rate of zero for the two rows before it tells of its own pings, whose replies came all the while:
+    these rows are no outages, and are left out.
+    """
+    found = []
+    with zipfile.ZipFile(folder / "aux_uccmisl_5g/5G-production-dataset.zip") as archive:
+        names = sorted(name for name in archive.namelist() if "Download/Driving" in name and "MACOSX" not in name)
+        for name in (name for name in names if name.endswith(".csv")):
+            rows = list(csv.DictReader(io.StringIO(archive.read(name).decode("latin-1"))))
+            values = np.array([float(row["DL_bitrate"] or "nan") * 1e-3 for row in rows])
+            told = np.array([row["PINGAVG"] not in ("", "-") for row in rows])
+            near = told.copy()
+            for rows_before in range(1, NR_PING_ROWS + 1):
+                near[:-rows_before] |= told[rows_before:]
+            found.append((Path(name).stem, values[np.isfinite(values) & ~(near & (values <= 0))]))
+    return found
+
+
 def nr_windows(folder: Path) -> list[tuple[str, Values]]:
     """Windows of capacity down of a car in Ireland."""
     windows = []
-    with zipfile.ZipFile(folder / "aux_uccmisl_5g/5G-production-dataset.zip") as archive:
-        names = sorted(name for name in archive.namelist() if "Download/Driving" in name)
-        for name in (name for name in names if name.endswith(".csv")):
-            values = column(archive.read(name).decode("latin-1"), "DL_bitrate") * 1e-3
-            values = values[np.isfinite(values)]
-            pieces = flights_of(values) if len(values) >= FLIGHT_S / 2 else []
-            stem = Path(name).stem
-            windows += [(f"{stem}, part {part + 1}", piece) for part, piece in enumerate(pieces)]
+    for name, values in nr_rates(folder):
+        pieces = flights_of(values) if len(values) >= FLIGHT_S / 2 else []
+        windows += [(f"{name}, part {part + 1}", piece) for part, piece in enumerate(pieces)]
     return windows
 
 

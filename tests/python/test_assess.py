@@ -222,6 +222,13 @@ class TestAssess:
         assert judged.why.startswith("availability")
         assert judged.estimate == pytest.approx(0.9, abs=0.02)
 
+    def test_a_goodput_is_offered_and_judged(self, tmp_path: Path) -> None:
+        (tmp_path / "up.csv").write_text("time [s],uplink rate [Mbit/s]\n" + "".join(f"{at},20\n" for at in range(60)))
+        (network,) = read_networks([f"a={tmp_path}/up.csv"])
+        answer = assess([network], [parse_wanted("data: 8Mbit/s")], budget_s=20)
+        # What is offered is a quarter more, and the link carries it.
+        assert answer.flows[0].best.judged.estimate == pytest.approx(10e6, rel=0.02)
+
     def test_a_video_is_not_judged_without_a_rate(self) -> None:
         (network,) = read_networks([f"a={CARS}/atnt.csv"])
         cut = type(network)("a", (network.flights[0].part(0, 60),))

@@ -162,6 +162,18 @@ class TestFlights:
         found = find_events(flight.times_s, delay, flight.length_s)
         assert (len(found.outages), found.lost) == (0, 2)
 
+    def test_a_ping_of_windows_loses_a_probe_and_no_five_seconds(self, tmp_path: Path) -> None:
+        lines = [
+            "Request timed out." if at % 5 == 2 else "Reply from 1.1.1.1: bytes=32 time=40ms TTL=60" for at in range(20)
+        ]
+        (tmp_path / "ping.txt").write_text("\n".join(["Pinging 1.1.1.1 with 32 bytes of data:", *lines, ""]))
+        (flight,) = read_flight(str(tmp_path / "ping.txt")).journeys()
+        assert flight.length_s == pytest.approx(20)
+        delay = flight.values("delay", "uplink")
+        assert delay is not None
+        assert int(np.isinf(delay).sum()) == 4
+        assert "4 pauses of 16 s cut out" in flight.notes[-1]
+
     def test_values_that_hold_until_the_next_have_no_pauses(self) -> None:
         times_s = np.array([0.0, 10.0, 600.0, 700.0])
         flight = Flight("steps", times_s, (Column("delay", "ms", np.full(4, 30.0)),), 800.0)

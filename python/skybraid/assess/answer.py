@@ -303,11 +303,12 @@ class _Runner:
         told = [one.words for one in self._wanted]
         for network in self._networks:
             told += [note for flight in network.flights for note in flight.notes]
-            for direction in DIRECTIONS:
-                if network.lacks("rate", direction):
-                    told.append(f"{network.name}: no {direction} rate was measured; {RATE_MBPS:g} Mbit/s taken")
-                if network.lacks("delay", direction):
-                    told.append(f"{network.name}: no {direction} delay was measured; {DELAY_MS:g} ms taken")
+            told += [
+                _not_measured(network, f"{direction} {quantity}", has, taken)
+                for direction in DIRECTIONS
+                for quantity, taken in (("rate", f"{RATE_MBPS:g} Mbit/s"), ("delay", f"{DELAY_MS:g} ms"))
+                if (has := network.having(quantity, direction)) < len(network.flights)
+            ]
         if len({network.together or network.name for network in self._networks}) > 1:
             told.append(
                 "networks measured apart: how often they fail together is unknown (seen misses count 3.6 times)"
@@ -333,6 +334,15 @@ def _seen(stats: FlowStats, wanted: Wanted) -> Seen:
         lost_after_s = float(wanted.parameters[0]["lost_after_ms"]) / 1e3
         parameters = tuple((metric, share_of(metric, slots, lost_after_s, unclustered)) for metric in SHARES)
     return Seen(share, stats.goodput_bps, stats.delay_quantile(0.5), stats.delay_quantile(0.99), parameters)
+
+
+def _not_measured(network: Network, what: str, having: int, taken: str) -> str:
+    """Returns what was taken for what only `having` flights have."""
+    if having == 0:
+        return f"{network.name}: no {what} was measured; {taken} taken"
+    some = f"{having} of {len(network.flights)} flights"
+    others = "taken in the others (files of one flight have + between)"
+    return f"{network.name}: the {what} was measured in {some}; {taken} {others}"
 
 
 def _median(values: list[float]) -> float:

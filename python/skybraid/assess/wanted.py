@@ -78,9 +78,10 @@ class Wanted:
         else:
             size = 1200 if self.direction == "uplink" else 125
             traffic = f'{{ kind = "cbr", rate = "{self.rate_mbps:g}Mbit/s", packet = "{size}B" }}'
-            require = f'{{ deadline = "{self.within_ms:g}ms", share = "{100 * self.target:g}%" }}'
             if self.metric == "goodput":
                 require = f'{{ goodput = "{self.target:g}bit/s" }}'
+            else:
+                require = f'{{ deadline = "{self.within_ms:g}ms", share = "{100 * self.target:g}%" }}'
         sender = "vehicle" if self.direction == "uplink" else "ground"
         return (
             f'[flow.{self.flow}]\nfrom = "{sender}"\ntraffic = {traffic}\n'

@@ -34,6 +34,9 @@ _MICRO = 6
 _PAUSE_STEPS, _PAUSE_S = 10.0, 4.0
 """Usual steps, and s beyond a usual step, from which on a longer one is a pause."""
 
+_TIMEOUT_S, _ABOUT_S = 4.0, 0.5
+"""Time in s for which ping of Windows waits for a lost reply before it sends the next probe, and its tolerance."""
+
 _USUAL = 0.9
 """Share of steps of at most twice the median one from which on others are pauses, in which nothing was measured."""
 
@@ -197,13 +200,18 @@ class Flight:
         """Returns by how many s each row lasts longer than usual, where that is a pause; shape (n,)."""
         steps_s = np.diff(self.times_s)
         found = np.zeros(len(self.times_s))
-        if steps_s.size < 1 / (1 - _USUAL):
+        if steps_s.size == 0:
             return found
         usual_s = float(np.median(steps_s))
+        lost = np.any([np.isinf(column.values) for column in self.columns], axis=0)
+        is_wait = lost[:-1] & (np.abs(steps_s - usual_s - _TIMEOUT_S) < min(_ABOUT_S, usual_s))
+        found[:-1] = np.where(is_wait, steps_s - usual_s, 0.0)
+        if steps_s.size < 1 / (1 - _USUAL):
+            return found
         if (steps_s <= 2 * usual_s).mean() < _USUAL:
             return found
         is_pause = steps_s > max(_PAUSE_STEPS * usual_s, usual_s + _PAUSE_S)
-        found[:-1] = np.where(is_pause, steps_s - usual_s, 0.0)
+        found[:-1] = np.where(is_wait | is_pause, steps_s - usual_s, 0.0)
         return found
 
     def _unknown(self) -> Flags:
