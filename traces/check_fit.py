@@ -10,6 +10,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from skybraid.fit.link import windows
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.replay import DELAY_MS, RATE_MBPS, path_lines, write_flight
 
-RUNS = 20
+RUNS = 40
 RUN_S = 300.0
 MAX_PIECES = 12
 PROBE_S = 0.2
@@ -102,6 +103,12 @@ def pieces_of(flights: Sequence[Flight]) -> list[Flight]:
     return [found[int(at)] for at in np.linspace(0, len(found) - 1, min(len(found), MAX_PIECES))]
 
 
+def turned(flight: Flight) -> Flight:
+    """A flight whose values begin in its middle, for a second path where there is no second flight."""
+    half = len(flight.times_s) // 2
+    return replace(flight, columns=tuple(replace(one, values=np.roll(one.values, half)) for one in flight.columns))
+
+
 def check(name: str, seen: Sequence[Flight], held: Sequence[Flight], folder: Path) -> dict[str, tuple]:
     """Values of what was held back and of the fit's runs, by their name."""
     pieces = pieces_of(held)
@@ -123,7 +130,8 @@ def check(name: str, seen: Sequence[Flight], held: Sequence[Flight], folder: Pat
     measured = []
     for at, piece in enumerate(pieces):
         replayed = []
-        for path, own in enumerate((piece, pieces[at - 1])):
+        other = pieces[at - 1] if len(pieces) > 1 else turned(piece)
+        for path, own in enumerate((piece, other)):
             file = folder / f"path{path}.csv"
             write_flight(own, file)
             replayed.append(path_lines(own, file, f"p{path}"))

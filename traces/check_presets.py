@@ -1,13 +1,13 @@
 """Hold the fits of `fit_presets.py` against flights that they have not seen.
 
-Run it as `python traces/check_presets.py [drone lte starlink paths heights]`. Each family is fitted to four fifths of
-the drives and predicts the others, five times over, so that each drive is held back once. What is predicted is what
-the engine does with the fitted preset.
+Run it as `python traces/check_presets.py [drone lte nr starlink ship paths heights hours]`. Each family is fitted to
+four fifths of the drives and predicts the others, five times over, so that each drive is held back once. What is
+predicted is what the engine does with the fitted preset.
 
 A held-back value is covered if it lies within the central 90 % of the family's runs. `ratio` is the measured median
 over the predicted one, with the interval of 90 % by drives drawn anew: a single split of a few drives cannot tell a
 factor of 2. Outages are seconds below 0.5 Mbit/s, in runs. `paths` has three carriers of one
-car, `heights` the handovers of a drone by height.
+car, `heights` the handovers of a drone by height, `hours` Starlink's capacity by the hour.
 """
 
 import argparse
@@ -24,18 +24,25 @@ from engine_series import Run, fly
 from fit_groups import PATHS, common_outages, correlation, paired_windows, shares_below
 from fit_presets import (
     FAMILIES,
+    MIN_DRIVE_S,
+    NR_STEP_S,
     PRESETS,
     RECONFIGURATION,
     Family,
     conext,
     delays_of,
+    dish_rates,
+    dish_windows,
     drone_rates,
+    nr_control,
+    nr_windows,
     one_way,
     paired,
     pam,
     rate,
     road,
     starlink_delay,
+    starlink_rates,
     text_of,
 )
 from fit_series import FLIGHT_S, Flight, Values, carried, runs_of, thinned, time_scales
@@ -44,6 +51,7 @@ FOLDS = 5
 RUNS = 80
 PAIRED_RUNS = 200
 GROUP_S = 180
+CONTROL_S = 90
 T = TypeVar("T")
 Measure = Callable[[Values], float]
 
@@ -174,13 +182,56 @@ def check_lte(folder: Path) -> None:
 def check_starlink(folder: Path) -> None:
     """Rates of a dish on a car by drive."""
     drives = by_drive(folder, ("starlink",))
-    delays = thinned(starlink_delay(folder))
+    delays = thinned(starlink_delay(dish_windows(folder)))
 
     def preset(fold: int) -> str:
         rates = thinned(one_way(split(drives, fold)[0], 0.075))
         return text_of(FAMILIES["starlink-car"], Family(paired(rates, delays), RECONFIGURATION))
 
     check("starlink-car", preset, lambda fold: series(split(drives, fold)[1]), RATES, lambda run: run.down[0])
+
+
+def check_ship(folder: Path) -> None:
+    """Rates of a dish that stands and round trips of a ship's, by window of ten minutes."""
+    rates = {name: [(name, down, up)] for name, down, up in dish_rates(folder, moving=False)}
+    trips = {str(at): [own] for at, own in enumerate(dish_windows(folder))}
+
+    def preset(fold: int) -> str:
+        flights = thinned(starlink_rates(split(rates, fold)[0]))
+        delays = thinned(starlink_delay(split(trips, fold)[0]))
+        return text_of(FAMILIES["starlink-ship"], Family(paired(flights, delays), RECONFIGURATION))
+
+    def capacities(fold: int) -> dict[str, list[Values]]:
+        return {name: [down for _, down, _ in own] for name, own in split(rates, fold)[1].items()}
+
+    def probes(fold: int) -> dict[str, list[Values]]:
+        return {name: [as_probes(*one) for one in own] for name, own in split(trips, fold)[1].items()}
+
+    check("starlink-ship", preset, capacities, RATES, lambda run: run.down[0])
+    check("starlink-ship", preset, probes, DELAYS, lambda run: run.rtts)
+
+
+def as_probes(rtts: Values, drops: Values) -> Values:
+    """Five probes a second, as the runs have them, of a dish that tells the share of its own that were lost."""
+    lost = np.random.default_rng(1).random(5 * len(rtts)) < np.repeat(drops, 5)
+    return np.where(lost, np.nan, np.repeat(rtts, 5))
+
+
+def check_nr(folder: Path) -> None:
+    """Rates of a car on 5G by drive, and round trips of control messages by run."""
+    drives: dict[str, list[tuple[str, Values]]] = {}
+    for name, values in nr_windows(folder):
+        drives.setdefault(name.partition(",")[0], []).append((name, values))
+    control = {own.name: [own] for own in nr_control(folder)}
+
+    def preset(fold: int) -> str:
+        return text_of(FAMILIES["5g-road"], road(split(drives, fold)[0], delays_of(split(control, fold)[0], NR_STEP_S)))
+
+    def probes(fold: int) -> dict[str, list[Values]]:
+        return {name: [one.rtts for one in own] for name, own in split(control, fold)[1].items()}
+
+    check("5g-road", preset, lambda fold: series(split(drives, fold)[1]), RATES, lambda run: run.down[0])
+    check("5g-road", preset, probes, DELAYS, lambda run: run.rtts, CONTROL_S)
 
 
 def check_drone(folder: Path) -> None:
@@ -219,6 +270,21 @@ def print_heights(folder: Path) -> None:
             count = sum(low <= float(row["height [m]"]) < high for row in own)
             rate_per_s = count / flown_s
             print(f"{environment.lower()}, {low} to {high} m: {count} handovers in {flown_s} s, {rate_per_s:.4f} per s")
+
+
+def print_hours(folder: Path) -> None:
+    """Capacity down of Starlink on roads in Germany by hour of the day and by day: which of them it depends on."""
+    rows = list(csv.DictReader((folder / "osnabrueck_mobile_starlink/road/iperf.csv").open()))
+    rows = [row for row in rows if row["download_mbps"]]
+    for name, part in (("hour", slice(11, 13)), ("day", slice(0, 10))):
+        found: dict[str, list[float]] = {}
+        for row in rows:
+            found.setdefault(row["timestamp_start"][part], []).append(float(row["download_mbps"]))
+        medians = sorted(float(np.median(own)) for own in found.values() if len(own) >= MIN_DRIVE_S)
+        sd = float(np.std(np.log(medians), ddof=1))
+        print(
+            f"{len(medians)} medians by {name}: {medians[0]:.0f} to {medians[-1]:.0f} Mbit/s, factor {np.exp(sd):.2f}"
+        )
 
 
 def check_paths(folder: Path) -> None:
@@ -264,9 +330,12 @@ def main(arguments: Sequence[str]) -> int:
     checks = {
         "drone": check_drone,
         "lte": check_lte,
+        "nr": check_nr,
         "starlink": check_starlink,
+        "ship": check_ship,
         "paths": check_paths,
         "heights": print_heights,
+        "hours": print_hours,
     }
     parser = argparse.ArgumentParser(description="Hold fits against what they have not seen.")
     parser.add_argument("family", nargs="*", choices=[[], *checks], help="Families (default: all).")

@@ -14,6 +14,7 @@ quantiles they would come one by one, where they last for seconds to minutes, an
 
 import argparse
 import csv
+import io
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
@@ -25,7 +26,9 @@ import numpy as np
 import polars as pl
 from build_traces import (
     PAM_CARRIERS,
+    PAM_PROBES_PER_WINDOW,
     MissingMeasurementsError,
+    PingBurst,
     measurement_folder,
     read_ping,
 )
@@ -51,6 +54,12 @@ from fit_series import (
     time_scales,
     with_service,
 )
+
+NR_PING_ROWS = 2
+"""Rows before a result of its pings in which the logger of the Irish 5G drives shows no rate."""
+
+NR_STEP_S = 0.055
+"""Time in s between control messages of CICV5G."""
 
 AIR_M = 10.0
 """Height above the ground from which on a drone is in the air."""
@@ -208,11 +217,23 @@ def pam(folder: Path, bursts: int = 6) -> list[Probes]:
         read = [read_ping(path) for path in root.rglob("*.out")]
         read.sort(key=lambda burst: burst.start_epoch_ms)
         for start in range(0, len(read), bursts):
-            rtts = [rtt for burst in read[start : start + bursts] for rtt in burst.rtts_ms]
+            rtts = [rtt for burst in read[start : start + bursts] for rtt in settled(burst)]
             values = np.array([np.nan if rtt is None else rtt for rtt in rtts])
             times = np.arange(len(values), dtype=np.float64) * 0.2
             found.append(Probes(f"{carrier}, bursts from {start + 1}", times, values))
     return found
+
+
+def settled(burst: PingBurst) -> tuple[float | None, ...]:
+    """Round trips of the probes whose replies were waited for.
+
+    Those sent in the last second before `ping` ended count as lost in its summary, though they were under way: 66 of
+    287 lost probes of trip 2.
+    """
+    rtts = burst.rtts_ms
+    waited = max(len(rtts) - PAM_PROBES_PER_WINDOW, 0)
+    after = max((at + 1 for at, rtt in enumerate(rtts) if rtt is not None), default=0)
+    return rtts[: max(waited, after)]
 
 
 def lte_car(folder: Path) -> Family:
@@ -248,15 +269,40 @@ def one_way(windows: Sequence[tuple[str, Values]], up_share: float) -> list[Flig
 
 def nr_road(folder: Path) -> Family:
     """Cars on 5G: capacity in Ireland, control messages in China."""
-    windows = []
+    return road(nr_windows(folder), delays_of(nr_control(folder), NR_STEP_S))
+
+
+def nr_rates(folder: Path) -> list[tuple[str, Values]]:
+    """Capacity down of a car in Ireland in Mbit/s, by drive.
+
+    The logger shows a rate of zero for the two rows before it tells of its own pings, whose replies came all the while:
+    these rows are no outages, and are left out.
+    """
+    found = []
     with zipfile.ZipFile(folder / "aux_uccmisl_5g/5G-production-dataset.zip") as archive:
-        names = sorted(name for name in archive.namelist() if "Download/Driving" in name)
+        names = sorted(name for name in archive.namelist() if "Download/Driving" in name and "MACOSX" not in name)
         for name in (name for name in names if name.endswith(".csv")):
-            values = column(archive.read(name).decode("latin-1"), "DL_bitrate") * 1e-3
-            values = values[np.isfinite(values)]
-            pieces = flights_of(values) if len(values) >= FLIGHT_S / 2 else []
-            stem = Path(name).stem
-            windows += [(f"{stem}, part {part + 1}", piece) for part, piece in enumerate(pieces)]
+            rows = list(csv.DictReader(io.StringIO(archive.read(name).decode("latin-1"))))
+            values = np.array([float(row["DL_bitrate"] or "nan") * 1e-3 for row in rows])
+            told = np.array([row["PINGAVG"] not in ("", "-") for row in rows])
+            near = told.copy()
+            for rows_before in range(1, NR_PING_ROWS + 1):
+                near[:-rows_before] |= told[rows_before:]
+            found.append((Path(name).stem, values[np.isfinite(values) & ~(near & (values <= 0))]))
+    return found
+
+
+def nr_windows(folder: Path) -> list[tuple[str, Values]]:
+    """Windows of capacity down of a car in Ireland."""
+    windows = []
+    for name, values in nr_rates(folder):
+        pieces = flights_of(values) if len(values) >= FLIGHT_S / 2 else []
+        windows += [(f"{name}, part {part + 1}", piece) for part, piece in enumerate(pieces)]
+    return windows
+
+
+def nr_control(folder: Path) -> list[Probes]:
+    """Round trips of control messages of a car in China, by run."""
     runs = []
     for path in sorted((folder / "cicv5g_rtt").rglob("*.txt")):
         if path.name == "SOURCE.txt" or path.parent.name == "rural":
@@ -264,27 +310,29 @@ def nr_road(folder: Path) -> Family:
         table = np.genfromtxt(path, skip_header=1, usecols=(0, 2))
         times = (table[:, 0] - table[0, 0]) / 1e3
         runs.append(Probes(path.stem, times, table[:, 1]))
-    runs = [run for run in runs if np.median(np.diff(run.times)) < 0.08]
-    return road(windows, delays_of(runs, 0.055))
+    return [run for run in runs if np.median(np.diff(run.times)) < 0.08]
 
 
-def starlink_delay(folder: Path) -> list[Flight]:
-    """Flights of Starlink's round trip at a ship: steps of the epochs, jitter within, loss in seconds."""
+def dish_windows(folder: Path) -> list[tuple[Values, Values]]:
+    """Round trip in ms and share of lost probes of a ship's dish, second by second, in windows of ten minutes."""
     rtts, drops = read_dish(folder)
+    starts = range(0, len(rtts) - FLIGHT_S + 1, FLIGHT_S)
+    return [(rtts[start : start + FLIGHT_S], drops[start : start + FLIGHT_S]) for start in starts]
+
+
+def starlink_delay(windows: Sequence[tuple[Values, Values]]) -> list[Flight]:
+    """Flights of Starlink's round trip at a ship: steps of the epochs, jitter within, loss in seconds."""
     flights = []
-    windows = [np.arange(len(rtts))[i : i + FLIGHT_S] for i in range(0, len(rtts), FLIGHT_S)]
-    windows = [window for window in windows if len(window) == FLIGHT_S]
     inner: list[Values] = []
     parts: list[tuple[float, Values, Values, Values]] = []
-    for window in windows:
-        own = rtts[window]
+    for own, dropped in windows:
         usable = np.where(np.isfinite(own) & (own > 0), own, np.nanmedian(own))
         epochs = usable.reshape(-1, 15)
         levels = np.quantile(epochs, 0.2, axis=1)
         base = float(levels.min())
         jitter = np.maximum(epochs - levels[:, None], 0).ravel()
         inner.append(jitter)
-        parts.append((base, levels - base, jitter, drops[window]))
+        parts.append((base, levels - base, jitter, dropped))
     scales = time_scales(inner, 1.0, 15.0)
     for number, (base, steps, jitter, dropped) in enumerate(parts):
         process = (
@@ -314,22 +362,28 @@ def read_dish(folder: Path) -> tuple[Values, Values]:
     return rtts, np.nan_to_num(drops)
 
 
-def starlink_rates(folder: Path, moving: bool) -> list[Flight]:
-    """Capacity of Starlink dishes on a car, in both directions where they were measured together."""
+def dish_rates(folder: Path, moving: bool) -> list[tuple[str, Values, Values]]:
+    """Windows of capacity down and up of Starlink dishes on a car, by their names."""
     text = (folder / "osnabrueck_mobile_starlink/road/iperf.csv").read_text()
     down, up = column(text, "download_mbps"), column(text, "upload_mbps")
     speed = column(text, "average_speed")
     keep = np.isfinite(down) & np.isfinite(up) & ((speed > 5) if moving else (speed < 1))
     down, up = down[keep], up[keep]
     pieces = list(zip(flights_of(down), flights_of(up), strict=True))
-    names = [f"road, part {part + 1}" for part in range(len(pieces))]
+    named = [(f"road, part {part + 1}", *piece) for part, piece in enumerate(pieces)]
     if moving:
         text = (folder / "osnabrueck_mobile_starlink/autobahn/throughput.csv").read_text()
         down, up = column(text, "download"), column(text, "upload")
         known = np.isfinite(down) & np.isfinite(up)
-        more = list(zip(flights_of(down[known]), flights_of(up[known]), strict=True))
-        names += [f"motorway, part {part + 1}" for part in range(len(more))]
-        pieces += more
+        more = zip(flights_of(down[known]), flights_of(up[known]), strict=True)
+        named += [(f"motorway, part {part + 1}", *piece) for part, piece in enumerate(more)]
+    return named
+
+
+def starlink_rates(windows: Sequence[tuple[str, Values, Values]]) -> list[Flight]:
+    """Capacity of Starlink dishes in both directions, measured together."""
+    names = [name for name, _, _ in windows]
+    pieces = [(down, up) for _, down, up in windows]
     both = [float(np.corrcoef(normal_scores(a), normal_scores(b))[0, 1]) for a, b in pieces]
     gone = [(down <= 0) & (up <= 0) for down, up in pieces]
     served = [[np.where(out, np.nan, way) for way in piece] for piece, out in zip(pieces, gone, strict=True)]
@@ -347,16 +401,16 @@ def starlink_rates(folder: Path, moving: bool) -> list[Flight]:
 
 def starlink_car(folder: Path) -> Family:
     """Starlink on cars: in Germany both directions, in the USA down, of which the uplink has its share."""
-    german = starlink_rates(folder, moving=True)
+    german = starlink_rates(dish_rates(folder, moving=True))
     american = one_way(conext(folder, "starlink"), 0.075)
     rates = thinned(thinned(german, len(german) * 2 // 3) + american)
-    return Family(paired(rates, thinned(starlink_delay(folder))), RECONFIGURATION)
+    return Family(paired(rates, thinned(starlink_delay(dish_windows(folder)))), RECONFIGURATION)
 
 
 def starlink_ship(folder: Path) -> Family:
     """Starlink at sea: round trip and loss of a ship, capacity of a dish that stands."""
-    rates = thinned(starlink_rates(folder, moving=False))
-    return Family(paired(rates, thinned(starlink_delay(folder))), RECONFIGURATION)
+    rates = thinned(starlink_rates(dish_rates(folder, moving=False)))
+    return Family(paired(rates, thinned(starlink_delay(dish_windows(folder)))), RECONFIGURATION)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,12 @@
 """Measured flights by set, as a user would give them to `skybraid fit`: each a list of flights in order of time."""
 
 import csv
-import io
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from build_traces import PAM_CARRIERS, read_ping
-from fit_presets import read_dish
+from fit_presets import nr_rates, read_dish, settled
 from fit_series import Values, column
 
 from skybraid.traces import reading
@@ -26,8 +24,9 @@ def flight(name: str, times_s: Values, **columns: Values) -> Flight:
     for title, values in columns.items():
         direction, _, quantity = title.rpartition("_")
         kept.append(Column(quantity, {"rate": "Mbit/s", "delay": "ms", "loss": "%"}[quantity], values, direction))
-    times_s = times_s - times_s[0]
-    return Flight(name, times_s, tuple(kept), float(times_s[-1]) + step_s).whole().without_pauses()
+    clock_s, times_s = times_s, times_s - times_s[0]
+    whole = Flight(name, times_s, tuple(kept), float(times_s[-1]) + step_s, clock_s=clock_s)
+    return whole.whole().without_pauses()
 
 
 def even(name: str, step_s: float, **columns: Values) -> Flight:
@@ -84,7 +83,7 @@ def pings(folder: Path, carrier: str) -> list[Flight]:
     read = sorted((read_ping(path) for path in root.rglob("*.out")), key=lambda burst: burst.start_epoch_ms)
     found = []
     for start in range(0, len(read) - PAM_GROUP + 1, PAM_GROUP):
-        rtts = [rtt for burst in read[start : start + PAM_GROUP] for rtt in burst.rtts_ms]
+        rtts = [rtt for burst in read[start : start + PAM_GROUP] for rtt in settled(burst)]
         values = np.array([np.inf if rtt is None else rtt / 2 for rtt in rtts])
         found.append(even(f"{carrier} {start}", 0.2, delay=values))
     return found
@@ -147,17 +146,7 @@ def opportunities(folder: Path, name: str) -> list[Flight]:
 
 def irish(folder: Path) -> list[Flight]:
     """Downloads of a car over 5G in Ireland."""
-    found = []
-    with zipfile.ZipFile(folder / "aux_uccmisl_5g/5G-production-dataset.zip") as archive:
-        for name in sorted(archive.namelist()):
-            if "Download/Driving" not in name or not name.endswith(".csv") or "MACOSX" in name:
-                continue
-            rows = list(csv.DictReader(io.StringIO(archive.read(name).decode("latin-1"))))
-            rates = np.array([float(row["DL_bitrate"] or "nan") * 1e-3 for row in rows])
-            rates = rates[np.isfinite(rates)]
-            if len(rates) >= MIN_FLIGHT_S:
-                found.append(even(Path(name).stem, 1.0, downlink_rate=rates))
-    return found
+    return [even(name, 1.0, downlink_rate=rates) for name, rates in nr_rates(folder) if len(rates) >= MIN_FLIGHT_S]
 
 
 SETS: dict[str, Callable[[Path], Sequence[Flight]]] = {

@@ -9,13 +9,22 @@ import numpy as np
 import pytest
 
 from conftest import Command
-from skybraid.assess import assess, parse_wanted, read_networks
+from skybraid.assess import Wanted, assess, parse_wanted, read_networks
 from skybraid.assess.answer import Row
 from skybraid.assess.candidates import candidates
-from skybraid.assess.judging import BAD_FLIGHT, MIN_OCCASIONS, Seen, flights_needed, judge_passes, unseen_flights
+from skybraid.assess.judging import (
+    BAD_FLIGHT,
+    MIN_OCCASIONS,
+    Seen,
+    flights_needed,
+    judge_link_passes,
+    judge_passes,
+    unseen_flights,
+)
 from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ScenarioError
 from skybraid.model.statistics import Verdict
+from skybraid.traces.formats.source import Options
 from skybraid.traces.series import TraceError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,8 +62,18 @@ class TestWanted:
         assert (wanted.metric, wanted.target, wanted.within_ms) == ("share", 0.999, 40.0)
         assert parse_wanted("video: 3gpp-video-beyond-sight").target == 4e6
 
+    def test_a_required_link_performance_is_a_table_or_its_file(self, tmp_path: Path) -> None:
+        keys = 'expiration = "1s", continuity = "99%", availability = "98%", lost_after = "3s"'
+        (tmp_path / "rlp.toml").write_text(keys.replace(", ", "\n"))
+        table, file = (parse_wanted(f"control: {text}") for text in (f"{{ {keys} }}", str(tmp_path / "rlp.toml")))
+        assert replace(table, text="") == replace(file, text="")
+        assert (table.metric, table.target, table.within_ms) == ("rlp", 0.99, 1000.0)
+        targets = {one["metric"]: one["target"] for one in table.parameters}
+        assert (targets["continuity"], targets["availability"]) == (0.99, 0.98)
+
     @pytest.mark.parametrize(
-        "text", ["control", "control: 3gpp", "control: fast", "control: 101% within 1s", "a b: 99% within 1s"]
+        "text",
+        ["control", "control: 3gpp", "control: fast", "control: 101% within 1s", "a b: 99% within 1s", "c: no.toml"],
     )
     def test_another_sentence_is_an_error(self, text: str) -> None:
         with pytest.raises(ScenarioError, match="--require: found"):
@@ -122,6 +141,30 @@ class TestVerdict:
         apart = judge_passes(CONTROL, [flights], 3000, 2, apart=True)
         assert 1 - apart.low == pytest.approx(3.6 * (1 - together.low), rel=1e-6)
 
+    def test_a_link_performance_is_as_good_as_its_worst_parameter(self) -> None:
+        def flight(met: RunShare, up: RunShare | None) -> Seen:
+            return Seen(met, 1e6, 30.0, 90.0, (("continuity", met), ("availability", up)))
+
+        keys = 'expiration = "1s", continuity = "99%", availability = "98%", lost_after = "3s"'
+        wanted = parse_wanted(f"control: {{ {keys} }}")
+        good = RunShare.of_bins(np.full(3600, 10), np.full(3600, 10), 1.0)
+        poor = RunShare.of_bins(np.full(3600, 1000), np.full(3600, 950), 1.0)
+
+        def judged(wanted: Wanted, met: RunShare, up: RunShare | None) -> tuple[Verdict, str]:
+            found = judge_link_passes(wanted, [[flight(met, up) for _ in range(40)]], 40, apart=False)
+            return found.verdict, found.why
+
+        assert judged(wanted, good, good)[0] is Verdict.MET
+        assert judged(wanted, good, poor) == (Verdict.NOT_MET, "availability")
+        assert judged(wanted, poor, good) == (Verdict.NOT_MET, "continuity")
+        long = judged(wanted, good, None)
+        assert long == (Verdict.INCONCLUSIVE, "availability, flights too long to see a loss")
+        # No run says what a check lets pass; its length does.
+        whole = parse_wanted(f'control: {{ {keys}, integrity = "99.999%" }}')
+        assert judged(whole, good, good) == (Verdict.INCONCLUSIVE, "integrity")
+        checked = parse_wanted(f'control: {{ {keys}, integrity = "99.999%", check_bits = 32 }}')
+        assert judged(checked, good, good)[0] is Verdict.MET
+
     def test_the_goodput_of_one_flight_decides_nothing(self) -> None:
         wanted = parse_wanted("data: 8Mbit/s")
         one = Seen(None, 20e6, 30.0, 90.0)
@@ -167,6 +210,24 @@ class TestAssess:
         assert "more flights of a" in words
         assert "at the same time" in words
         assert sum(len(row.names) for row in flow.rows) == 4
+
+    def test_an_outage_costs_availability_and_not_continuity(self, tmp_path: Path) -> None:
+        # 30 s of 300 s without a reply, all at once.
+        rows = "".join(f"{at / 5:.1f},{-1 if 100 <= at / 5 < 130 else 40 + at % 3}\n" for at in range(1500))
+        (tmp_path / "ping.csv").write_text(f"time [s],delay [ms]\n{rows}")
+        networks = read_networks([f"a={tmp_path}/ping.csv"], Options(lost=-1))
+        keys = 'expiration = "1s", continuity = "99%", availability = "99%", lost_after = "3s"'
+        wanted = parse_wanted(f"control: {{ {keys} }}", {"control": 0.1})
+        judged = assess(networks, [wanted], budget_s=20).flows[0].best.judged
+        assert judged.why.startswith("availability")
+        assert judged.estimate == pytest.approx(0.9, abs=0.02)
+
+    def test_a_goodput_is_offered_and_judged(self, tmp_path: Path) -> None:
+        (tmp_path / "up.csv").write_text("time [s],uplink rate [Mbit/s]\n" + "".join(f"{at},20\n" for at in range(60)))
+        (network,) = read_networks([f"a={tmp_path}/up.csv"])
+        answer = assess([network], [parse_wanted("data: 8Mbit/s")], budget_s=20)
+        # What is offered is a quarter more, and the link carries it.
+        assert answer.flows[0].best.judged.estimate == pytest.approx(10e6, rel=0.02)
 
     def test_a_video_is_not_judged_without_a_rate(self) -> None:
         (network,) = read_networks([f"a={CARS}/atnt.csv"])

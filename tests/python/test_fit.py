@@ -3,6 +3,7 @@
 import json
 import math
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from conftest import Command
 from skybraid.fit import fit_link, held_back
 from skybraid.fit.draw import draw_flight, resample_flight
 from skybraid.fit.durations import Exponentials, fit_durations, fit_intervals
+from skybraid.fit.epochs import find_phases
 from skybraid.fit.events import find_events, find_round_trip_events
 from skybraid.fit.link import read_handovers
 from skybraid.fit.process import Memory, Process, autocorrelation, fit_memory, normal_scores, quantile_table
@@ -160,6 +162,18 @@ class TestFlights:
         found = find_events(flight.times_s, delay, flight.length_s)
         assert (len(found.outages), found.lost) == (0, 2)
 
+    def test_a_ping_of_windows_loses_a_probe_and_no_five_seconds(self, tmp_path: Path) -> None:
+        lines = [
+            "Request timed out." if at % 5 == 2 else "Reply from 1.1.1.1: bytes=32 time=40ms TTL=60" for at in range(20)
+        ]
+        (tmp_path / "ping.txt").write_text("\n".join(["Pinging 1.1.1.1 with 32 bytes of data:", *lines, ""]))
+        (flight,) = read_flight(str(tmp_path / "ping.txt")).journeys()
+        assert flight.length_s == pytest.approx(20)
+        delay = flight.values("delay", "uplink")
+        assert delay is not None
+        assert int(np.isinf(delay).sum()) == 4
+        assert "4 pauses of 16 s cut out" in flight.notes[-1]
+
     def test_values_that_hold_until_the_next_have_no_pauses(self) -> None:
         times_s = np.array([0.0, 10.0, 600.0, 700.0])
         flight = Flight("steps", times_s, (Column("delay", "ms", np.full(4, 30.0)),), 800.0)
@@ -218,19 +232,20 @@ class TestLink:
             delay = np.where(times_s % every_s < 2, math.inf, 30.0 + times_s % 3)
             return Flight(str(number), times_s, (Column("delay", "ms", delay),), 600.0)
 
-        # Of six flights, the variance of other networks' counts as 2 / 7.
+        # Of six flights, the variance of other networks' counts as 2 / 7; their middle is uncertain by a sixth of it.
         alike = fit_link([flight(number, 30) for number in range(6)])
-        assert math.log(alike.spread["outage"]) == pytest.approx(0.7 * math.sqrt(2 / 7))
+        assert math.log(alike.spread["outage"]) == pytest.approx(0.7 * math.sqrt(2 / 7 * 7 / 6))
         apart = fit_link([flight(number, every_s) for number, every_s in enumerate((10, 20, 40, 80))])
         # ln 2 apart: a variance of 5/3 (ln 2)^2, and 1.06^2 n^-0.4 of it; chance takes a few hundredths off.
-        expected = 1.06**2 * 5 / 3 * math.log(2) ** 2 * 4**-0.4 + 2 / 5 * 0.7**2
+        expected = 1.06**2 * 5 / 3 * math.log(2) ** 2 * 4**-0.4 + 2 / 5 * 5 / 4 * 0.7**2
         assert math.log(apart.spread["outage"]) == pytest.approx(math.sqrt(expected), rel=0.1)
         assert tomllib.loads(apart.toml())["spread"]["outage"] > 1
 
     def test_one_flight_differs_as_other_networks_do(self) -> None:
+        # The difference of two flights has twice the variance of one.
         link = fit_link([made(1)])
-        assert math.log(link.spread["rate"]) == pytest.approx(0.4)
-        assert tomllib.loads(link.toml())["spread"]["rate"] == pytest.approx(math.exp(0.4), rel=1e-3)
+        assert math.log(link.spread["rate"]) == pytest.approx(0.4 * math.sqrt(2))
+        assert tomllib.loads(link.toml())["spread"]["rate"] == pytest.approx(math.exp(0.4 * math.sqrt(2)), rel=1e-3)
 
     def test_a_long_flight_is_a_population_of_its_windows(self) -> None:
         times_s = np.arange(2400.0)
@@ -272,6 +287,42 @@ class TestLink:
         assert rates["calm"] is not None
         assert rates["calm"] > 0.1 * (rates["made 0"] or 0)
 
+    def test_where_no_outage_was_seen_rare_ones_are_assumed(self) -> None:
+        times_s = np.arange(1800.0)
+        rates = Column("rate", "Mbit/s", 20 + times_s % 3, "uplink")
+        link = fit_link([Flight("calm", times_s, (rates,), 1800.0)])
+        assert link.stall_gaps is not None
+        # Half of one in the time measured, and in half of 840 s.
+        assert link.stall_gaps.mean_s == pytest.approx((1800 + 420) / 0.5)
+        table = tomllib.loads(link.toml())
+        assert table["stall"]["length"]["quantiles"][-1] == [1, "34000ms"]
+        assert any("rare ones are assumed" in one for one in link.unknown)
+
+    def test_a_flight_with_longer_outages_has_longer_ones(self) -> None:
+        def flight(lasts_s: int) -> Flight:
+            times_s = np.arange(0.0, 600.0)
+            delay = np.where(times_s % 60 < lasts_s, math.inf, 30.0 + times_s % 3)
+            return Flight(str(lasts_s), times_s, (Column("delay", "ms", delay),), 600.0)
+
+        link = fit_link([flight(lasts_s) for lasts_s in (2, 2, 2, 16)])
+        scales = {one.name: one.outage_scale for one in link.flights}
+        # Their mean logarithm is a factor of 8^(1/4) above that of the short ones; 10 of 12 events are a flight's own.
+        assert scales["2"] == pytest.approx(8 ** (-10 / 12 / 4))
+        assert scales["16"] == pytest.approx(8 ** (10 / 12 * 3 / 4))
+
+    def test_which_way_a_probe_was_lost_is_left_open(self) -> None:
+        times_s = np.arange(0.0, 600.0, 0.2)
+        delay = np.where(np.random.default_rng(1).random(3000) < 0.04, math.inf, 30.0 + times_s % 3)
+        link = fit_link([Flight("ping", times_s, (Column("delay", "ms", delay),), 600.0)])
+        losses = [one.losses() for one in link.flights]
+        for each in losses:
+            kept = math.prod(1 - share for share in each.values())
+            assert 1 - kept == pytest.approx(0.04, abs=0.015)
+        assert sorted(sorted(each) for each in losses) == [["downlink"], ["downlink", "uplink"], ["uplink"]]
+        assert link.flights[len(link.flights) // 2].way is None
+        stalls = {flight.get("stall", {}).get("direction") for flight in tomllib.loads(link.toml())["flight"]}
+        assert stalls <= {None, "downlink", "uplink"}
+
     def test_handovers_come_in_their_measured_clusters(self, tmp_path: Path) -> None:
         path = tmp_path / "handovers.csv"
         path.write_text("flight,start [s],duration [ms]\na,0,2\na,5,3\nb,0,2\nb,7,x\n")
@@ -282,6 +333,67 @@ class TestLink:
         assert link.handover_gaps is not None
         assert link.handover_gaps.mean_s == pytest.approx(6.0)
         assert "handover = {" in link.toml()
+
+
+def starlink(seed: int, start_unix_s: float, every_s: float = 15.0) -> Flight:
+    """Ten minutes of round trips that step every 15 s, at 12 s past the minute, by 0 to 20 ms of a direction."""
+    random = np.random.default_rng(seed)
+    times_s = np.arange(0, 600, 0.2, dtype=np.float64)
+    clock_s = start_unix_s + times_s
+    epochs = np.floor((clock_s - 12) / every_s).astype(int)
+    steps_ms = random.uniform(0, 20, int(np.ptp(epochs)) + 1)[epochs - epochs.min()]
+    delay = 15 + steps_ms + random.exponential(1.0, len(times_s))
+    return Flight(str(seed), times_s, (Column("delay", "ms", delay),), 600.0, clock_s=clock_s)
+
+
+class TestEpochs:
+    def test_steps_of_15_s_are_found_with_their_phase(self) -> None:
+        # 1.7e9 is 5 s past a multiple of 15: boundaries of two flights are the same on the calendar.
+        link = fit_link([starlink(seed, 1.7e9 + 1234.5 * seed) for seed in range(3)])
+        assert link.phase_s == 12
+        table = tomllib.loads(link.toml())
+        assert (table["reconfiguration"]["every"], table["reconfiguration"]["phase"]) == ("15s", "12s")
+        # Uniform from 0 to 20 ms, above the lowest of 40 epochs.
+        steps = dict(table["flight"][0]["reconfiguration"]["delay_step"]["quantiles"])
+        assert float(steps[0.5].removesuffix("ms")) == pytest.approx(10, abs=4)
+        # What is left is the exponential jitter of 1 ms, give or take the error of the levels of 75 probes each.
+        median = dict(link.flights[0].processes["uplink.delay"].table)[0.5]
+        assert median == pytest.approx(math.log(2), abs=0.2)
+
+    @pytest.mark.parametrize("every_s", [7.0, 20.0, 1e6])
+    def test_other_steps_are_no_epochs(self, every_s: float) -> None:
+        assert fit_link([starlink(seed, 1.7e9 + 1000 * seed, every_s) for seed in range(3)]).phase_s is None
+
+    def test_a_pause_that_is_cut_out_keeps_the_phase(self) -> None:
+        flight = starlink(1, 1.7e9)
+        delay = flight.columns[0].values.copy()
+        delay[1000:1037] = math.nan
+        cut = replace(flight, columns=(Column("delay", "ms", delay),)).whole()
+        assert cut.length_s == pytest.approx(600 - 37 * 0.2)
+        assert find_phases([cut]) == [12.0]
+
+    def test_drawn_flights_step_too(self) -> None:
+        link = fit_link([starlink(seed, 1.7e9) for seed in range(3)])
+        drawn = draw_flight(link, 600.0, np.random.default_rng(1)).columns[0].values
+        measured = starlink(1, 1.7e9).columns[0].values
+        assert float(np.std(drawn)) == pytest.approx(float(np.std(measured)), rel=0.3)
+
+
+class TestLoaded:
+    def test_the_queue_of_a_load_is_taken_apart_from_the_delay(self) -> None:
+        """A sawtooth of a 300 kB queue at 20 Mbit/s, which runs empty every 8 s, over a base of 40 ms both ways."""
+        times_s = np.arange(0, 600, 0.1, dtype=np.float64)
+        queued_bytes = 300e3 * (times_s % 8) / 8
+        rtt_ms = 40 + queued_bytes * 8 / 20e6 * 1e3
+        columns = (Column("rate", "Mbit/s", np.full(6000, 20.0), "downlink"), Column("delay", "ms", rtt_ms / 2))
+        flight = Flight("iperf", times_s, columns, 600.0)
+        link = fit_link([flight], is_loaded=True)
+        assert link.queue_bytes == {"downlink": pytest.approx(300e3, rel=0.02)}
+        assert link.flights[0].processes["downlink.delay"].plus == pytest.approx(20)
+        assert dict(link.flights[0].processes["downlink.delay"].table)[0.99] < 1
+        table = tomllib.loads(link.toml())
+        assert 290e3 < float(table["downlink"]["queue"]["bytes"].removesuffix("B")) < 301e3
+        assert any("--loaded" in one for one in fit_link([flight]).unknown)
 
 
 class TestGoodness:

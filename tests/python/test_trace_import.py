@@ -665,6 +665,15 @@ class TestMeasured:
 
 
 class TestImport:
+    def test_the_value_of_a_lost_probe_is_the_users_to_name(self, tmp_path: Path) -> None:
+        path = write(tmp_path, "ping.csv", "time [s],rate [Mbit/s],rtt [ms]\n0,-1,40\n1,5,-1\n2,6,-1.0\n")
+        with pytest.raises(TraceError, match="found `-1`"):
+            load(path, "csv", Options(lost=-1))
+        path.write_text(path.read_text().replace("0,-1,40", "0,4,40"))
+        one = measured(path, lost=-1)
+        assert one.column("rtt").values.tolist() == [40, math.inf, math.inf]
+        assert one.column("rate").values.tolist() == [4, 5, 6]
+
     def test_the_written_file_runs_in_a_scenario_as_printed(self, tmp_path: Path) -> None:
         path = write(tmp_path, "ping.txt", PING_LINUX)
         told = CliRunner().invoke(app, ["import", str(path), "--out", str(tmp_path / "link.csv")])

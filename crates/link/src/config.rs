@@ -138,7 +138,7 @@ macro_rules! with_defaults_by_key {
 with_defaults_by_key!(HarqConfig { loss, round_trip, catch_up });
 with_defaults_by_key!(HandoverConfig { interval, interruption, at_least });
 with_defaults_by_key!(SpreadConfig { rate, delay, jitter, loss, stall, outage });
-with_defaults_by_key!(RandomSpansConfig { interval, length });
+with_defaults_by_key!(RandomSpansConfig { interval, length, direction });
 with_defaults_by_key!(ReconfigurationConfig {
     every,
     phase,
@@ -519,7 +519,8 @@ impl PathConfig {
         let handover = self.handover.as_ref().and_then(Switch::on);
         let handover = handover.map(HandoverConfig::resolve).transpose();
         let spans = |table: &Option<Switch<RandomSpansConfig>>| {
-            table.as_ref().and_then(Switch::on).map(RandomSpansConfig::resolve).transpose()
+            let on = table.as_ref().and_then(Switch::on);
+            on.map_or(Ok(None), |spans| spans.resolve(direction))
         };
         let reconfiguration = self.reconfiguration.as_ref().and_then(Switch::on);
         let reconfiguration = reconfiguration.map(ReconfigurationConfig::resolve).transpose();

@@ -1,7 +1,7 @@
 //! Random spans of a path: stalls, in which nothing is sent, and outages, which lose what waits.
 //!
 //! A stall delivers what waited as soon as it ends, so that the delay of successive packets falls with slope −1. Spans
-//! depend on time, seed and the path's name alone; both directions see the same.
+//! depend on time, seed and the path's name alone; both directions see the same, or only one of them has any.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,6 +9,7 @@ use alloc::string::{String, ToString};
 use serde::{Deserialize, Serialize};
 use skybraid_units::{Duration, Seed};
 
+use crate::config::Direction;
 use crate::distribution::Distribution;
 use crate::timeline::Timeline;
 
@@ -22,6 +23,9 @@ pub struct RandomSpansConfig {
     /// Length of a span. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<Distribution>,
+    /// The only direction that has the spans. Default: both have the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
 }
 
 /// Random spans, checked.
@@ -39,7 +43,11 @@ pub struct RandomSpans {
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl RandomSpansConfig {
-    pub(crate) fn resolve(&self) -> Result<RandomSpans, (&'static str, String)> {
+    /// Returns the spans of a direction, if it has any.
+    pub(crate) fn resolve(
+        &self,
+        direction: Direction,
+    ) -> Result<Option<RandomSpans>, (&'static str, String)> {
         let required = |value: &Option<Distribution>, key| {
             let value = value.clone().ok_or((key, "expected a distribution".to_string()))?;
             value.check().map_err(|problem| (key, problem))?;
@@ -53,7 +61,7 @@ impl RandomSpansConfig {
         if spans.interval.sampler().mean() < MIN_INTERVAL {
             return Err(("interval", format!("expected a mean of at least {MIN_INTERVAL}")));
         }
-        Ok(spans)
+        Ok(self.direction.is_none_or(|only| only == direction).then_some(spans))
     }
 }
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skybraid.assess.candidates import Candidate, candidates
-from skybraid.assess.judging import Judged, Seen, judge_passes
+from skybraid.assess.judging import Judged, Seen, judge_link_passes, judge_passes
 from skybraid.execute.pool import Gauge, on_all_cores
 from skybraid.execute.runs import simulation
-from skybraid.model.episodes import RunShare
+from skybraid.model.episodes import RunShare, unclustered
 from skybraid.model.errors import ScenarioError
+from skybraid.model.link_performance import SHARES, Slots, share_of
 from skybraid.model.requirements import about
 from skybraid.model.scenario import Scenario
 from skybraid.model.statistics import Verdict
@@ -287,7 +288,8 @@ class _Runner:
         ]
         used = [network for network in self._networks if network.name in candidate.networks]
         apart = len(used) > 1 and len({network.together or network.name for network in used}) > 1
-        judged = judge_passes(wanted, passes, min(network.occasions for network in used), len(used), apart=apart)
+        judge = judge_link_passes if wanted.parameters else judge_passes
+        judged = judge(wanted, passes, min(network.occasions for network in used), len(used), apart=apart)
         if (wanted.is_video or wanted.metric == "goodput") and any(one.lacks("rate", wanted.direction) for one in used):
             # What was not measured decides nothing.
             judged = replace(judged, verdict=Verdict.INCONCLUSIVE, why="no rate measured", needed_s=None)
@@ -301,11 +303,12 @@ class _Runner:
         told = [one.words for one in self._wanted]
         for network in self._networks:
             told += [note for flight in network.flights for note in flight.notes]
-            for direction in DIRECTIONS:
-                if network.lacks("rate", direction):
-                    told.append(f"{network.name}: no {direction} rate was measured; {RATE_MBPS:g} Mbit/s taken")
-                if network.lacks("delay", direction):
-                    told.append(f"{network.name}: no {direction} delay was measured; {DELAY_MS:g} ms taken")
+            told += [
+                _not_measured(network, f"{direction} {quantity}", has, taken)
+                for direction in DIRECTIONS
+                for quantity, taken in (("rate", f"{RATE_MBPS:g} Mbit/s"), ("delay", f"{DELAY_MS:g} ms"))
+                if (has := network.having(quantity, direction)) < len(network.flights)
+            ]
         if len({network.together or network.name for network in self._networks}) > 1:
             told.append(
                 "networks measured apart: how often they fail together is unknown (seen misses count 3.6 times)"
@@ -325,7 +328,21 @@ def _seen(stats: FlowStats, wanted: Wanted) -> Seen:
         share = RunShare.of_bins(*stats.frames_met_over_time(wanted.within_ms or 0.0))
     elif wanted.metric == "share":
         share = RunShare.of_bins(*stats.met_over_time(wanted.within_ms))
-    return Seen(share, stats.goodput_bps, stats.delay_quantile(0.5), stats.delay_quantile(0.99))
+    parameters: tuple[tuple[str, RunShare | None], ...] = ()
+    if wanted.parameters:
+        slots = Slots(*stats.met_over_time(wanted.within_ms))
+        lost_after_s = float(wanted.parameters[0]["lost_after_ms"]) / 1e3
+        parameters = tuple((metric, share_of(metric, slots, lost_after_s, unclustered)) for metric in SHARES)
+    return Seen(share, stats.goodput_bps, stats.delay_quantile(0.5), stats.delay_quantile(0.99), parameters)
+
+
+def _not_measured(network: Network, what: str, having: int, taken: str) -> str:
+    """Returns what was taken for what only `having` flights have."""
+    if having == 0:
+        return f"{network.name}: no {what} was measured; {taken} taken"
+    some = f"{having} of {len(network.flights)} flights"
+    others = "taken in the others (files of one flight have + between)"
+    return f"{network.name}: the {what} was measured in {some}; {taken} {others}"
 
 
 def _median(values: list[float]) -> float:

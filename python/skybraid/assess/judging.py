@@ -13,10 +13,11 @@ begin at other places and pair the flights otherwise; the interval holds those o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from skybraid.model.episodes import RUNS, RunShare, factor_needed, share_interval
+from skybraid.model.link_performance import SHARES, judge_integrity
 from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
 
 if TYPE_CHECKING:
@@ -47,12 +48,14 @@ class Seen(NamedTuple):
         goodput_bps: application data.
         delay_p50_ms: median one-way delay; NaN where nothing arrived.
         delay_p99_ms: of 99 %.
+        parameters: shares of a required link performance, by metric; None: slots too long to see a loss.
     """
 
     share: RunShare | None
     goodput_bps: float
     delay_p50_ms: float
     delay_p99_ms: float
+    parameters: tuple[tuple[str, RunShare | None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,33 @@ def judge_passes(
     elif verdict is Verdict.INCONCLUSIVE:
         flights = MIN_OCCASIONS if occasions < MIN_OCCASIONS else None
     return Judged(estimate, interval.low, interval.high, verdict, needed_s, why, flights)
+
+
+def judge_link_passes(
+    wanted: Wanted, passes: Sequence[Sequence[Seen]], occasions: int, networks: int = 1, *, apart: bool
+) -> Judged:
+    """Returns the verdict on a required link performance: that of its worst parameter, which `why` names.
+
+    Continuity within the expiration time implies that this percentile of the completed transactions is within it too.
+    """
+    found: list[tuple[int, float, Judged]] = []
+    for one in wanted.parameters:
+        metric, target = str(one["metric"]), float(one["target"])
+        if metric == "integrity":
+            seen = judge_integrity(one)
+            judged = Judged(seen.low or 0.0, seen.low or 0.0, 1.0, seen.verdict or Verdict.INCONCLUSIVE, None, "")
+        elif metric in SHARES:
+            shares = [[run._replace(share=dict(run.parameters)[metric]) for run in runs] for runs in passes]
+            if any(run.share is None for runs in shares for run in runs):
+                judged = Judged(0.0, 0.0, 1.0, Verdict.INCONCLUSIVE, None, "flights too long to see a loss")
+            else:
+                judged = judge_passes(replace(wanted, target=target), shares, occasions, networks, apart=apart)
+        else:
+            continue
+        why = ", ".join(part for part in (metric, judged.why) if part)
+        rank = (Verdict.MET, Verdict.INCONCLUSIVE, Verdict.NOT_MET).index(judged.verdict)
+        found.append((rank, target - judged.low, replace(judged, why=why)))
+    return max(found, key=lambda one: one[:2])[2]
 
 
 def bad_flight(wanted: Wanted, networks: int) -> float:

@@ -38,7 +38,7 @@ _CARRIER = (
 )
 
 
-def read_rlp(text: str, flow: str) -> list[dict[str, Any]]:
+def read_rlp(text: str, flow: str, option: str = "--rlp") -> list[dict[str, Any]]:
     """Reads a required link performance: a table in TOML (`{ expiration = "1s", … }`), or a file of its keys.
 
     Returns:
@@ -53,11 +53,11 @@ def read_rlp(text: str, flow: str) -> list[dict[str, Any]]:
             table = toml_value(tomllib.loads(Path(text).read_text(encoding="utf-8")))
         except OSError as error:
             found = f"found `{text}`, which cannot be read ({error.strerror})"
-            raise ScenarioError(f'--rlp: {found}; expected {{ expiration = "1s", continuity = "99%" }}') from error
+            raise ScenarioError(f'{option}: {found}; expected {{ expiration = "1s", continuity = "99%" }}') from error
         except ValueError as error:
             raise ScenarioError(f"{text}: {error}") from error
     lines = _CARRIER.replace("FLOW", flow)
-    return Scenario(f"{lines}require = {{ rlp = {table} }}\n", "--rlp").requirements
+    return Scenario(f"{lines}require = {{ rlp = {table} }}\n", option).requirements
 
 
 def judge_results(results: Results, required: Sequence[dict[str, Any]]) -> list[Requirement]:

@@ -48,7 +48,11 @@ class Network:
 
     def lacks(self, quantity: str, direction: str) -> bool:
         """Whether a quantity was not measured in a direction in all flights."""
-        return any(flight.values(quantity, direction) is None for flight in self.flights)
+        return self.having(quantity, direction) < len(self.flights)
+
+    def having(self, quantity: str, direction: str) -> int:
+        """Returns in how many flights a quantity was measured in a direction."""
+        return sum(flight.values(quantity, direction) is not None for flight in self.flights)
 
 
 def read_networks(texts: Sequence[str], options: Options | None = None) -> list[Network]:

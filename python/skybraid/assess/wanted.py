@@ -1,11 +1,16 @@
-"""Requirements as a sentence: "control: 99.9% within 300ms", "video: 95% of frames within 300ms", "video: 8Mbit/s"."""
+"""Requirements as a sentence: "control: 99.9% within 300ms", "video: 95% of frames within 300ms", "video: 8Mbit/s".
+
+A required link performance is a table in TOML, `control: { expiration = "1s", continuity = "99.9%" }`, or its file.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 from skybraid._core import registry
+from skybraid.assess.link import read_rlp
 from skybraid.model.errors import ScenarioError
 from skybraid.traces.series import RATE_UNITS, TIME_UNITS
 
@@ -14,6 +19,7 @@ _SHARE = re.compile(
 )
 _RATE = re.compile(r"(?P<rate>\d+(?:\.\d+)?)\s*(?P<unit>[kMG]?bit/s)")
 _EXPECTED = "`FLOW: SHARE% [of frames] within TIME` or `FLOW: RATE`, such as `control: 99.9% within 300ms`"
+_FILE = ".toml"
 
 _OFFERED = 1.25
 
@@ -28,10 +34,11 @@ class Wanted:
     Attributes:
         text: as the user gave it.
         flow: name of the flow; what is not called video is control, from the ground.
-        metric: "share" of messages, of "frames", or "goodput".
-        target: share from 0 to 1, or bit/s.
+        metric: "share" of messages, of "frames", "goodput", or "rlp" (required link performance).
+        target: share from 0 to 1, or bit/s; of a required link performance its continuity.
         within_ms: the deadline; None of goodput.
         rate_mbps: what the flow sends, in Mbit/s.
+        parameters: of a required link performance, as a scenario has its requirements; else none.
     """
 
     text: str
@@ -40,6 +47,7 @@ class Wanted:
     target: float
     within_ms: float | None
     rate_mbps: float
+    parameters: tuple[dict[str, Any], ...] = ()
 
     @property
     def is_video(self) -> bool:
@@ -70,9 +78,10 @@ class Wanted:
         else:
             size = 1200 if self.direction == "uplink" else 125
             traffic = f'{{ kind = "cbr", rate = "{self.rate_mbps:g}Mbit/s", packet = "{size}B" }}'
-            require = f'{{ deadline = "{self.within_ms:g}ms", share = "{100 * self.target:g}%" }}'
             if self.metric == "goodput":
                 require = f'{{ goodput = "{self.target:g}bit/s" }}'
+            else:
+                require = f'{{ deadline = "{self.within_ms:g}ms", share = "{100 * self.target:g}%" }}'
         sender = "vehicle" if self.direction == "uplink" else "ground"
         return (
             f'[flow.{self.flow}]\nfrom = "{sender}"\ntraffic = {traffic}\n'
@@ -95,6 +104,8 @@ def parse_wanted(text: str, rates_mbps: dict[str, float] | None = None) -> Wante
     if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", flow):
         raise ScenarioError(f"--require: found `{text}`; expected {_EXPECTED}")
     given = (rates_mbps or {}).get(flow)
+    if rest.strip().startswith("{") or rest.strip().endswith(_FILE):
+        return _of_link(text, flow, rest.strip(), given)
     if share := _SHARE.fullmatch(rest.strip()):
         target = round(float(share["share"]) / 100, 12)
         scale = TIME_UNITS.get(share["unit"])
@@ -110,7 +121,25 @@ def parse_wanted(text: str, rates_mbps: dict[str, float] | None = None) -> Wante
     if wanted := _of_profile(text, flow, rest.strip(), given):
         return wanted
     profiles = ", ".join(str(entry["name"]) for entry in registry("requirements"))
-    raise ScenarioError(f"--require: found `{text}`; expected {_EXPECTED}, or a profile ({profiles})")
+    raise ScenarioError(
+        f"--require: found `{text}`; expected {_EXPECTED}, a profile ({profiles}), or the file "
+        "or table of a required link performance (docs/requirements.md)"
+    )
+
+
+def _of_link(text: str, flow: str, table: str, given: float | None) -> Wanted:
+    """Returns a required link performance: its transactions are the messages of control."""
+    found = read_rlp(table, flow, "--require")
+    continuity = next(one for one in found if one["metric"] == "continuity")
+    return Wanted(
+        text,
+        flow,
+        "rlp",
+        float(continuity["target"]),
+        float(continuity["deadline_ms"]),
+        given or CONTROL_MBPS,
+        tuple(found),
+    )
 
 
 def _of_profile(text: str, flow: str, name: str, given: float | None) -> Wanted | None:

@@ -12,6 +12,7 @@ from skybraid.cli.progress import progress
 from skybraid.fit import fit_link, held_back
 from skybraid.fit.goodness import Check, Goodness
 from skybraid.fit.link import FittedLink, read_handovers
+from skybraid.fit.loaded import without_load
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.model.heavy import Late
 from skybraid.traces import TraceError
@@ -45,6 +46,9 @@ def fit(
     meanings: Meaning = None,
     client: Client = "vehicle",
     lost: Lost = None,
+    loaded: Annotated[
+        bool, typer.Option("--loaded", help="Delays were measured under full load: fit queue and base delay apart.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check/--no-check", help="Compare with measurements held back.")] = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -64,11 +68,11 @@ def fit(
                 raise TraceError(f"{path}: exists already; expected a new file")
     options = replace(read_options(zone, meanings, client, lost, every), format=format_)
     read = [part for text in flights for part in read_flight(text, options).journeys()]
-    link = fit_link(read, [one for path in handovers or [] for one in read_handovers(path)])
+    link = fit_link(read, [one for path in handovers or [] for one in read_handovers(path)], is_loaded=loaded)
     found: Goodness | None = None
     if check:
         with progress(shown=not quiet) as told:
-            found = held_back(read, progress=told)
+            found = held_back(without_load(read)[0] if loaded else read, progress=told)
     write_whole(out, link.toml(", ".join(Path(one.name).name for one in read)).encode())
     if page is not None:
         write_whole(page, shown_as.fit_html(link, found, out.name).encode())
@@ -84,7 +88,7 @@ def _json(link: FittedLink, flights: int, found: Goodness | None, out: Path) -> 
     return {
         "out": str(out),
         "flights": flights,
-        "windows": len(link.flights),
+        "windows": link.windows,
         "unknown": list(link.unknown),
         "checks": checks,
     }
@@ -105,8 +109,8 @@ def vars_of(one: Check) -> dict[str, object]:
 
 def _text(link: FittedLink, flights: int, found: Goodness | None, notes: list[str], out: Path) -> str:
     count = "1 flight" if flights == 1 else f"{flights} flights"
-    if len(link.flights) > flights:
-        count += f", {len(link.flights)} windows"
+    if link.windows > flights:
+        count += f", {link.windows} windows"
     lines = [f"{out}: fitted to {count}"]
     lines += [f"  note: {note}" for note in notes]
     lines += [f"  unknown: {one}" for one in link.unknown]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skybraid.fit.epochs import EVERY_S
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.measurement import Column
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skybraid.fit.durations import Exponentials, Quantiles
-    from skybraid.fit.link import FittedLink
+    from skybraid.fit.link import FittedFlight, FittedLink
     from skybraid.traces.measurement import Floats
 
 BLOCK_S = 30.0
@@ -32,10 +33,11 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
         rate and rate * factors.get(name, 1.0)
         for rate, name in ((chosen.outages_per_s, "outage"), (chosen.stalls_per_s, "stall"))
     )
-    out_s = _intervals(outages_per_s, link.outage_gaps, link.outage_length, length_s, random)
-    stalls_s = _intervals(stalls_per_s, link.stall_gaps, link.stall_length, length_s, random)
+    out_s = _intervals(outages_per_s, link.outage_gaps, link.outage_length, chosen.outage_scale, length_s, random)
+    stalls_s = _intervals(stalls_per_s, link.stall_gaps, link.stall_length, chosen.stall_scale, length_s, random)
     is_out = _inside(times_s, out_s)
     waits_ms = _waits_ms(times_s, stalls_s)
+    steps_ms = _steps_ms(chosen, times_s, random)
     common = {quantity: random.standard_normal((2, count)) for quantity in ("rate", "delay")}
     columns = []
     for key, process in chosen.processes.items():
@@ -49,13 +51,14 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
             values = np.repeat(
                 process.sample(-(-count // each), random, factors.get("jitter", 1.0), common[quantity]), each
             )[:count]
-            values = values + process.plus * (factors.get("delay", 1.0) - 1)
+            values = values + process.plus * (factors.get("delay", 1.0) - 1) + steps_ms
             # Halves of a round trip share its wait.
             values = values + waits_ms * (0.5 if process.both_ways == 1 else 1.0)
             columns.append(Column("delay", "ms", np.where(is_out, math.inf, values), direction))
     if chosen.loss is not None:
-        loss = min(100 * chosen.loss * factors.get("loss", 1.0), 100.0)
-        columns += [Column("loss", "%", np.full(count, loss), direction) for direction in DIRECTIONS]
+        losses = chosen.losses()
+        shares = {way: min(100 * losses.get(way, 0.0) * factors.get("loss", 1.0), 100.0) for way in DIRECTIONS}
+        columns += [Column("loss", "%", np.full(count, share), way) for way, share in shares.items()]
     return Flight(chosen.name, times_s, tuple(columns), count * step_s)
 
 
@@ -75,10 +78,21 @@ def resample_flight(flights: Sequence[Flight], length_s: float, random: np.rando
     return Flight(chosen.name, np.arange(count, dtype=np.float64) * step_s, tuple(columns), count * step_s)
 
 
+def _steps_ms(flight: FittedFlight, times_s: Floats, random: np.random.Generator) -> Floats:
+    """Returns what the epoch of each time adds to the delay, in ms; flights begin anywhere in one."""
+    if flight.steps_ms is None:
+        return np.zeros(len(times_s))
+    epochs = ((times_s + random.uniform(0, EVERY_S)) // EVERY_S).astype(int)
+    probabilities, values = np.array(flight.steps_ms).T
+    found: Floats = np.interp(random.random(int(epochs.max()) + 1), probabilities, values)[epochs]
+    return found
+
+
 def _intervals(
     rate_per_s: float | None,
     gaps: Exponentials | None,
     length: Exponentials | Quantiles | None,
+    scale: float,
     length_s: float,
     random: np.random.Generator,
 ) -> Floats:
@@ -89,7 +103,7 @@ def _intervals(
     between_s = gaps.sample(2 * expected + 20, random) / (rate_per_s * gaps.mean_s)
     starts_s = np.cumsum(between_s)
     starts_s = starts_s[starts_s < length_s]
-    return np.stack([starts_s, starts_s + length.sample(len(starts_s), random)], axis=1)
+    return np.stack([starts_s, starts_s + scale * length.sample(len(starts_s), random)], axis=1)
 
 
 def _inside(times_s: Floats, spans_s: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

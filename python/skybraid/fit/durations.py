@@ -33,6 +33,10 @@ class Exponentials:
         """Returns the mean in s."""
         return sum(weight * mean for weight, mean in zip(self.weights, self.means_s, strict=True))
 
+    def scaled(self, factor: float) -> Exponentials:
+        """Returns the law of values `factor` times as long."""
+        return Exponentials(self.weights, tuple(factor * mean for mean in self.means_s))
+
     def sample(self, count: int, random: np.random.Generator) -> Floats:
         """Returns `count` values in s."""
         chosen = random.choice(len(self.weights), size=count, p=np.array(self.weights))
@@ -55,6 +59,10 @@ class Quantiles:
     """A law by its quantiles: pairs of probability and s."""
 
     table: tuple[tuple[float, float], ...]
+
+    def scaled(self, factor: float) -> Quantiles:
+        """Returns the law of values `factor` times as long."""
+        return Quantiles(tuple((p, factor * value) for p, value in self.table))
 
     def sample(self, count: int, random: np.random.Generator) -> Floats:
         """Returns `count` values in s."""

@@ -89,7 +89,7 @@ class Goodness:
 
 
 def held_back(
-    flights: Sequence[Flight], draws: int = 40, runs: int = 12, progress: Callable[[float], None] | None = None
+    flights: Sequence[Flight], draws: int = 40, runs: int = 40, progress: Callable[[float], None] | None = None
 ) -> Goodness:
     """Fits every other flight, of a single one the first half, and compares the fit with the others.
 

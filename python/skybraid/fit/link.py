@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from skybraid.fit.durations import Exponentials, Quantiles, fit_durations, fit_intervals
+from skybraid.fit.epochs import EVERY_S, find_phases, without_steps
 from skybraid.fit.events import Events, find_events, find_round_trip_events
+from skybraid.fit.loaded import BASE_S, without_load
 from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.formats.source import Source, number_of
@@ -54,6 +56,19 @@ MAX_LOG = 2.0
 PRIOR_FLIGHTS = 2
 """Flights that `BETWEEN_LOG` counts as."""
 
+RARE_EVERY_S = 840.0
+"""Mean time in s between times without service, before any was measured.
+
+46 in 38,751 s of three carriers in cars (Hu et al., CoNEXT 2023), runs of at least two seconds without any rate. It
+counts as half of one.
+"""
+
+RARE_LENGTHS = Quantiles(((0.0, 2.0), (0.25, 2.0), (0.5, 3.0), (0.75, 7.5), (0.9, 22.5), (1.0, 34.0)))
+"""How long these lasted, in s; used where none was measured."""
+
+LENGTHS_OF_ALL = 2
+"""Events that the lengths of all flights together count as, next to those of one flight."""
+
 FEW_FLIGHTS = 5
 """Flights below which the spread between flights is little known."""
 
@@ -69,6 +84,10 @@ class FittedFlight:
         outages_per_s: outages that begin in a second; None: not measured.
         stalls_per_s: likewise of stalls.
         badness: share of the time with less than 10 Mbit/s, a delay over 300 ms, or no path.
+        outage_scale: factor on the lengths of outages of all flights.
+        stall_scale: likewise of stalls.
+        way: the only direction that loses and stalls; None: both.
+        steps_ms: law of what an epoch of 15 s adds to both directions' delay; None: no epochs were found.
     """
 
     name: str
@@ -77,6 +96,18 @@ class FittedFlight:
     outages_per_s: float | None
     stalls_per_s: float | None
     badness: float
+    outage_scale: float = 1.0
+    stall_scale: float = 1.0
+    way: str | None = None
+    steps_ms: tuple[tuple[float, float], ...] | None = None
+
+    def losses(self) -> dict[str, float]:
+        """Returns the share of packets lost in each direction that loses any, 0 to 1."""
+        if not self.loss:
+            return {}
+        if self.way is None:
+            return dict.fromkeys(DIRECTIONS, self.loss)
+        return {self.way: 1 - (1 - self.loss) ** 2}
 
 
 @dataclass(frozen=True)
@@ -93,6 +124,8 @@ class FittedLink:
         handover_length: law of their execution.
         spread: factors between flights: "rate", "delay", "jitter", "loss", "outage", "stall".
         unknown: what the data cannot tell, in sentences.
+        queue_bytes: limit of the queue of each direction under load; empty: not measured.
+        phase_s: when the first epoch of Starlink's begins, in s from 0 to 15; None: the delay has no such steps.
     """
 
     flights: tuple[FittedFlight, ...]
@@ -104,6 +137,13 @@ class FittedLink:
     handover_length: Exponentials | Quantiles | None = None
     spread: dict[str, float] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+    phase_s: float | None = None
+    queue_bytes: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def windows(self) -> int:
+        """Returns how many windows were fitted: a flight may be written several times, by its ways."""
+        return len({flight.name for flight in self.flights})
 
     def toml(self, source: str = "") -> str:
         """Returns the file that `preset = "link.toml"` names."""
@@ -117,6 +157,12 @@ class FittedLink:
             lines.append(
                 f"handover = {{ interval = {self.handover_gaps.toml()}, interruption = {self.handover_length.toml()} }}"
             )
+        lines += [f'{way}.queue = {{ bytes = "{size:.0f}B" }}' for way, size in self.queue_bytes.items() if size >= 1]
+        if self.phase_s is not None:
+            lines += [
+                f'reconfiguration.every = "{EVERY_S:g}s"',
+                f'reconfiguration.phase = "{self.phase_s:g}s"',
+            ]
         if self.spread:
             for flight in self.flights:
                 lines += ["", "[[flight]]", f"name = {_quoted(flight.name)}", *self._table(flight, "")]
@@ -126,16 +172,20 @@ class FittedLink:
 
     def _table(self, flight: FittedFlight, prefix: str) -> list[str]:
         lines = [f"{prefix}{key} = {_process(process, key)}" for key, process in flight.processes.items()]
-        if flight.loss is not None and flight.loss > 0:
-            lines += [f'{direction}.loss = {{ uniform = "{100 * flight.loss:.4g}%" }}' for direction in DIRECTIONS]
-        for name, rate, gaps, length in (
-            ("outage", flight.outages_per_s, self.outage_gaps, self.outage_length),
-            ("stall", flight.stalls_per_s, self.stall_gaps, self.stall_length),
+        lines += [
+            f'{direction}.loss = {{ uniform = "{100 * loss:.4g}%" }}' for direction, loss in flight.losses().items()
+        ]
+        if flight.steps_ms is not None:
+            pairs = ", ".join(f'[{p:g}, "{value:.5g}ms"]' for p, value in flight.steps_ms)
+            lines.append(f"reconfiguration.delay_step = {{ quantiles = [{pairs}] }}")
+        way = f', direction = "{flight.way}"' if flight.way else ""
+        for name, rate, gaps, length, scale, more in (
+            ("outage", flight.outages_per_s, self.outage_gaps, self.outage_length, flight.outage_scale, ""),
+            ("stall", flight.stalls_per_s, self.stall_gaps, self.stall_length, flight.stall_scale, way),
         ):
             if rate and gaps is not None and length is not None:
-                factor = 1 / (rate * gaps.mean_s)
-                own = Exponentials(gaps.weights, tuple(factor * mean for mean in gaps.means_s))
-                lines.append(f"{name} = {{ interval = {own.toml()}, length = {length.toml()} }}")
+                own = gaps.scaled(1 / (rate * gaps.mean_s))
+                lines.append(f"{name} = {{ interval = {own.toml()}, length = {length.scaled(scale).toml()}{more} }}")
         return lines
 
 
@@ -147,20 +197,28 @@ class Handovers:
     lengths_s: Floats
 
 
-def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> FittedLink:
+def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, is_loaded: bool = False) -> FittedLink:
     """Fits a link to flights, of long ones to their windows: each has its own distributions.
 
     Args:
         flights: at least one.
         handovers: of flights over the same network.
+        is_loaded: delays were measured while the link was as full as the rates say: they contain its queue.
 
     Raises:
         TraceError: nothing was measured that a link has.
     """
     if not flights:
         raise TraceError("found no flight; expected one at least")
-    unknown = tuple(_unknown(flights, handovers))
-    journeys, flights = len(flights), windows(flights)
+    unknown = tuple(_unknown(flights, handovers, is_loaded=is_loaded))
+    journeys = len(flights)
+    flights, queue_bytes = without_load(flights) if is_loaded else (list(flights), {})
+    phases = find_phases(flights)
+    known = [phase for phase in phases if phase is not None]
+    parts = [(own, phase) for flight, phase in zip(flights, phases, strict=True) for own in windows([flight])]
+    level = [(own, None) if phase is None else without_steps(own, phase) for own, phase in parts]
+    flights = [own for own, _ in level]
+    steps = [None if found is None else quantile_table(found) for _, found in level]
     memories = _memories(flights)
     both_ways = {quantity: _both_ways(flights, quantity, memories) for quantity in ("rate", "delay")}
     if not memories and not any(flight.has("loss") for flight in flights):
@@ -168,14 +226,17 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> 
         expected = "rate, delay or loss of uplink, downlink or both (--as 'NAME=downlink rate [Mbit/s]')"
         raise TraceError(f"{flights[0].name}: found {', '.join(sorted(columns))}; expected {expected}")
     events = [_events(flight) for flight in flights]
+    pooled = {name: _pooled(events, flights, name) for name in ("outages", "stalls")}
     fitted = [
-        _fitted(flight, memories, both_ways, own, _pooled_rates(events, flights))
-        for flight, own in zip(flights, events, strict=True)
+        replace(_fitted(flight, memories, both_ways, own, pooled), steps_ms=step)
+        for flight, own, step in zip(flights, events, steps, strict=True)
     ]
     fitted.sort(key=lambda flight: -flight.badness)
-    outages, stalls = _laws(events, flights, "outages"), _laws(events, flights, "stalls")
+    outages, stalls = _laws(events, flights, pooled, "outages"), _laws(events, flights, pooled, "stalls")
     gaps, lengths = _handover_laws(handovers)
     written = [fitted[int(at)] for at in np.linspace(0, len(fitted) - 1, min(len(fitted), MAX_WINDOWS))]
+    if both_ways["delay"] == 1 and any(flight.loss or flight.stalls_per_s for flight in written):
+        written = _by_way(written)
     return FittedLink(
         tuple(written),
         outages[1],
@@ -186,6 +247,8 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> 
         lengths,
         _spread(fitted, events, journeys),
         unknown,
+        known[0] if known else None,
+        queue_bytes,
     )
 
 
@@ -303,7 +366,7 @@ def _delay_events(flight: Flight, direction: str) -> Events | None:
 
 
 def _rate_events(flight: Flight) -> Events | None:
-    """Returns the times without any rate as stalls, for a flight without delays; None without them.
+    """Returns the times without any rate as stalls, for a flight without delays; None without rates.
 
     A rate of zero says that nothing is carried, and nothing of packets that wait: as in a replay, they are kept. Single
     samples of zero stay in the distribution of the rate.
@@ -313,20 +376,51 @@ def _rate_events(flight: Flight) -> Events | None:
         return None
     down = np.all([rate < DOWN_MBPS for rate in rates], axis=0)
     found = find_events(flight.times_s, np.where(down, math.inf, 0.0), flight.length_s)
-    if len(found.outages) == 0:
-        return None
     # A rate says nothing of lost packets.
     return found._replace(outages=found.stalls, stalls=found.outages, lost=0, probes=0)
 
 
-def _pooled_rates(events: Sequence[Events | None], flights: Sequence[Flight]) -> dict[str, tuple[int, float]]:
-    """Returns how many outages and stalls all flights had, and in how many s."""
-    probed = [(own, flight.measured_s) for own, flight in zip(events, flights, strict=True) if own is not None]
-    span_s = math.fsum(length_s for _, length_s in probed)
-    return {
-        "outages": (sum(len(own.outages) for own, _ in probed), span_s),
-        "stalls": (sum(len(own.stalls) for own, _ in probed), span_s),
-    }
+class _Pooled(NamedTuple):
+    """Outages or stalls of all flights together.
+
+    Attributes:
+        per_s: how many begin in a second; None: the measurements have no such events.
+        lengths_s: shape (n,).
+    """
+
+    per_s: float | None
+    lengths_s: Floats
+
+
+def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: str) -> _Pooled:
+    """Returns what all flights had of one kind of events.
+
+    To times without service comes half of one in half of `RARE_EVERY_S`: where none was seen, there may be some.
+    """
+    probed = [(own, flight) for own, flight in zip(events, flights, strict=True) if own is not None]
+    rows = [own.outages if name == "outages" else own.stalls for own, _ in probed]
+    lengths_s = np.concatenate([own[:, 1] for own in rows]) if rows else np.array([])
+    span_s = math.fsum(flight.measured_s for _, flight in probed)
+    # Rates alone show service that ends as stalls, probes show it as outages.
+    is_rare = name == ("outages" if any(flight.has("delay") for flight in flights) else "stalls")
+    if not probed or (len(lengths_s) == 0 and not is_rare):
+        return _Pooled(None, lengths_s)
+    if is_rare:
+        return _Pooled((len(lengths_s) + 0.5) / (span_s + 0.5 * RARE_EVERY_S), lengths_s)
+    return _Pooled(len(lengths_s) / span_s, lengths_s)
+
+
+def _by_way(flights: Sequence[FittedFlight]) -> list[FittedFlight]:
+    """Returns flights that lose and stall both ways, one way, and the other: round trips do not tell which.
+
+    Of few flights each is all three; the one in the middle of the list does so both ways.
+    """
+    if 3 * len(flights) <= MAX_WINDOWS:
+        ways = (None, "downlink", "uplink") if len(flights) % 2 == 0 else ("downlink", None, "uplink")
+        return [replace(flight, way=way) for flight in flights for way in ways]
+    middle = len(flights) // 2
+    ways = (None, "downlink", "uplink")
+    return [replace(flight, way=ways[(at - middle) % 3]) for at, flight in enumerate(flights)]
 
 
 def _fitted(
@@ -334,7 +428,7 @@ def _fitted(
     memories: dict[str, tuple[Memory, float]],
     both_ways: dict[str, float],
     own: Events | None,
-    pooled: dict[str, tuple[int, float]],
+    pooled: dict[str, _Pooled],
 ) -> FittedFlight:
     processes: dict[str, Process] = {}
     bad = np.zeros(max(int(flight.length_s), 1), dtype=np.bool_)
@@ -363,34 +457,48 @@ def _fitted(
     if partly:
         # Times without any packet are outages; what is lost at other times is a share of packets.
         loss = (loss or 0.0) + float(np.mean([one.mean() for one in partly])) / 100
-    rates: dict[str, float | None] = {}
-    for name in ("outages", "stalls"):
-        count, span_s = pooled[name]
-        if own is None or count == 0:
-            rates[name] = None
-            continue
-        # Half an event of the population's rate keeps a short flight without one from being safe for ever.
-        events = len(own.outages if name == "outages" else own.stalls)
-        rates[name] = (events + 0.5) / (flight.measured_s + 0.5 * span_s / count)
-    return FittedFlight(flight.name, processes, loss, rates["outages"], rates["stalls"], float(bad.mean()))
+    outages_per_s, outage_scale = _own_events(flight, own and own.outages[:, 1], pooled["outages"])
+    stalls_per_s, stall_scale = _own_events(flight, own and own.stalls[:, 1], pooled["stalls"])
+    return FittedFlight(
+        flight.name,
+        processes,
+        loss,
+        outages_per_s,
+        stalls_per_s,
+        float(bad.mean()),
+        outage_scale,
+        stall_scale,
+    )
+
+
+def _own_events(flight: Flight, lengths_s: Floats | None, pooled: _Pooled) -> tuple[float | None, float]:
+    """Returns how many events of a flight begin in a second, and the factor on the lengths of all."""
+    if lengths_s is None or pooled.per_s is None:
+        return None, 1.0
+    # Half an event of the population's rate keeps a short flight without one from being safe for ever.
+    per_s = (len(lengths_s) + 0.5) / (flight.measured_s + 0.5 / pooled.per_s)
+    if len(lengths_s) == 0:
+        return per_s, 1.0
+    apart = float(np.log(lengths_s).mean() - np.log(pooled.lengths_s).mean())
+    return per_s, math.exp(apart * len(lengths_s) / (len(lengths_s) + LENGTHS_OF_ALL))
 
 
 def _laws(
-    events: Sequence[Events | None], flights: Sequence[Flight], name: str
+    events: Sequence[Events | None], flights: Sequence[Flight], pooled: dict[str, _Pooled], name: str
 ) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:
-    lengths, gaps, span_s = [], [], 0.0
+    per_s, lengths_s = pooled[name]
+    if per_s is None:
+        return None, None
+    if lengths_s.size == 0:
+        return Exponentials((1.0,), (1 / per_s,)), RARE_LENGTHS
+    gaps, span_s = [], 0.0
     for own, flight in zip(events, flights, strict=True):
         if own is None:
             continue
-        rows = own.outages if name == "outages" else own.stalls
-        lengths.append(rows[:, 1])
-        gaps.append(np.diff(rows[:, 0]))
+        gaps.append(np.diff((own.outages if name == "outages" else own.stalls)[:, 0]))
         span_s += flight.measured_s
-    every = np.concatenate(lengths) if lengths else np.array([])
-    if every.size == 0:
-        return None, None
     between = np.concatenate(gaps)
-    return fit_intervals(between[between > 0], span_s), fit_durations(every)
+    return fit_intervals(between[between > 0], span_s), fit_durations(lengths_s)
 
 
 def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:
@@ -433,7 +541,8 @@ def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None], jou
             # A count differs by chance alone too: the logarithm of a Poisson number n has the variance 1 / n.
             chance = float(np.mean([1 / (count + 0.5) for count in counts]))
             variances[name] = _smoothing(logs, chance)
-    share = PRIOR_FLIGHTS / (PRIOR_FLIGHTS + journeys - 1)
+    # The middle of the flights that were seen is not that of the network: by one n-th of their variance.
+    share = PRIOR_FLIGHTS / (PRIOR_FLIGHTS + journeys - 1) * (1 + 1 / journeys)
     return {
         name: math.exp(min(math.sqrt(variance + share * BETWEEN_LOG[name] ** 2), MAX_LOG))
         for name, variance in variances.items()
@@ -452,7 +561,7 @@ def _median(process: Process) -> float:
     return process.plus + float(np.interp(0.5, *np.array(process.table).T))
 
 
-def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers]) -> list[str]:
+def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_loaded: bool) -> list[str]:
     """Returns what the data cannot tell."""
     events = [_events(flight) for flight in flights]
     told = []
@@ -471,8 +580,8 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers]) -> list[
     probed_s = math.fsum(flight.measured_s for flight, own in zip(flights, events, strict=True) if own is not None)
     if not any(flight.has("delay") for flight in flights):
         told.append("No delay was measured: give one (uplink.delay, downlink.delay); loss is unknown.")
-        if not any(own is not None for own in events):
-            told.append("No time without any rate was seen: rare outages are unknown.")
+        if not any(len(own.stalls) for own in events if own is not None):
+            told.append("No time without any rate was seen: rare ones are assumed, as of carriers in cars.")
     else:
         lost = sum(own.lost + len(own.outages) for own in events if own is not None)
         shares = [
@@ -484,14 +593,21 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers]) -> list[
         if lost == 0 and not any((one > 0).any() for one in shares):
             told.append("No probe was lost (or losses were not recorded): loss is unknown, not zero.")
         if not any(len(own.outages) for own in events if own is not None):
-            told.append(f"No outage in {probed_s:.0f} s: those rarer than one in {probed_s / 3:.0f} s are unknown.")
-        if any(flight.has("rate") and flight.has("delay") for flight in flights):
+            rarer = f"those rarer than one in {probed_s / 3:.0f} s are assumed, as of carriers in cars"
+            told.append(f"No outage in {probed_s:.0f} s: {rarer}.")
+        if is_loaded:
             told.append(
-                "Delays measured while the link was loaded contain the queue: a probe on an idle link has none."
+                f"Under load, what is above the smallest delay within {BASE_S:g} s is taken for the queue: the link's "
+                "own jitter, and a queue that never ran empty, are unknown."
             )
+        elif any(flight.has("rate") and flight.has("delay") for flight in flights):
+            told.append("If delays were measured under load, they contain the queue: --loaded takes it out.")
     directed = {column.direction for flight in flights for column in flight.columns if column.quantity == "delay"}
     if directed == {""}:
-        told.append("Round trips do not tell the directions apart: each has half, and both vary together.")
+        told.append(
+            "Round trips do not tell the directions apart: each has half, and both vary together; a third of the runs "
+            "loses and stalls both ways, a third down, a third up."
+        )
     if not handovers:
         told.append("No handovers were given: those of the measured link are in its delays and rates.")
     return told

@@ -34,6 +34,9 @@ _MICRO = 6
 _PAUSE_STEPS, _PAUSE_S = 10.0, 4.0
 """Usual steps, and s beyond a usual step, from which on a longer one is a pause."""
 
+_TIMEOUT_S, _ABOUT_S = 4.0, 0.5
+"""Time in s for which ping of Windows waits for a lost reply before it sends the next probe, and its tolerance."""
+
 _USUAL = 0.9
 """Share of steps of at most twice the median one from which on others are pauses, in which nothing was measured."""
 
@@ -54,6 +57,7 @@ class Flight:
         columns: of `rate`, `delay` and `loss`; NaN: not measured.
         length_s: in s.
         notes: what was assumed.
+        clock_s: when each row was measured, in s, pauses included; shape (n,). None: `times_s`.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Flight:
     columns: tuple[Column, ...]
     length_s: float
     notes: tuple[str, ...] = ()
+    clock_s: Floats | None = None
 
     def values(self, quantity: str, direction: str) -> Floats | None:
         """Returns the values of a quantity in a direction, shape (n,); None where it was not measured."""
@@ -73,6 +78,11 @@ class Flight:
     def has(self, quantity: str) -> bool:
         """Whether a quantity was measured in either direction."""
         return any(column.quantity == quantity for column in self.columns)
+
+    @property
+    def clock(self) -> Floats:
+        """Returns when each row was measured, in s since 1970 (UTC) where files have dates; shape (n,)."""
+        return self.times_s if self.clock_s is None else self.clock_s
 
     @property
     def measured_s(self) -> float:
@@ -96,7 +106,12 @@ class Flight:
         columns = tuple(replace(column, values=column.values[~unknown]) for column in self.columns)
         note = f"{self.name}: gaps of {self._durations_s()[unknown].sum():.4g} s were cut out"
         return replace(
-            self, times_s=times_s[:-1], columns=columns, length_s=float(times_s[-1]), notes=(*self.notes, note)
+            self,
+            times_s=times_s[:-1],
+            columns=columns,
+            length_s=float(times_s[-1]),
+            notes=(*self.notes, note),
+            clock_s=self.clock[~unknown],
         )
 
     def without_pauses(self) -> Flight:
@@ -115,7 +130,13 @@ class Flight:
             f"{self.name}: {pauses} of {total_s:.4g} s cut out; if the link was down meanwhile, "
             "`skybraid trace import --gaps outage` says so"
         )
-        return replace(self, times_s=times_s[:-1], length_s=float(times_s[-1]), notes=(*self.notes, note))
+        return replace(
+            self,
+            times_s=times_s[:-1],
+            length_s=float(times_s[-1]),
+            notes=(*self.notes, note),
+            clock_s=self.clock,
+        )
 
     def journeys(self) -> list[Flight]:
         """Returns the parts between the long times in which nothing was measured, each without its pauses.
@@ -159,6 +180,7 @@ class Flight:
             times_s=times_s - times_s[0],
             columns=columns,
             length_s=min(end_s, self.length_s) - float(times_s[0]),
+            clock_s=self.clock[rows],
         )
 
     def grid(self, quantity: str, direction: str, step_s: float) -> Floats | None:
@@ -178,13 +200,18 @@ class Flight:
         """Returns by how many s each row lasts longer than usual, where that is a pause; shape (n,)."""
         steps_s = np.diff(self.times_s)
         found = np.zeros(len(self.times_s))
-        if steps_s.size < 1 / (1 - _USUAL):
+        if steps_s.size == 0:
             return found
         usual_s = float(np.median(steps_s))
+        lost = np.any([np.isinf(column.values) for column in self.columns], axis=0)
+        is_wait = lost[:-1] & (np.abs(steps_s - usual_s - _TIMEOUT_S) < min(_ABOUT_S, usual_s))
+        found[:-1] = np.where(is_wait, steps_s - usual_s, 0.0)
+        if steps_s.size < 1 / (1 - _USUAL):
+            return found
         if (steps_s <= 2 * usual_s).mean() < _USUAL:
             return found
         is_pause = steps_s > max(_PAUSE_STEPS * usual_s, usual_s + _PAUSE_S)
-        found[:-1] = np.where(is_pause, steps_s - usual_s, 0.0)
+        found[:-1] = np.where(is_wait | is_pause, steps_s - usual_s, 0.0)
         return found
 
     def _unknown(self) -> Flags:
@@ -237,8 +264,8 @@ def _joined(name: str, found: list[Measurement]) -> Flight:
     starts = [one.start_unix_s for one in found]
     dated = [start for start in starts if start is not None]
     offsets_s = [0.0] * len(found)
+    origin_s = max(dated) if len(dated) == len(found) else 0.0
     if len(found) > 1 and len(dated) == len(found):
-        origin_s = max(dated)
         offsets_s = [start - origin_s for start in dated]
     elif len(found) > 1:
         notes.append(f"{name}: not all files have dates: taken as begun together")
@@ -263,7 +290,7 @@ def _joined(name: str, found: list[Measurement]) -> Flight:
         ]
     if not columns:
         raise TraceError(f"{name}: found no rate, delay or loss; expected one of them")
-    return Flight(name, times_s, tuple(_with_losses(columns)), end_s, tuple(notes))
+    return Flight(name, times_s, tuple(_with_losses(columns)), end_s, tuple(notes), origin_s + times_s)
 
 
 def _with_losses(columns: list[Column]) -> list[Column]:

@@ -3,6 +3,7 @@
 Text formats are parsed by the same Rust readers that a scenario uses; Parquet is read here.
 """
 
+import contextlib
 import gzip
 import math
 import re
@@ -40,6 +41,7 @@ def read(
     column: str | int | None = None,
     unit: str | None = None,
     format: Format | None = None,  # noqa: A002 (the word that users of the command type)
+    lost: float | None = None,
 ) -> Trace:
     """Read a trace.
 
@@ -47,6 +49,7 @@ def read(
     For a ping log "rtt" (default; a lost probe is a gap without a path until the next one was sent) or "loss".
     unit: unit of the values where the file does not state it, for example "Mbit/s", "ms", "%".
     format: default: told from the name and the first lines.
+    lost: value of a delay or round trip in a CSV that stands for a lost probe, such as -1.
 
     Raises TraceError. A mahimahi trace becomes its rate in steps of 100 ms.
     """
@@ -63,6 +66,8 @@ def read(
         quantity = _quantity(path, found.name, found.unit)
         asked, unit, label = str(found.number), found.unit, f"{path}, {found.name}"
         time_scale = found.time_scale
+        if lost is not None and quantity in ("delay", "rtt"):
+            text = _with_losses(text, found.number, lost)
     elif chosen == "ping":
         asked = "rtt" if column is None else str(column)
         quantity = "loss" if asked == "loss" else "rtt"
@@ -74,6 +79,19 @@ def read(
     if chosen == "mahimahi":
         return _rate_of_opportunities(times_s, label)
     return Trace(times_s * time_scale, values * _FROM_BASE[quantity], quantity, UNIT_OF[quantity], label)
+
+
+def _with_losses(text: str, number: int, lost: float) -> str:
+    """The rows of a CSV with infinity where a column, by its number from 1, says that the probe was lost."""
+
+    def marked(line: str) -> str:
+        cells = line.split(",")
+        with contextlib.suppress(ValueError, IndexError):
+            if float(cells[number - 1]) == lost:
+                cells[number - 1] = "inf"
+        return ",".join(cells)
+
+    return "\n".join(marked(line) for line in text.split("\n"))
 
 
 def _rate_of_opportunities(times_s: NDArray[np.float64], name: str) -> Trace:

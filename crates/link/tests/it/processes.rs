@@ -127,6 +127,25 @@ stall = { interval = { exponentials = [{ weight = 0.8, mean = "2s" }, { weight =
 }
 
 #[test]
+fn a_stall_of_one_direction_leaves_the_other_alone() {
+    let spans = r#"interval = { mean = "10s" }, length = "1s""#;
+    let path = |only: &str| {
+        format!("uplink.rate = \"1Gbit/s\"\ndownlink.rate = \"1Gbit/s\"\nstall = {{ {spans}{only} }}")
+    };
+    let halted = |text: &str, way| {
+        let mut link = direction(text, way, 3);
+        (0..100_000)
+            .map(|n| link.conditions(ms(10.0 * f64::from(n))).rate.as_bps() == 0)
+            .collect::<Vec<_>>()
+    };
+    let both = halted(&path(""), Direction::Uplink);
+    assert!(both.contains(&true));
+    let up = path(r#", direction = "uplink""#);
+    assert_eq!(halted(&up, Direction::Uplink), both);
+    assert!(!halted(&up, Direction::Downlink).contains(&true));
+}
+
+#[test]
 fn an_outage_loses_and_lasts_by_its_law() {
     let mut link = uplink(OUTAGES);
     let (mut lost_count, mut runs, mut before) = (0u32, 0u32, false);

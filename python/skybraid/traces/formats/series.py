@@ -68,7 +68,7 @@ def read_csv(source: Source, options: Options) -> list[Measurement]:
             continue
         try:
             unit = given[heading].unit if given else None
-            traces.append((heading, reading.read(source.path, number, unit, "csv")))
+            traces.append((heading, reading.read(source.path, number, unit, "csv", options.lost)))
         except TraceError as error:
             if given or ("expected one of" not in str(error) and "states no unit" not in str(error)):
                 raise
