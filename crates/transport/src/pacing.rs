@@ -52,6 +52,12 @@ impl Pacer {
         }
     }
 
+    /// True if nothing is paced, and nothing waits for its time.
+    #[inline]
+    pub const fn is_off(&self) -> bool {
+        self.rate.is_none() && !self.blocked
+    }
+
     /// Bytes that may be queued on the subflow, at least two segments; `None` without pacing.
     pub fn quantum(&self, segment: u32) -> Option<u64> {
         let min = 2 * u64::from(segment);

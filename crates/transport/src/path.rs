@@ -100,6 +100,18 @@ impl PathSet {
         Self(self.0 & !Self::only(path).0)
     }
 
+    /// Returns the union of both sets.
+    #[must_use]
+    pub const fn and(self, more: Self) -> Self {
+        Self(self.0 | more.0)
+    }
+
+    /// Returns the set without the paths of `other`.
+    #[must_use]
+    pub const fn except(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// The lowest-numbered path.
     pub const fn first(self) -> Option<PathId> {
         if self.0 == 0 { None } else { Some(PathId(self.0.trailing_zeros() as u8)) }

@@ -192,6 +192,10 @@ impl<C: Coupling> Congestion for Coupled<C> {
     fn is_coupled(&self) -> bool {
         true
     }
+
+    fn reads_rates(&self) -> bool {
+        false
+    }
 }
 
 /// Reno's window (RFC 5681) in bytes, fractions included: a coupled window may grow by less than a

@@ -213,6 +213,10 @@ impl Congestion for Ccid2 {
             Bytes::new(self.threshold * self.segment)
         }
     }
+
+    fn reads_rates(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -277,6 +277,10 @@ impl Congestion for Cubic {
     fn slow_start_threshold(&self) -> Bytes {
         Bytes::new((self.threshold * self.segment) as u64)
     }
+
+    fn reads_rates(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

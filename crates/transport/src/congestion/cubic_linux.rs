@@ -263,6 +263,10 @@ impl Congestion for Cubic {
     fn slow_start_threshold(&self) -> Bytes {
         Bytes::new(self.threshold.saturating_mul(self.segment))
     }
+
+    fn reads_rates(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

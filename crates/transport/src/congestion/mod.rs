@@ -68,7 +68,8 @@ pub struct Acked {
     /// True during a recovery: between [`Congestion::on_loss`] or [`Congestion::on_timeout`] and
     /// [`Congestion::on_recovered`].
     pub recovering: bool,
-    /// Delivery rate sample of this acknowledgement, if any.
+    /// Delivery rate sample of this acknowledgement, if any, for a control that [reads
+    /// rates](Congestion::reads_rates).
     pub rate: Option<RateSample>,
 }
 
@@ -217,6 +218,11 @@ pub trait Congestion: Debug + Send {
     /// True if the control reads its siblings.
     fn is_coupled(&self) -> bool {
         false
+    }
+
+    /// True if the control reads [`Acked::rate`]; otherwise no rates are sampled.
+    fn reads_rates(&self) -> bool {
+        true
     }
 }
 

@@ -210,6 +210,10 @@ impl Congestion for Reno {
     fn slow_start_threshold(&self) -> Bytes {
         Bytes::new(self.threshold)
     }
+
+    fn reads_rates(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

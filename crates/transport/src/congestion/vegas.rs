@@ -243,6 +243,10 @@ impl Congestion for Vegas {
     fn slow_start_threshold(&self) -> Bytes {
         self.reno.slow_start_threshold()
     }
+
+    fn reads_rates(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

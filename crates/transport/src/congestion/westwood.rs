@@ -227,6 +227,10 @@ impl Congestion for Westwood {
     fn slow_start_threshold(&self) -> Bytes {
         self.reno.slow_start_threshold()
     }
+
+    fn reads_rates(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

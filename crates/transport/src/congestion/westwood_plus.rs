@@ -200,6 +200,10 @@ impl Congestion for WestwoodPlus {
     fn slow_start_threshold(&self) -> Bytes {
         self.reno.slow_start_threshold()
     }
+
+    fn reads_rates(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub struct CongestionWindow {
     threshold: u64,
     coupled: bool,
     governs_recovery: bool,
+    reads_rates: bool,
     pacer: Pacer,
     ceiling: Option<Ceiling>,
     idle_restart: IdleRestart,
@@ -34,6 +35,7 @@ impl CongestionWindow {
             threshold: 0,
             coupled: control.is_coupled(),
             governs_recovery: control.governs_recovery(),
+            reads_rates: control.reads_rates(),
             control,
             pacer,
             ceiling: None,
@@ -80,6 +82,11 @@ impl CongestionWindow {
     /// True if the control sets the window in recovery itself.
     pub const fn governs_recovery(&self) -> bool {
         self.governs_recovery
+    }
+
+    /// True if the control reads delivery rates.
+    pub const fn reads_rates(&self) -> bool {
+        self.reads_rates
     }
 
     /// True if the ceiling limits the window, not the network.

@@ -280,6 +280,10 @@ impl Congestion for Wvegas {
     fn is_coupled(&self) -> bool {
         true
     }
+
+    fn reads_rates(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

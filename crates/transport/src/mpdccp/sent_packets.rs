@@ -9,7 +9,7 @@ use skybraid_units::{Duration, Instant, Promised};
 
 use super::AckVector;
 use crate::congestion::RateSample;
-use crate::tcp::rate::{RateAtSending, RateSampler};
+use crate::tcp::rate::RateSampler;
 
 /// Number of later packets whose acknowledgement marks a packet lost.
 const NUMDUPACK: usize = 3;
@@ -26,7 +26,6 @@ struct Sent {
     at: Instant,
     payload: u32,
     state: State,
-    rate: RateAtSending,
 }
 
 /// Result of an acknowledgement.
@@ -67,8 +66,9 @@ pub struct SentPackets {
 }
 
 impl SentPackets {
-    /// Creates an empty list. `segment` is the maximum payload of a packet.
-    pub fn new(segment: u32) -> Self {
+    /// Creates an empty list, which samples delivery rates if `rates` is true. `segment` is the maximum payload of a
+    /// packet.
+    pub fn new(segment: u32, rates: bool) -> Self {
         Self {
             segment: u64::from(segment),
             sent: VecDeque::new(),
@@ -76,7 +76,7 @@ impl SentPackets {
             pipe: 0,
             losses: 0,
             known: AckVector::EMPTY,
-            rate: RateSampler::default(),
+            rate: RateSampler::new(rates),
             min_age: Duration::MAX,
         }
     }
@@ -127,8 +127,8 @@ impl SentPackets {
         if self.sent.is_empty() {
             self.base += 1;
         } else {
-            let rate = self.rate.at_sending(0, 0);
-            self.sent.push_back(Sent { at: now, payload: 0, state: State::Settled, rate });
+            self.sent.push_back(Sent { at: now, payload: 0, state: State::Settled });
+            self.rate.on_sent(0, 0);
         }
         number
     }
@@ -140,8 +140,8 @@ impl SentPackets {
             self.rate.restart(now);
         }
         self.pipe += 1;
-        let rate = self.rate.at_sending(self.in_flight(), self.losses * self.segment);
-        self.sent.push_back(Sent { at: now, payload, state: State::InFlight, rate });
+        self.sent.push_back(Sent { at: now, payload, state: State::InFlight });
+        self.rate.on_sent(self.in_flight(), self.losses * self.segment);
         number
     }
 
@@ -166,7 +166,7 @@ impl SentPackets {
                 progress.delivered += 1;
                 progress.payload += u64::from(sent.payload);
                 progress.first = Some(number);
-                self.rate.on_delivered(now, self.segment, sent.at, &sent.rate);
+                self.rate.on_delivered(now, index as usize, self.segment, sent.at);
             }
         }
         if let Some(age) = progress.newest_age {
@@ -194,6 +194,7 @@ impl SentPackets {
                 progress.last_lost = Some(self.base);
             }
             self.sent.pop_front();
+            self.rate.on_removed(1);
             self.base += 1;
         }
     }
@@ -203,6 +204,7 @@ impl SentPackets {
         self.losses += self.pipe;
         self.pipe = 0;
         self.base = self.next();
+        self.rate.on_removed(self.sent.len());
         self.sent.clear();
     }
 }
@@ -224,7 +226,7 @@ mod tests {
     }
 
     fn sent_packets(packets: i64) -> SentPackets {
-        let mut sent = SentPackets::new(1000);
+        let mut sent = SentPackets::new(1000, false);
         for number in 1..=packets {
             assert_eq!(sent.on_sent(at(number), 500), number as u64);
         }
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn packets_without_data_take_numbers_but_no_window() {
-        let mut sent = SentPackets::new(1000);
+        let mut sent = SentPackets::new(1000, false);
         assert_eq!(sent.on_control_sent(at(0)), 1);
         assert_eq!(sent.on_sent(at(0), 500), 2);
         assert_eq!(sent.on_control_sent(at(0)), 3);

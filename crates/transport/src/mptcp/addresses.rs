@@ -107,6 +107,9 @@ impl Addresses {
     /// Time of the next repetition of an announcement.
     #[inline]
     pub fn next_wakeup(&self) -> Instant {
+        if self.announced.is_empty() {
+            return Instant::FAR_FUTURE;
+        }
         self.announced.iter().map(|(_, at, _)| *at).min().unwrap_or(Instant::FAR_FUTURE)
     }
 

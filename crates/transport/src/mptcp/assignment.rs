@@ -15,6 +15,17 @@ use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::Subflow;
 use crate::{PathId, PathSet, PathView, SubflowId};
 
+/// Result of an assignment.
+#[derive(Debug)]
+pub enum Assigned {
+    /// Nothing could be assigned.
+    Nothing,
+    /// Chunks were queued on subflows.
+    Queued,
+    /// The chunk is to be sent on the subflow at once.
+    AtOnce(SubflowId, Chunk),
+}
+
 /// Scheduler of a connection, with its recorded decisions and the subflows that go their own way.
 #[derive(Debug)]
 pub struct Assignment {
@@ -57,6 +68,18 @@ impl Assignment {
         &self.peer_window
     }
 
+    /// True if the subflows go through the send queue by themselves.
+    #[inline]
+    pub const fn walks(&self) -> bool {
+        self.walks.is_some()
+    }
+
+    /// Records that there is nothing to assign.
+    #[inline]
+    pub const fn on_idle(&mut self) {
+        self.wait_until = Instant::FAR_FUTURE;
+    }
+
     /// Records that the peer's window has opened.
     pub fn on_opened(&mut self, now: Instant) {
         self.peer_window.on_opened(now);
@@ -80,14 +103,14 @@ impl Assignment {
         self.walks.as_ref().map_or(chunk.carried_by, |walks| walks.carried_by(chunk))
     }
 
-    /// Assigns the next chunk to subflows. Returns false if nothing could be assigned.
+    /// Assigns the next chunk to subflows.
     #[inline]
     pub fn assign_next(
         &mut self,
         now: Instant,
         send: &mut SendSide,
         subflows: &mut Subflows,
-    ) -> bool {
+    ) -> Assigned {
         self.wait_until = Instant::FAR_FUTURE;
         let next = send.next();
         if self.walks.is_some() && !matches!(next, Next::Chunk { again: true, .. }) {
@@ -95,19 +118,26 @@ impl Assignment {
         }
         let (chunk, again) = match next {
             Next::Chunk { chunk, again } => (chunk, again),
-            Next::Nothing => return false,
+            Next::Nothing => return Assigned::Nothing,
             Next::Blocked(message) => {
                 self.on_blocked(now, message, send, subflows);
-                return false;
+                return Assigned::Nothing;
             }
         };
-        let Some(chosen) = self.choose(now, &chunk, send, subflows) else { return false };
+        let Some(chosen) = self.choose(now, &chunk, send, subflows) else {
+            return Assigned::Nothing;
+        };
         send.advance(&chunk, again);
-        let carried_by = chosen.iter().fold(chunk.carried_by, PathSet::with);
-        for path in chosen.iter() {
-            subflows[SubflowId::from_path(path)].assign(Chunk { carried_by, ..chunk });
+        let chunk = Chunk { carried_by: chunk.carried_by.and(chosen), ..chunk };
+        if chosen.len() == 1
+            && let Some(path) = chosen.first()
+        {
+            return assign(SubflowId::from_path(path), chunk, subflows);
         }
-        true
+        for path in chosen.iter() {
+            subflows[SubflowId::from_path(path)].assign(chunk);
+        }
+        Assigned::Queued
     }
 
     fn on_blocked(&mut self, now: Instant, message: u32, send: &SendSide, subflows: &mut Subflows) {
@@ -123,8 +153,8 @@ impl Assignment {
         next: &Next,
         send: &mut SendSide,
         subflows: &mut Subflows,
-    ) -> bool {
-        let Some(walks) = &mut self.walks else { return false };
+    ) -> Assigned {
+        let Some(walks) = &mut self.walks else { return Assigned::Nothing };
         let has_unsent = send.has_unsent();
         let step = walks.next(send.data_una(), has_unsent, send.segment(), subflows.all());
         let (id, chunk) = match (step, next) {
@@ -135,20 +165,19 @@ impl Assignment {
             }
             (_, Next::Blocked(message)) => {
                 self.on_blocked(now, *message, send, subflows);
-                return false;
+                return Assigned::Nothing;
             }
             _ => {
                 if has_unsent {
                     subflows.all_mut().iter_mut().for_each(Subflow::note_limited);
                 }
-                return false;
+                return Assigned::Nothing;
             }
         };
         let chunk = walks.on_taken(id, &chunk);
         let choice = Choice::Send(PathSet::only(id.as_path()), Reason::EveryPath);
         self.record(now, chunk.first_message, choice, subflows);
-        subflows[id].assign(chunk);
-        true
+        assign(id, chunk, subflows)
     }
 
     /// Chooses the subflows for `chunk`; `None` to wait.
@@ -212,4 +241,15 @@ impl Assignment {
         };
         decisions.push(Decision { at, first_message, choice });
     }
+}
+
+/// Assigns a chunk to one subflow, past its queue if that is empty.
+#[inline]
+fn assign(id: SubflowId, chunk: Chunk, subflows: &mut Subflows) -> Assigned {
+    let subflow = &mut subflows[id];
+    if subflow.sends_at_once(chunk.len) {
+        return Assigned::AtOnce(id, chunk);
+    }
+    subflow.assign(chunk);
+    Assigned::Queued
 }

@@ -3,7 +3,7 @@
 use skybraid_units::{Bytes, Instant};
 
 use super::addresses::Addresses;
-use super::assignment::Assignment;
+use super::assignment::{Assigned, Assignment};
 use super::buffers::{Buffers, ReceiveTuning, SendTuning};
 use super::close::Closing;
 use super::reassembly::Arrived;
@@ -174,7 +174,10 @@ impl Connection {
 
     /// Processes a segment that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment, tcp: &Tcp) {
-        if usize::from(tcp.subflow) == self.subflows.all().len()
+        // Most segments carry data, an acknowledgement or both, and no signal.
+        let signals = tcp.flags != Flags::ACK;
+        if signals
+            && usize::from(tcp.subflow) == self.subflows.all().len()
             && !self.subflows.is_full()
             && tcp.flags.has(Flags::SYN.and(Flags::JOIN))
         {
@@ -199,19 +202,25 @@ impl Connection {
         if self.send.on_window_end(tcp.window_end) {
             self.assignment.on_opened(now);
         }
-        self.relay.on_peer_flags(tcp.flags);
-        if tcp.flags.has(Flags::FIN) {
-            self.closing.on_fin(tcp.dsn);
+        if signals {
+            self.relay.on_peer_flags(tcp.flags);
+            if tcp.flags.has(Flags::FIN) {
+                self.closing.on_fin(tcp.dsn);
+            }
         }
         if self.closing.take_fin(&mut self.receive) {
             self.subflows[own].acknowledge_now();
         }
-        self.addresses.on_announcement(tcp, &mut self.subflows);
-        if tcp.flags.has(Flags::REMOVE_ADDRESS) {
-            // The subflow that carries the withdrawal uses an address that has come back.
-            self.remove_subflows(PathId(tcp.address), Some(own));
+        if signals {
+            self.addresses.on_announcement(tcp, &mut self.subflows);
+            if tcp.flags.has(Flags::REMOVE_ADDRESS) {
+                // The subflow that carries the withdrawal uses an address that has come back.
+                self.remove_subflows(PathId(tcp.address), Some(own));
+            }
         }
-        self.on_event(now, event, own);
+        if let Some(event) = event {
+            self.on_event(now, event, own);
+        }
         self.receive.tune(now, || self.subflows.receiver_rtt());
         if self.send_buffer.is_tuned() {
             let established = self.subflows.all().iter().filter(|subflow| subflow.is_established());
@@ -220,12 +229,13 @@ impl Connection {
         self.addresses.on_segment(tcp, &mut self.subflows);
     }
 
-    fn on_event(&mut self, now: Instant, event: Option<Event>, own: SubflowId) {
+    #[cold]
+    fn on_event(&mut self, now: Instant, event: Event, own: SubflowId) {
         match event {
-            Some(Event::Established) => self.addresses.on_established(now, &mut self.subflows),
-            Some(Event::Unanswered) => self.addresses.on_unanswered(&mut self.subflows),
-            Some(Event::TimedOut) if self.subflows.all().len() > 1 => self.reinject_from(own),
-            Some(Event::TimedOut) | None => {}
+            Event::Established => self.addresses.on_established(now, &mut self.subflows),
+            Event::Unanswered => self.addresses.on_unanswered(&mut self.subflows),
+            Event::TimedOut if self.subflows.all().len() > 1 => self.reinject_from(own),
+            Event::TimedOut => {}
         }
     }
 
@@ -263,7 +273,27 @@ impl Connection {
     }
 
     /// Returns the next segment to send and its path.
+    #[inline]
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
+        if self.is_quiet() {
+            self.assignment.on_idle();
+            self.subflows.all_mut().iter_mut().for_each(Subflow::note_starved);
+            return None;
+        }
+        self.poll_segment(now)
+    }
+
+    /// True if there is nothing to send, as after most events.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        self.send.is_drained()
+            && !self.assignment.walks()
+            && self.addresses.front().is_none()
+            && !self.closing.is_due()
+            && self.subflows.all().iter().all(Subflow::is_quiet)
+    }
+
+    fn poll_segment(&mut self, now: Instant) -> Option<Transmit> {
         loop {
             if self.subflows.all().iter().any(Subflow::may_send) {
                 let stamp = self.stamp();
@@ -274,15 +304,28 @@ impl Connection {
                     }
                 }
             }
-            if !self.assignment.assign_next(now, &mut self.send, &mut self.subflows) {
-                break;
+            match self.assignment.assign_next(now, &mut self.send, &mut self.subflows) {
+                Assigned::AtOnce(id, chunk) => {
+                    let stamp = self.stamp();
+                    let subflow = &mut self.subflows[id];
+                    let segment = subflow.send_chunk(now, &stamp, chunk);
+                    return Some(Transmit { path: subflow.path(), segment });
+                }
+                Assigned::Queued => {}
+                Assigned::Nothing => break,
             }
         }
         // With several subflows, the scheduler may starve one while there is data to send.
-        if !self.send.has_unsent() || self.subflows.all().len() > 1 {
-            self.subflows.all_mut().iter_mut().for_each(Subflow::note_starved);
+        let starved = !self.send.has_unsent() || self.subflows.all().len() > 1;
+        let (mut owes_probe, mut owes_ack) = (false, false);
+        for subflow in self.subflows.all_mut() {
+            if starved {
+                subflow.note_starved();
+            }
+            owes_probe |= subflow.owes_tail_probe();
+            owes_ack |= subflow.owes_ack();
         }
-        if self.subflows.all().iter().any(Subflow::owes_tail_probe) {
+        if owes_probe {
             let stamp = self.stamp();
             let sent = self.subflows.poll(|subflow| subflow.poll_tail_probe(now, &stamp));
             if sent.is_some() {
@@ -292,7 +335,7 @@ impl Connection {
         if let Some(transmit) = self.poll_address(now).or_else(|| self.poll_fin(now)) {
             return Some(transmit);
         }
-        if self.subflows.all().iter().any(Subflow::owes_ack) {
+        if owes_ack {
             let stamp = self.stamp();
             return self.subflows.poll(|subflow| subflow.poll_ack(now, &stamp));
         }
@@ -344,9 +387,13 @@ impl Connection {
     /// Fires expired timers.
     pub fn wake(&mut self, now: Instant) {
         for own in self.subflows.ids() {
+            if !self.subflows[own].is_due(now) {
+                continue;
+            }
             let (subflow, siblings) = self.subflows.with_siblings(own);
-            let event = subflow.wake(now, siblings);
-            self.on_event(now, event, own);
+            if let Some(event) = subflow.wake(now, siblings) {
+                self.on_event(now, event, own);
+            }
         }
         self.assignment.wake(now, &mut self.subflows);
         self.addresses.wake(now);

@@ -176,27 +176,18 @@ impl SendSide {
     /// consecutive numbers, so that the receiver can identify them.
     fn next_new(&self) -> Next {
         let unsent = self.write_end - self.next_dsn;
-        let Some(first) = self.written.front().copied().filter(|_| unsent > 0) else {
+        if unsent == 0 {
             return Next::Nothing;
-        };
-        let limit = self.next_dsn + unsent.min(u64::from(self.segment));
-        let (mut end, mut messages) = (limit, 0);
-        let mut tail = false;
-        for (offset, message) in (0..).zip(&self.written) {
-            if message.stream != first.stream || message.id != first.id.wrapping_add(offset) {
-                break;
-            }
-            tail = message.end > limit;
-            if tail {
-                end = limit;
-                break;
-            }
-            end = message.end;
-            messages += 1;
-            if messages == u32::from(u16::MAX) {
-                break;
-            }
         }
+        let Some(first) = self.written.front() else { return Next::Nothing };
+        let limit = self.next_dsn + unsent.min(u64::from(self.segment));
+        let (end, messages, tail) = if first.end > limit {
+            (limit, 0, true)
+        } else if self.written.len() == 1 {
+            (first.end, 1, false)
+        } else {
+            self.consecutive(first, limit)
+        };
         let len = end - self.next_dsn;
         // Only a proxy knows a message in part. Its bytes may wait for the following ones while data is
         // outstanding (Nagle's algorithm, RFC 9293 §3.7.4).
@@ -216,6 +207,26 @@ impl SendSide {
             carried_by: PathSet::EMPTY,
         };
         Next::Chunk { chunk, again: false }
+    }
+
+    /// Returns the end of a chunk up to `limit` that begins with the message `first`, the number of messages that end in
+    /// it, and whether bytes of another follow.
+    fn consecutive(&self, first: &Written, limit: u64) -> (u64, u32, bool) {
+        let (mut end, mut messages) = (limit, 0);
+        for (offset, message) in (0..).zip(&self.written) {
+            if message.stream != first.stream || message.id != first.id.wrapping_add(offset) {
+                break;
+            }
+            if message.end > limit {
+                return (limit, messages, true);
+            }
+            end = message.end;
+            messages += 1;
+            if messages == u32::from(u16::MAX) {
+                break;
+            }
+        }
+        (end, messages, false)
     }
 
     /// Removes the chunk of [`next`](Self::next), which has been assigned.

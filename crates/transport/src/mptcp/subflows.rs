@@ -92,12 +92,13 @@ impl Subflows {
     /// Returns subflow `own` and what its congestion control sees of the others.
     #[inline]
     pub fn with_siblings(&mut self, own: SubflowId) -> (&mut Subflow, Siblings<'_>) {
-        if self[own].is_coupled() {
-            self.siblings.clear();
-            self.siblings.extend(self.all.iter().map(Subflow::sibling));
-        }
         let Self { all, siblings, .. } = self;
-        (find_mut(all, own), Siblings { all: siblings, own: own.index() })
+        let known = all.get(own.index()).promised(EXPECTED).map_or(0, |_| own.index());
+        if all[known].is_coupled() {
+            siblings.clear();
+            siblings.extend(all.iter().map(Subflow::sibling));
+        }
+        (&mut all[known], Siblings { all: siblings, own: own.index() })
     }
 
     /// Numbers of the usable subflows.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use skybraid_units::{Duration, Instant};
 
-use super::cheapest_path::cheapest;
+use super::cheapest_path::Preference;
 use super::{Choice, Scheduler, Unit};
 use crate::PathView;
 use crate::per_path::PerPath;
@@ -33,7 +33,12 @@ compat_config! {
 impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(AdaptiveCheapestPath { compat: self.compat, parts: PerPath::new(None) })
+        Box::new(AdaptiveCheapestPath {
+            compat: self.compat,
+            parts: PerPath::new(None),
+            last: Instant::ZERO,
+            preference: Preference::new(self.compat),
+        })
     }
 }
 
@@ -42,6 +47,9 @@ struct AdaptiveCheapestPath {
     compat: Compat,
     /// Usable part of each path's window, indexed by path.
     parts: PerPath<Option<Part>>,
+    /// Time of the last decision.
+    last: Instant,
+    preference: Preference,
 }
 
 /// Usable part of a path's window.
@@ -49,11 +57,14 @@ struct AdaptiveCheapestPath {
 struct Part {
     /// Thousandths of the window, 300 to 1000.
     thousandths: f64,
-    since: Instant,
+    /// Time of the last change, if that was not at the last decision.
+    since: Option<Instant>,
     /// Smoothed and lowest round-trip time from which `change` was computed.
     measured: (Duration, Duration),
     /// See [`intended_change`].
     change: f64,
+    /// True if the part stays as it is until the round-trip time changes.
+    rests: bool,
 }
 
 const WHOLE: f64 = 1000.0;
@@ -63,35 +74,43 @@ const TARGET_PERCENT: u64 = 10;
 const TARGET_MICROS: u64 = 5_000;
 
 impl Part {
-    /// Adapts the part to the round-trip time.
-    fn adapt(&mut self, now: Instant, compat: Compat, path: &PathView) {
+    /// Adapts the part to the round-trip time; the last decision was at `last`.
+    #[inline]
+    fn adapt(&mut self, now: Instant, last: Instant, compat: Compat, path: &PathView) {
         let (Some(rtt), Some(min)) = (path.srtt, path.min_rtt) else { return };
-        let micros = |span: Duration| (span.as_nanos() / 1000).max(1).unsigned_abs();
-        let elapsed = now.since(self.since);
-        let next = match compat {
-            Compat::Paper => {
-                if self.measured != (rtt, min) {
-                    self.measured = (rtt, min);
-                    self.change = intended_change(micros(rtt), micros(min));
-                }
-                self.since = now;
-                let (part, change) = (self.thousandths, self.change);
-                if (part >= WHOLE && change >= 0.0) || (part <= MIN && change <= 0.0) {
-                    return;
-                }
-                intended(part, change, micros(min), elapsed.as_millis_f64())
-            }
-            Compat::Linux => {
-                let millis = elapsed.as_nanos().unsigned_abs() / 1_000_000;
-                if millis == 0 {
-                    return;
-                }
-                self.since = now;
-                let target = TARGET_PERCENT.max(u64::from(target_as_coded(micros(min))));
-                coded(self.thousandths as u64, target, micros(rtt), micros(min), millis) as f64
-            }
-        };
-        self.thousandths = next.clamp(MIN, WHOLE);
+        if self.rests && self.measured == (rtt, min) {
+            return;
+        }
+        match compat {
+            Compat::Paper => self.adapt_as_intended(now, last, rtt, min),
+            Compat::Linux => self.adapt_as_coded(now, rtt, min),
+        }
+    }
+
+    fn adapt_as_intended(&mut self, now: Instant, last: Instant, rtt: Duration, min: Duration) {
+        if self.measured != (rtt, min) {
+            self.measured = (rtt, min);
+            self.change = intended_change(micros(rtt), micros(min));
+        }
+        let elapsed = now.since(self.since.take().unwrap_or(last));
+        let (part, change) = (self.thousandths, self.change);
+        self.rests = (part >= WHOLE && change >= 0.0) || (part <= MIN && change <= 0.0);
+        if !self.rests {
+            let next = intended(part, change, micros(min), elapsed.as_millis_f64());
+            self.thousandths = next.clamp(MIN, WHOLE);
+        }
+    }
+
+    fn adapt_as_coded(&mut self, now: Instant, rtt: Duration, min: Duration) {
+        let since = *self.since.get_or_insert(now);
+        let millis = now.since(since).as_nanos().unsigned_abs() / 1_000_000;
+        if millis == 0 {
+            return;
+        }
+        self.since = Some(now);
+        let target = TARGET_PERCENT.max(u64::from(target_as_coded(micros(min))));
+        let next = coded(self.thousandths as u64, target, micros(rtt), micros(min), millis);
+        self.thousandths = (next as f64).clamp(MIN, WHOLE);
     }
 
     fn has_room(&self, path: &PathView) -> bool {
@@ -101,6 +120,11 @@ impl Part {
         let ahead = path.in_flight + path.queued;
         path.has_room && ahead.get() < allowed.saturating_mul(segment)
     }
+}
+
+/// Whole microseconds, at least one.
+fn micros(span: Duration) -> u64 {
+    (span.as_nanos() / 1000).max(1).unsigned_abs()
 }
 
 /// Returns the intended change in percent, positive for growth. Round-trip times are in microseconds.
@@ -138,13 +162,16 @@ fn target_as_coded(min: u64) -> u32 {
 impl Scheduler for AdaptiveCheapestPath {
     fn choose(&mut self, now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
         let measured = (Duration::ZERO, Duration::ZERO);
-        let initial = Part { thousandths: WHOLE, since: now, measured, change: 0.0 };
+        let initial =
+            Part { thousandths: WHOLE, since: Some(now), measured, change: 0.0, rests: false };
+        let Self { compat, parts, last, preference } = self;
         for path in paths {
-            self.parts[path.id].get_or_insert(initial).adapt(now, self.compat, path);
+            parts[path.id].get_or_insert(initial).adapt(now, *last, *compat, path);
         }
+        *last = now;
         let has_room =
-            |path: &PathView| self.parts[path.id].as_ref().is_some_and(|part| part.has_room(path));
-        cheapest(self.compat, unit, paths, has_room)
+            |path: &PathView| parts[path.id].as_ref().is_some_and(|part| part.has_room(path));
+        preference.choose(unit, paths, has_room)
     }
 
     fn needs_rtt(&self) -> bool {

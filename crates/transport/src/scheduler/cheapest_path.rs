@@ -4,9 +4,10 @@ use alloc::boxed::Box;
 
 use skybraid_units::{Duration, Instant};
 
-use super::{Choice, Reason, Scheduler, Unit, lowest_class, send_on, wait_for_room};
-use crate::PathView;
+use super::ranking::Ranking;
+use super::{Choice, Reason, Scheduler, Unit, send_on, wait_for_room};
 use crate::registry::{About, Compat, compat_config};
+use crate::{PathId, PathView};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -31,18 +32,18 @@ compat_config! {
 impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(CheapestPath { compat: self.compat })
+        Box::new(CheapestPath { preference: Preference::new(self.compat) })
     }
 }
 
 #[derive(Debug)]
 struct CheapestPath {
-    compat: Compat,
+    preference: Preference,
 }
 
 impl Scheduler for CheapestPath {
     fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
-        cheapest(self.compat, unit, paths, |path| path.has_room)
+        self.preference.choose(unit, paths, |path| path.has_room)
     }
 
     fn needs_rtt(&self) -> bool {
@@ -65,41 +66,74 @@ pub(super) fn rank(compat: Compat, path: &PathView) -> Option<u8> {
 const NEVER: u8 = 0;
 const STANDBY: u8 = 1;
 
-/// Returns the choice of the best path among those with `room`, which is asked only of a path that would be better than
-/// all before.
-pub(super) fn cheapest(
-    compat: Compat,
-    unit: &Unit,
-    paths: &[PathView],
-    room: impl Fn(&PathView) -> bool,
-) -> Choice {
-    let order = |path: &PathView| {
+/// Place of a path in the order of preference, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Rank, complement of the priority and cost, from the highest bits on.
+    first: u64,
+    srtt: Duration,
+}
+
+impl Place {
+    /// Rank in `first` of a path that may not be used.
+    const CLOSED: u64 = 0xff;
+
+    #[inline]
+    fn of(compat: Compat, path: &PathView) -> Self {
         let cost = match compat {
             Compat::Paper => path.cost,
             Compat::Linux => 0,
         };
-        let first = u64::from(u8::MAX - path.priority) << 32 | u64::from(cost);
-        (first, path.srtt.unwrap_or(Duration::MAX))
-    };
-    let mut best = None;
-    let (mut lowest, mut highest) = (u8::MAX, 0);
-    for path in lowest_class(unit, paths, |path| rank(compat, path)) {
-        lowest = lowest.min(path.priority);
-        highest = highest.max(path.priority);
-        let key = order(path);
-        if best.is_none_or(|(least, _)| key < least) && room(path) {
-            best = Some((key, path));
+        let rank = rank(compat, path).map_or(Self::CLOSED, u64::from);
+        let priority = u64::from(u8::MAX - path.priority);
+        Self {
+            first: rank << 40 | priority << 32 | u64::from(cost),
+            srtt: path.srtt.unwrap_or(Duration::MAX),
         }
     }
-    match best {
-        Some((_, best)) => {
-            let ranked = lowest < highest;
-            let reason = if ranked { Reason::Priority } else { Reason::Cheapest };
-            send_on(Some(best), reason, paths)
+
+    fn rank(self) -> Option<usize> {
+        Some(self.first >> 40).filter(|rank| *rank != Self::CLOSED).map(|rank| rank as usize)
+    }
+}
+
+/// Order of preference of a connection's paths.
+#[derive(Debug)]
+pub(super) struct Preference {
+    compat: Compat,
+    ranking: Ranking<Place>,
+}
+
+impl Preference {
+    pub const fn new(compat: Compat) -> Self {
+        Self { compat, ranking: Ranking::new() }
+    }
+
+    /// Returns the choice of the best path among those with `room`.
+    pub fn choose(
+        &mut self,
+        unit: &Unit,
+        paths: &[PathView],
+        room: impl Fn(&PathView) -> bool,
+    ) -> Choice {
+        for (path, view) in (0..).map(PathId).zip(paths) {
+            let place = Place::of(self.compat, view);
+            if self.ranking.key(path) != Some(place) {
+                self.ranking.set(path, place, place.rank());
+            }
         }
-        // Open paths have a priority above 0.
-        None if highest == 0 => Choice::wait(Reason::NoPath),
-        None => wait_for_room(paths),
+        let open = self.ranking.lowest_class(unit.carried_by);
+        if open.is_empty() {
+            return Choice::wait(Reason::NoPath);
+        }
+        let mut views = self.ranking.of(open).filter_map(|path| paths.get(path.index()));
+        let Some(best) = views.find(|view| room(view)) else { return wait_for_room(paths) };
+        let priority =
+            |path: Option<PathId>| self.ranking.key(path?).map(|place| place.first >> 32);
+        let mut all = self.ranking.of(open);
+        let is_ranked = priority(all.next()) < priority(all.next_back());
+        let reason = if is_ranked { Reason::Priority } else { Reason::Cheapest };
+        send_on(Some(best), reason, paths)
     }
 }
 
@@ -107,7 +141,7 @@ pub(super) fn cheapest(
 mod tests {
     use super::super::testing::{UNIT, chosen, paths};
     use super::*;
-    use crate::{PathId, PathSet};
+    use crate::PathSet;
     use alloc::vec;
     use alloc::vec::Vec;
 

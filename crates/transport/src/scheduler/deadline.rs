@@ -194,18 +194,23 @@ impl Deadline {
     }
 
     /// Returns the cost of a copy on `first`, and one on `other` if that is not acknowledged by the
-    /// best time for it, `left` before the deadline: the chance of a miss and the price of the copy.
-    fn hedged(&self, first: &Route, other: &Route, left: Duration) -> f64 {
-        let price = self.price();
+    /// best time for it, `left` before the deadline: the chance of a miss and `price`, that of the copy.
+    fn hedged(&self, first: &Route, other: &Route, left: Duration, price: f64) -> f64 {
         let steps = self.bins(left);
         let back = self.bins(first.back);
         let earliest = self.bins(first.expected) + 1;
-        let cost = |age: usize| {
+        let mut best = first.late;
+        // The later the copy, the less often it is needed: once it would cost too much alone, no earlier one pays.
+        for age in (earliest..steps).rev() {
             let unacked = self.odds.chance(first.path, first.level, age.saturating_sub(back));
+            let copies = price * unacked;
+            if copies >= best {
+                break;
+            }
             let missed = self.odds.chance(other.path, other.level, steps - age);
-            first.late * joint(missed) + price * unacked
-        };
-        (earliest..steps).map(cost).fold(first.late, f64::min)
+            best = best.min(first.late * joint(missed) + copies);
+        }
+        best
     }
 }
 
@@ -242,10 +247,10 @@ impl Scheduler for Deadline {
         let left = unit.deadline.map_or(self.within(), |deadline| deadline.since(now));
         let price = self.price();
         let left = left.min(self.within());
-        let mut single = self.hedged(&first, &second, left);
+        let mut single = self.hedged(&first, &second, left, price);
         if second.srtt < first.srtt {
             // The faster path leaves more time for a further copy.
-            let faster = self.hedged(&second, &first, left);
+            let faster = self.hedged(&second, &first, left, price);
             if faster <= single * SIMILAR {
                 core::mem::swap(&mut first, &mut second);
                 single = faster;

@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 
 use skybraid_units::Instant;
 
-use super::cheapest_path::{cheapest, rank};
+use super::cheapest_path::{Preference, rank};
 use super::{Choice, Reason, Scheduler, Unit, send_on};
 use crate::PathView;
 use crate::registry::{About, Compat, compat_config};
@@ -32,13 +32,14 @@ compat_config! {
 impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Handover { compat: self.compat })
+        Box::new(Handover { compat: self.compat, preference: Preference::new(self.compat) })
     }
 }
 
 #[derive(Debug)]
 struct Handover {
     compat: Compat,
+    preference: Preference,
 }
 
 impl Scheduler for Handover {
@@ -49,7 +50,7 @@ impl Scheduler for Handover {
             return if stalls {
                 Choice::wait(Reason::Priority)
             } else {
-                cheapest(self.compat, unit, paths, |path| path.has_room)
+                self.preference.choose(unit, paths, |path| path.has_room)
             };
         }
         let ranked = paths.iter().filter_map(|path| Some((rank(self.compat, path)?, path)));

@@ -32,6 +32,7 @@ pub mod low_rtt_wait;
 pub mod mutran;
 mod odds;
 pub mod otias;
+mod ranking;
 pub mod redundant;
 pub mod round_robin;
 pub mod rounds;
@@ -366,22 +367,6 @@ where
     let carried_by = unit.carried_by;
     let some_left = open.clone().any(|path| !carried_by.contains(path.id));
     open.filter(move |path| !some_left || !carried_by.contains(path.id))
-}
-
-/// Returns the paths of the lowest class that has one. Of the paths to which `rank` gives a rank, those of the lowest rank
-/// are open; of these, the paths that have not carried `unit` yet, or all once each has carried it.
-pub(crate) fn lowest_class<'a>(
-    unit: &Unit,
-    paths: &'a [PathView],
-    rank: impl Fn(&PathView) -> Option<u8> + Clone,
-) -> impl Iterator<Item = &'a PathView> {
-    let carried_by = unit.carried_by;
-    let class = move |path: &PathView| {
-        let tried = u8::from(carried_by.contains(path.id));
-        rank(path).map_or(u8::MAX, |rank| 2 * rank + tried)
-    };
-    let lowest = paths.iter().map(&class).min().unwrap_or(u8::MAX);
-    paths.iter().filter(move |path| lowest < u8::MAX && class(path) == lowest)
 }
 
 /// Returns the path with the lowest smoothed round-trip time; the first of equals. Paths without a

@@ -2,12 +2,14 @@
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
+use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant};
 
-use super::{Choice, Reason, Scheduler, Unit, lowest_class, send_on};
-use crate::PathView;
+use super::ranking::Ranking;
+use super::{Choice, Reason, Scheduler, Unit, send_on};
 use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
+use crate::{PathId, PathView};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -55,7 +57,12 @@ impl Check for Config {
 impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Otias { compat: self.compat, queue: self.queue })
+        Box::new(Otias {
+            compat: self.compat,
+            queue: self.queue,
+            seen: Vec::new(),
+            ranking: Ranking::new(),
+        })
     }
 }
 
@@ -63,19 +70,55 @@ impl Config {
 struct Otias {
     compat: Compat,
     queue: Option<u64>,
+    /// What the place of each path in `ranking` depends on.
+    seen: Vec<Seen>,
+    /// Order by rank and expected arrival.
+    ranking: Ranking<(Option<usize>, Duration)>,
 }
 
-impl Otias {
+/// State of a path on which its expected arrival depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    usable: bool,
+    backup: bool,
+    srtt: Option<Duration>,
+    ahead: Bytes,
+    window: Bytes,
+}
+
+impl Seen {
+    #[inline]
+    fn of(path: &PathView) -> Self {
+        let PathView { usable, backup, srtt, window, .. } = *path;
+        Self { usable, backup, srtt, ahead: path.queued + path.in_flight, window }
+    }
+
     /// Returns the expected time until a unit arrives, queueing included.
-    fn arrival(&self, path: &PathView) -> Duration {
-        let Some(srtt) = path.srtt else { return Duration::MAX };
-        let excess = (path.queued + path.in_flight - path.window).get();
-        let window = path.window.get().max(1);
-        let rounds = match self.compat {
+    fn arrival(&self, compat: Compat) -> Duration {
+        let Some(srtt) = self.srtt else { return Duration::MAX };
+        let excess = (self.ahead - self.window).get();
+        let window = self.window.get().max(1);
+        let rounds = match compat {
             Compat::Paper => excess as f64 / window as f64,
             Compat::Linux => (excess / window) as f64,
         };
         srtt.mul_f64(rounds + 0.5)
+    }
+}
+
+impl Otias {
+    /// Brings the order up to date.
+    fn see(&mut self, paths: &[PathView]) {
+        for (path, view) in (0..).map(PathId).zip(paths) {
+            let seen = Seen::of(view);
+            match self.seen.get_mut(path.index()) {
+                Some(known) if *known == seen => continue,
+                Some(known) => *known = seen,
+                None => self.seen.push(seen),
+            }
+            let rank = seen.usable.then_some(usize::from(seen.backup));
+            self.ranking.set(path, (rank, seen.arrival(self.compat)), rank);
+        }
     }
 
     fn has_queue_space(&self, path: &PathView) -> bool {
@@ -85,20 +128,11 @@ impl Otias {
 
 impl Scheduler for Otias {
     fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
-        let rank = |path: &PathView| path.usable.then_some(u8::from(path.backup));
-        let mut best: Option<(Duration, &PathView)> = None;
-        for path in lowest_class(unit, paths, rank) {
-            // Half a round trip is the least: most paths need no estimate.
-            let least = path.srtt.map_or(Duration::MAX, |srtt| srtt / 2);
-            if best.is_some_and(|(arrival, _)| least >= arrival) || !self.has_queue_space(path) {
-                continue;
-            }
-            let arrival = self.arrival(path);
-            if best.is_none_or(|(earliest, _)| arrival < earliest) {
-                best = Some((arrival, path));
-            }
-        }
-        send_on(best.map(|(_, path)| path), Reason::EarliestArrival, paths)
+        self.see(paths);
+        let open = self.ranking.lowest_class(unit.carried_by);
+        let mut views = self.ranking.of(open).filter_map(|path| paths.get(path.index()));
+        let best = views.find(|view| self.has_queue_space(view));
+        send_on(best, Reason::EarliestArrival, paths)
     }
 
     fn needs_rtt(&self) -> bool {
@@ -127,15 +161,11 @@ mod tests {
         two
     }
 
-    fn otias(compat: Compat) -> Otias {
-        Otias { compat, queue: None }
-    }
-
     // Source: the vectors of the algorithm reference, §5.7.
     #[test]
     fn one_and_a_half_queued_windows_take_two_round_trips() {
         let two = queued_fast_and_free_slow();
-        let arrival = |compat, path: usize| otias(compat).arrival(&two[path]);
+        let arrival = |compat, path: usize| Seen::of(&two[path]).arrival(compat);
         assert_eq!(arrival(Compat::Paper, 0), Duration::from_millis(40));
         assert_eq!(arrival(Compat::Paper, 1), Duration::from_millis(30));
         assert_eq!(arrival(Compat::Linux, 0), Duration::from_millis(30));

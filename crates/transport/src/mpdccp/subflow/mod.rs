@@ -109,7 +109,7 @@ impl Subflow {
             allowed: true,
             segment,
             handshake: Handshake::new(role, multipath),
-            sent: SentPackets::new(segment),
+            sent: SentPackets::new(segment, control.reads_rates()),
             receiver: Receiver::new(config.ack_every, config.ack_delay),
             ratio,
             confirmed_ratio: config.ack_every,

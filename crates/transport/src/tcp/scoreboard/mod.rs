@@ -12,7 +12,7 @@ use crate::PathSet;
 use crate::congestion::RateSample;
 use crate::segment::Sacks;
 use crate::tcp::rack::{Rack, SegmentDelivery};
-use crate::tcp::rate::{RateAtSending, RateSampler};
+use crate::tcp::rate::RateSampler;
 
 mod detection;
 
@@ -88,8 +88,10 @@ pub struct Sent {
     retransmitted: bool,
     /// True if sent three times or more.
     repeatedly: bool,
-    rate: RateAtSending,
 }
+
+// A cache line holds one.
+const _: () = assert!(size_of::<Sent>() <= 64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -168,8 +170,9 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Creates an empty scoreboard. `segment` is the maximum payload of a segment in bytes.
-    pub fn new(segment: u64, detection: LossDetection) -> Self {
+    /// Creates an empty scoreboard, which samples delivery rates if `rates` is true. `segment` is the maximum payload
+    /// of a segment in bytes.
+    pub fn new(segment: u64, detection: LossDetection, rates: bool) -> Self {
         Self {
             sent: VecDeque::new(),
             una: 0,
@@ -178,7 +181,7 @@ impl Scoreboard {
             lost: 0,
             losses: 0,
             lost_bytes: 0,
-            rate: RateSampler::default(),
+            rate: RateSampler::new(rates),
             judged: 0,
             highest_sacked: 0,
             known: Sacks::NONE,
@@ -270,8 +273,8 @@ impl Scoreboard {
             state: State::InFlight,
             retransmitted: false,
             repeatedly: false,
-            rate: self.rate.at_sending(self.pipe, self.lost_bytes),
         });
+        self.rate.on_sent(self.pipe, self.lost_bytes);
         seq
     }
 
@@ -303,7 +306,7 @@ impl Scoreboard {
         }
         self.pipe += len;
         self.lost -= len;
-        sent.rate = self.rate.at_sending(self.pipe, self.lost_bytes);
+        self.rate.on_resent(self.cursor, self.pipe, self.lost_bytes);
         self.resent.push_back((now, sent.seq));
         self.cursor += 1;
     }
@@ -388,10 +391,11 @@ impl Scoreboard {
             covers_resent |= sent.retransmitted;
             if sent.state != State::Sacked {
                 let arrived = *sent;
-                self.on_delivered(acked, &arrived, progress);
+                self.on_delivered(acked, 0, &arrived, progress);
             }
             progress.advanced += len;
             self.sent.pop_front();
+            self.rate.on_removed(1);
             self.cursor = self.cursor.saturating_sub(1);
         }
         if covers_resent {
@@ -406,10 +410,17 @@ impl Scoreboard {
         }
     }
 
-    fn on_delivered(&mut self, acked: &Acknowledgement<'_>, sent: &Sent, progress: &mut Progress) {
+    /// Records the delivery of `sent`, at `index`.
+    fn on_delivered(
+        &mut self,
+        acked: &Acknowledgement<'_>,
+        index: usize,
+        sent: &Sent,
+        progress: &mut Progress,
+    ) {
         let now = acked.now;
         progress.delivered += u64::from(sent.chunk.len);
-        self.rate.on_delivered(now, u64::from(sent.chunk.len), sent.at, &sent.rate);
+        self.rate.on_delivered(now, index, u64::from(sent.chunk.len), sent.at);
         if self.detection == LossDetection::Rack {
             let delivery = SegmentDelivery {
                 sent_at: sent.at,
@@ -432,11 +443,14 @@ impl Scoreboard {
     }
 
     fn take_sacks(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) {
-        if acked.sacks.is_empty() {
+        if !acked.sacks.is_empty() {
+            self.take_blocks(acked, progress);
+        } else if !self.known.is_empty() {
             self.known = Sacks::NONE;
-            self.known_ack = acked.ack;
-            return;
         }
+    }
+
+    fn take_blocks(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) {
         let mut blocks = [(u64::MAX, 0); 3];
         for (slot, block) in blocks.iter_mut().zip(acked.sacks.iter(acked.ack)) {
             *slot = block;
@@ -455,6 +469,7 @@ impl Scoreboard {
             }
             let mut index = self.sent.partition_point(|sent| sent.seq < from);
             while let Some(sent) = self.sent.get_mut(index).filter(|sent| sent.end() <= end) {
+                let place = index;
                 index += 1;
                 let len = u64::from(sent.chunk.len);
                 match sent.state {
@@ -465,7 +480,7 @@ impl Scoreboard {
                 sent.state = State::Sacked;
                 let arrived = *sent;
                 self.sacked_segments += 1;
-                self.on_delivered(acked, &arrived, progress);
+                self.on_delivered(acked, place, &arrived, progress);
             }
             self.highest_sacked = self.highest_sacked.max(end);
         }

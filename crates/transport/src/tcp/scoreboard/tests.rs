@@ -7,7 +7,7 @@ fn chunk(dsn: u64) -> Chunk {
 }
 
 fn board_with(segments: u64, detection: LossDetection) -> Scoreboard {
-    let mut board = Scoreboard::new(1000, detection);
+    let mut board = Scoreboard::new(1000, detection, true);
     for number in 0..segments {
         board.on_sent(Instant::ZERO, chunk(number * 1000));
     }
@@ -132,7 +132,7 @@ fn a_partial_acknowledgement_without_sack_marks_the_next_hole() {
 // Source: RFC 8985 §6.2; the algorithm reference, §1.5.
 #[test]
 fn a_hole_is_lost_once_the_reordering_window_has_passed() {
-    let mut board = Scoreboard::new(1000, LossDetection::Rack);
+    let mut board = Scoreboard::new(1000, LossDetection::Rack, true);
     for (ms, number) in [(0, 0), (5, 1), (6, 2)] {
         board.on_sent(Instant::from_millis(ms), chunk(number * 1000));
     }

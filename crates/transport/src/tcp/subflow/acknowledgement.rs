@@ -181,15 +181,28 @@ impl Subflow {
         if self.is_removed() {
             return Instant::FAR_FUTURE;
         }
+        let pace = self.window.pacer().next_wakeup();
         // The waiting data may have been acknowledged or taken back in the meantime.
-        let pace =
-            if self.may_send() { self.window.pacer().next_wakeup() } else { Instant::FAR_FUTURE };
+        if pace < Instant::FAR_FUTURE && self.may_send() {
+            return self.timers().min(pace);
+        }
+        self.timers()
+    }
+
+    /// Earliest expiry of a timer; a pacer's time to send is none.
+    #[inline]
+    fn timers(&self) -> Instant {
         self.timer
             .at()
             .min(self.receiver.next_wakeup())
-            .min(pace)
             .min(self.tail.at())
             .min(self.board.detect_at())
+    }
+
+    /// True if [`wake`](Self::wake) has something to do.
+    #[inline]
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.timers() <= now
     }
 
     /// Fires expired timers.

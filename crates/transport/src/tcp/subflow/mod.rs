@@ -151,7 +151,7 @@ impl Subflow {
             headers: Headers::new(id, config.is_multipath(), sack, info.mtu),
             backlog: Backlog::default(),
             probe_due: false,
-            board: Scoreboard::new(u64::from(segment), detection),
+            board: Scoreboard::new(u64::from(segment), detection, window.reads_rates()),
             lost_between: 0,
             timer: RetransmissionTimer::new(rtt),
             tail: TailProbe::new(detection == LossDetection::Rack, peer_ack_delay),
@@ -260,6 +260,25 @@ impl Subflow {
         self.backlog.push(chunk);
     }
 
+    /// True if [`send_chunk`](Self::send_chunk) may send `len` bytes: a chunk queued now would be sent next.
+    #[inline]
+    pub fn sends_at_once(&self, len: u32) -> bool {
+        let ahead = self.board.in_flight();
+        self.is_established()
+            && !self.handshake.syn_due()
+            && self.board.lost() == 0
+            && self.backlog.is_empty()
+            && self.window.pacer().is_off()
+            && (ahead == 0 || ahead + u64::from(len) <= self.window.bytes() || self.tail.is_due())
+    }
+
+    /// Sends a chunk that has not been queued.
+    #[inline]
+    pub fn send_chunk(&mut self, now: Instant, stamp: &Stamp, chunk: Chunk) -> Segment {
+        let seq = self.send_new(now, chunk);
+        self.send_data(now, stamp, (seq, chunk))
+    }
+
     /// Takes all queued chunks back.
     pub fn take_backlog(&mut self) -> impl Iterator<Item = Chunk> + '_ {
         self.backlog.take()
@@ -364,6 +383,17 @@ impl Subflow {
         self.handshake.syn_due()
             || (self.is_established()
                 && (self.board.lost() > 0 || !self.backlog.is_empty() || self.probe_due))
+    }
+
+    /// True if there is nothing to send: no data, probe, SYN or acknowledgement.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        !self.receiver.must_acknowledge()
+            && self.backlog.is_empty()
+            && self.board.lost() == 0
+            && !self.tail.is_due()
+            && !self.probe_due
+            && !self.handshake.syn_due()
     }
 
     /// True if [`poll_ack`](Self::poll_ack) will return an acknowledgement.
