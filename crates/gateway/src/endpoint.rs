@@ -4,6 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use skybraid_transport::coding::{Recovered, coefficients};
+use skybraid_transport::scheduler::forecast::Forecast;
 use skybraid_transport::segment::{Body, Datagram, Repair, Segment};
 use skybraid_transport::wire::datagram::{Decoded, Header, Payload, encode, excess};
 use skybraid_transport::{Delivered, Endpoint, Message, PathId, PathInfo};
@@ -225,6 +226,11 @@ impl ClassEndpoint {
     /// Releases the bytes of a message.
     pub fn free(&mut self, id: u32) {
         self.arriving.free(id);
+    }
+
+    /// Share of the messages that the scheduler expects in time, if it estimates it.
+    pub fn forecast(&self) -> Option<Forecast> {
+        self.endpoint.forecast()
     }
 
     /// Number of copies that arrived after the first.

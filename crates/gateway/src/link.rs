@@ -1,6 +1,8 @@
 //! The link of one class to the peer: its endpoint, fragments, FEC, counters, and what waits to enter it.
 
 use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use skybraid_transport::wire::datagram::Decoded;
@@ -12,7 +14,7 @@ use crate::fair::{Displaced, FairQueue};
 use crate::fec::{self, FecDecoder, FecEncoder, RepairConfig};
 use crate::health::clock::micros;
 use crate::message::{Fragmenter, Reassembler};
-use crate::snapshot::ClassSnapshot;
+use crate::snapshot::{ClassSnapshot, ForecastSnapshot};
 use crate::sources::{Client, Component};
 use crate::stats::ClassStats;
 use crate::{ChannelId, Class};
@@ -59,6 +61,8 @@ pub struct ClassLink {
     reassembler: Reassembler,
     fec: Fec,
     stats: ClassStats,
+    /// An alarm says that the deadline cannot be kept.
+    told_unreachable: bool,
 }
 
 /// Forward error correction of a class.
@@ -88,6 +92,7 @@ impl ClassLink {
             reassembler: Reassembler::default(),
             fec: Fec::new(connection.repair),
             stats: ClassStats::new(connection.class, carriers),
+            told_unreachable: false,
         }
     }
 
@@ -241,6 +246,20 @@ impl ClassLink {
         }
     }
 
+    /// Returns the alarm that no plan brings the wanted share of the messages in time, once for as long as
+    /// that holds, and the notice that one does again.
+    pub fn take_forecast_alarm(&mut self) -> Option<String> {
+        let forecast = self.endpoint.forecast()?;
+        // Half of what may be missed lies between the two, so that they do not alternate.
+        let unreachable = if self.told_unreachable {
+            !forecast.is_reachable_with(0.5)
+        } else {
+            !forecast.is_reachable()
+        };
+        let changed = core::mem::replace(&mut self.told_unreachable, unreachable) != unreachable;
+        changed.then(|| format!("{}: {forecast}", self.stats.name()))
+    }
+
     /// Bytes that FEC adds to each packet, and a repair packet of the transport to the largest.
     pub fn fec_overhead(&self) -> usize {
         let own = self.fec.encoder.as_ref().map_or(0, |_| fec::HEAD + fec::LENGTH);
@@ -256,6 +275,7 @@ impl ClassLink {
     pub fn snapshot(&self) -> ClassSnapshot {
         ClassSnapshot {
             repaired: self.fec.decoder.recovered(),
+            forecast: self.endpoint.forecast().map(ForecastSnapshot::from),
             ..self.stats.snapshot(self.endpoint.duplicates())
         }
     }

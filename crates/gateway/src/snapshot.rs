@@ -1,8 +1,10 @@
 //! Snapshot of a gateway's state, as shown by its page, metrics and log. Times are in milliseconds, rates in
 //! bits per second, shares from 0 to 1; counts are since the start.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+
+use skybraid_transport::scheduler::forecast::Forecast;
 
 use crate::Side;
 use crate::event::PathState;
@@ -136,9 +138,44 @@ pub struct ClassSnapshot {
     pub delay_p99_ms: Option<f64>,
     /// Longest delivery gap in about the last second.
     pub longest_gap_ms: Option<f64>,
+    /// Share of the messages expected in time, if the class's scheduler estimates it.
+    pub forecast: Option<ForecastSnapshot>,
     /// Messages delivered by each path, in the order of the paths, followed by the MPTCP connection in TCP
     /// mode.
     pub by_path: Vec<u64>,
+}
+
+/// Share of a class's messages that its scheduler expects in time.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct ForecastSnapshot {
+    /// Time within which messages must arrive.
+    pub within_ms: f64,
+    /// Share that must arrive in time.
+    pub wanted: f64,
+    /// Share expected in time.
+    pub expected: f64,
+    /// Bytes of further copies, of those of the first copies.
+    pub overhead: f64,
+    /// Share expected in time with copies on all paths: no plan reaches more.
+    pub best: f64,
+    /// Bytes that these take, of those of the first copies.
+    pub best_overhead: f64,
+    /// The same in words.
+    pub words: String,
+}
+
+impl From<Forecast> for ForecastSnapshot {
+    fn from(forecast: Forecast) -> Self {
+        Self {
+            within_ms: forecast.within().as_millis_f64(),
+            wanted: forecast.wanted(),
+            expected: forecast.expected(),
+            overhead: forecast.overhead(),
+            best: forecast.best(),
+            best_overhead: forecast.best_overhead(),
+            words: forecast.to_string(),
+        }
+    }
 }
 
 /// Snapshot of a channel.

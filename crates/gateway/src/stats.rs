@@ -105,6 +105,11 @@ impl ClassStats {
         }
     }
 
+    /// Name of the class.
+    pub const fn name(&self) -> &'static str {
+        self.shown.name
+    }
+
     /// Returns the state for snapshots.
     pub fn snapshot(&self, duplicates: u64) -> ClassSnapshot {
         let mut delays = self.delays.clone();

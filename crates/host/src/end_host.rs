@@ -196,6 +196,12 @@ impl EndHost {
                 }
             }
         }
+        let forecast = self.endpoint.forecast().unwrap_or_default();
+        for id in written {
+            if let Some(record) = FlowRecord::find_mut(records, *id) {
+                record.summary.forecast += forecast;
+            }
+        }
     }
 }
 

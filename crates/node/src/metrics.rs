@@ -232,6 +232,22 @@ fn classes(text: &mut Text, state: &Snapshot) {
     each_class!("gauge", "skybraid_class_longest_gap_seconds",
         "Longest time between two deliveries in the last second or so.",
         class => seconds(class.longest_gap_ms));
+    macro_rules! each_forecast {
+        ($name:literal, $help:literal, $forecast:ident => $value:expr) => {
+            text.family("gauge", $name, $help, each().map(|(labels, class)| {
+                (labels, class.forecast.as_ref().map(|$forecast| $value))
+            }));
+        };
+    }
+    each_forecast!("skybraid_class_expected_in_time_ratio",
+        "Share of the messages that the scheduler expects in time, 0 to 1.", it => it.expected);
+    each_forecast!("skybraid_class_wanted_in_time_ratio",
+        "Share of the messages that must arrive in time, 0 to 1.", it => it.wanted);
+    each_forecast!("skybraid_class_best_in_time_ratio",
+        "Share expected in time with copies on all paths, 0 to 1: no plan reaches more.",
+        it => it.best);
+    each_forecast!("skybraid_class_copies_ratio",
+        "Bytes of further copies, of those of the first copies.", it => it.overhead);
     let names = || state.paths.iter().map(|path| path.name.as_str());
     let by_path = each().flat_map(|(labels, class)| {
         // In TCP mode, the MPTCP connection follows the paths.

@@ -3,7 +3,8 @@
 use skybraid_gateway::event::PathState;
 use skybraid_gateway::health::MtuState;
 use skybraid_gateway::snapshot::{
-    ChannelSnapshot, ClassSnapshot, PathSnapshot, RefusedSnapshot, Snapshot, TunSnapshot,
+    ChannelSnapshot, ClassSnapshot, ForecastSnapshot, PathSnapshot, RefusedSnapshot, Snapshot,
+    TunSnapshot,
 };
 use skybraid_gateway::{Class, Side};
 
@@ -57,6 +58,16 @@ pub(super) fn snapshot() -> Snapshot {
         control.delay_p50_ms = Some(31.2);
         control.delay_p99_ms = Some(58.0);
         control.longest_gap_ms = Some(25.0);
+        control.forecast = Some(ForecastSnapshot {
+            within_ms: 150.0,
+            wanted: 0.99999,
+            expected: 0.9995,
+            overhead: 0.2,
+            best: 0.9998,
+            best_overhead: 1.0,
+            words: "within 150 ms no plan reaches 99.999 %: best 99.98 % at +100 %, 99.95 % at +20.0 %"
+                .to_string(),
+        });
     }
     let channel = |name: &str| ChannelSnapshot {
         name: name.to_string(),

@@ -219,6 +219,26 @@ impl FlowStats {
         self.summary.connection.opportunistic
     }
 
+    /// Share of the last messages that the sender's scheduler expects in time: `within_ms`, `wanted`,
+    /// `expected`, `overhead`, `best`, `best_overhead`, and the same in `words`. None without an estimate.
+    fn forecast<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(forecast) = self.summary.forecast.known() else { return Ok(None) };
+        let dict = PyDict::new(py);
+        let values = [
+            ("within_ms", forecast.within().as_millis_f64()),
+            ("wanted", forecast.wanted()),
+            ("expected", forecast.expected()),
+            ("overhead", forecast.overhead()),
+            ("best", forecast.best()),
+            ("best_overhead", forecast.best_overhead()),
+        ];
+        for (name, value) in values {
+            dict.set_item(name, value)?;
+        }
+        dict.set_item("words", forecast.to_string())?;
+        Ok(Some(dict))
+    }
+
     /// Share of payload packets sent on each path.
     #[getter]
     fn share(&self) -> BTreeMap<String, f64> {

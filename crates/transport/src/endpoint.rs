@@ -8,6 +8,7 @@ use crate::mpdccp;
 use crate::mptcp::Connection;
 use crate::parallel::Parallel;
 use crate::scheduler::Choice;
+use crate::scheduler::forecast::Forecast;
 use crate::segment::{Body, Datagram, REPAIR_HEADER, Segment};
 use crate::tcp::subflow::Totals;
 use crate::{Delivered, Message, PathId, PathInfo, Protocol, TransportConfig};
@@ -325,6 +326,14 @@ impl Endpoint {
         match self {
             Self::Datagrams(_) | Self::Parallel(_) | Self::Dccp(_) => false,
             Self::Stream(connection) => connection.is_split(),
+        }
+    }
+
+    /// Share of the messages that the scheduler expects in time, if it estimates it.
+    pub fn forecast(&self) -> Option<Forecast> {
+        match self {
+            Self::Datagrams(datagrams) => datagrams.forecast(),
+            Self::Stream(_) | Self::Parallel(_) | Self::Dccp(_) => None,
         }
     }
 

@@ -96,6 +96,8 @@ class FlowSummary:
             second), `freezes`, `freezes_per_minute`, `frozen_s`, `longest_gap_s`.
         misses: misses by cause, over all runs: an entry for each deadline, with `metric` (share or frames),
             `deadline_ms` (None: never arrived, or never shown undamaged) and `causes` (cause, path, effect, count).
+        forecast: the share of its last messages that the scheduler `deadline` expected in time, over all runs:
+            `within_ms`, `wanted`, `expected`, `overhead`, `best` and `best_overhead` (with copies on all paths), `words`.
     """
 
     sent: int
@@ -120,6 +122,7 @@ class FlowSummary:
     delay_tail: list[tuple[float, float]] = field(default_factory=list)
     video: dict[str, Any] | None = None
     misses: list[dict[str, Any]] = field(default_factory=list)
+    forecast: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""
@@ -196,6 +199,7 @@ def one_run(stats: FlowStats) -> FlowSummary:
         won=dict(stats.won),
         video=stats.video(),
         misses=counted(stats),
+        forecast=stats.forecast(),
         **{name: getattr(stats, name) for name in TOTALS},
     )
 
@@ -288,6 +292,7 @@ def over_runs(stats: Sequence[FlowStats]) -> FlowSummary:
         delay_tail=delay_tail(together),
         video=together.video(),
         misses=counted(together),
+        forecast=together.forecast(),
     )
 
 

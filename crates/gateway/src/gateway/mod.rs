@@ -273,6 +273,11 @@ impl Gateway {
             self.watch_round_trip(now);
             let loss_of = |id: PathId| self.paths.get(id).map_or(0.0, Path::outgoing_loss);
             self.classes.iter_mut().for_each(|link| link.measure(now, loss_of));
+            for class in Class::ALL {
+                if let Some(text) = self.classes[class].take_forecast_alarm() {
+                    self.record_event(now, What::Alarm { text });
+                }
+            }
         }
     }
 }

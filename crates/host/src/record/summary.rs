@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use skybraid_link::Cause;
 use skybraid_transport::ConnectionTotals;
+use skybraid_transport::scheduler::forecast::Forecast;
 use skybraid_units::{Duration, Instant};
 
 use super::misses::Misses;
@@ -47,6 +48,8 @@ pub struct Summary {
     pub held: Held,
     /// Totals of the connection, as seen by this flow's sender and receiver.
     pub connection: ConnectionTotals,
+    /// Share of the last messages that the sender's scheduler expects in time; empty without an estimate.
+    pub forecast: Forecast,
     /// Statistics of the frames of a video.
     pub video: Option<VideoSummary>,
 }
@@ -103,6 +106,7 @@ impl Summary {
         self.held.total += other.held.total;
         self.held.longest = self.held.longest.max(other.held.longest);
         self.connection += other.connection;
+        self.forecast += other.forecast;
         if let (Some(video), Some(more)) = (&mut self.video, &other.video) {
             video.merge(more);
         }

@@ -15,6 +15,7 @@ use skybraid_units::{Bytes, Duration, Instant, Promised};
 use crate::coding::Recovered;
 use crate::endpoint::{Decision, Transmit};
 use crate::rtt::{RtoRule, RttEstimator};
+use crate::scheduler::forecast::Forecast;
 use crate::scheduler::{Choice, Reason, Scheduler, Unit};
 use crate::segment::{
     Body, Datagram, IPV4_HEADER, REPAIR_HEADER, Repair, Report, Segment, UDP_HEADER,
@@ -183,6 +184,11 @@ impl Datagrams {
     #[inline]
     pub fn write(&mut self, _now: Instant, message: Message) {
         self.outbox.write(message);
+    }
+
+    /// Share of the messages that the scheduler expects in time.
+    pub fn forecast(&self) -> Option<Forecast> {
+        self.scheduler.forecast()
     }
 
     /// Bytes written but not yet sent.

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
+use super::forecast::{Forecast, Planned};
 use super::hedge::{ACK_DELAY, WITHIN, next_path, one_way, positive};
 use super::low_rtt::lowest_rtt;
 use super::odds::{BINS, LEVELS, PathOdds};
@@ -20,9 +21,9 @@ pub const ABOUT: About = About {
     summary: "For each datagram the number of copies, their paths and times with the least sum of \
               the chance of a miss and the price of the copies. Chances are learned from what \
               became of earlier packets, by the worst recent sign of trouble on their path when \
-              they left; failures of two paths are taken to come together 3 times as often as \
-              independent ones. The price of a copy rises as the budget is used up, and is at \
-              least the share that may be missed. Over protocols that retransmit it is `low_rtt`.",
+              they left; the odds of a failure are taken to be 3 times as high while another path \
+              fails. The price of a copy rises as the budget is used up, and is at least 10 times \
+              the share that may be missed. Over protocols that retransmit it is `low_rtt`.",
     source: "this project; the correlation: measured between carriers (PAM 2025)",
     linux: "",
     parameters: &[
@@ -45,7 +46,7 @@ pub const ABOUT: About = About {
             default: "1s",
             summary: "time for which a bad delay is remembered",
         },
-        Parameter { default: "(a sixteenth of within, at most 20ms)", ..ACK_DELAY },
+        Parameter { default: "(a tenth of within, at most 40ms)", ..ACK_DELAY },
     ],
 };
 
@@ -61,8 +62,8 @@ pub struct Config {
     pub budget: Probability,
     /// Time for which a bad delay is remembered; above zero.
     pub memory: Duration,
-    /// Maximum time for which the receiver holds an acknowledgement; by default a sixteenth of
-    /// `within`, at most 20 ms.
+    /// Maximum time for which the receiver holds an acknowledgement; by default a tenth of
+    /// `within`, at most 40 ms.
     pub ack_delay: Option<Duration>,
 }
 
@@ -88,8 +89,8 @@ impl Check for Config {
 
 impl Config {
     fn ack_delay(&self) -> Duration {
-        let part = self.within.unwrap_or(USUAL) / BINS as i64;
-        self.ack_delay.unwrap_or(part.min(Duration::from_millis(20)))
+        let part = self.within.unwrap_or(USUAL) / 10;
+        self.ack_delay.unwrap_or(part.min(Duration::from_millis(40)))
     }
 
     /// Builds a new instance.
@@ -101,6 +102,7 @@ impl Config {
             purse: Purse::new(self.budget.ratio(), INITIAL_FILL),
             odds: PathOdds::default(),
             paths: PerPath::new(fresh),
+            forecast: Forecast::default(),
         })
     }
 }
@@ -109,13 +111,16 @@ impl Config {
 const INITIAL_FILL: f64 = 0.5;
 /// Time within which a message must arrive if nothing says so.
 const USUAL: Duration = Duration::from_millis(300);
-/// How much more often two paths miss together than if they were independent: 2.5 to 3.6 between
-/// two carriers of one kind, about 1 between Starlink and a carrier.
+/// Factor of the odds of a path to fail while another one fails. Measured: two paths fail together
+/// 2.5 to 3.6 times as often as independent ones if both are carriers, about once with Starlink.
 const CORRELATION: f64 = 3.0;
 /// Factor between two estimates of a chance that are not distinguished.
-const SIMILAR: f64 = 1.5;
-/// Lowest price of a copy, as a chance.
+const SIMILAR: f64 = 3.0;
+/// Lowest price of a copy with all savings, in shares that may be missed, and as a chance.
+const MIN_PRICE_SHARES: f64 = 10.0;
 const MIN_PRICE: f64 = 1e-9;
+/// Parts of the time in which decisions are taken.
+const STEPS: usize = 16;
 
 #[derive(Debug)]
 struct Deadline {
@@ -126,6 +131,7 @@ struct Deadline {
     /// What became of earlier packets.
     odds: PathOdds,
     paths: PerPath<PathState>,
+    forecast: Forecast,
 }
 
 #[derive(Clone, Debug)]
@@ -149,9 +155,18 @@ struct Route {
     expected: Duration,
 }
 
+/// Copies that are planned for a message, and what they cost.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// Chance of a miss.
+    missed: f64,
+    /// The same, and the price of the further copies.
+    cost: f64,
+}
+
 /// Returns the chance that a second copy misses too, if a first one does.
 fn joint(late: f64) -> f64 {
-    (CORRELATION * late).min(1.0)
+    CORRELATION * late / (1.0 + (CORRELATION - 1.0) * late)
 }
 
 impl Deadline {
@@ -159,7 +174,7 @@ impl Deadline {
         self.within.unwrap_or(USUAL)
     }
 
-    /// Returns the number of whole sixteenths of the time in `span`.
+    /// Returns the number of whole [`BINS`] of the time in `span`.
     fn bins(&self, span: Duration) -> usize {
         let part = span.as_secs_f64() / self.within().as_secs_f64() * BINS as f64;
         (part.max(0.0) as usize).min(BINS)
@@ -178,7 +193,7 @@ impl Deadline {
     fn level(&mut self, now: Instant, path: PathId) -> usize {
         let state = &mut self.paths[path];
         let sign = state.warning.sign(now, state.back);
-        (self.bins(sign) / 2).min(LEVELS - 1)
+        (self.bins(sign) / (BINS / (LEVELS - 1))).min(LEVELS - 1)
     }
 
     /// Returns the age of a packet by which its acknowledgement may be expected.
@@ -186,29 +201,61 @@ impl Deadline {
         view.srtt.unwrap_or(Duration::ZERO) + view.rtt_deviation + self.config.ack_delay()
     }
 
-    /// Price of a copy, as a chance of a miss: from that which may be missed, with all savings, to
-    /// certainty without any.
-    fn price(&self) -> f64 {
-        let min = self.config.share.complement().ratio().max(MIN_PRICE);
-        libm::pow(min, self.purse.fill())
+    /// Returns the share of the messages that may be missed.
+    fn allowed(&self) -> f64 {
+        self.config.share.complement().ratio()
     }
 
-    /// Returns the cost of a copy on `first`, and one on `other` if that is not acknowledged by the
-    /// best time for it, `left` before the deadline: the chance of a miss and `price`, that of the copy.
-    fn hedged(&self, first: &Route, other: &Route, left: Duration, price: f64) -> f64 {
+    /// Price of a copy, as a chance of a miss: from the lowest, with all savings, to certainty without
+    /// any. It stays low until most is spent, since trouble comes in bursts.
+    fn price(&self) -> f64 {
+        let min = (MIN_PRICE_SHARES * self.allowed()).clamp(MIN_PRICE, 1.0);
+        libm::pow(min, libm::sqrt(self.purse.fill()))
+    }
+
+    /// Pays for a further copy. Returns false if the budget does not allow it.
+    fn buy(&mut self, unit: &Unit) -> bool {
+        let bought = self.purse.spend(unit.bytes);
+        if bought {
+            self.forecast.on_copied(unit.bytes.get() as f64);
+        }
+        bought
+    }
+
+    /// Returns the chance that a copy on `other` does not arrive within `left`, if the first one misses
+    /// the whole time: failures come together, longer delays on the way do not.
+    fn misses_too(&self, other: &Route, left: usize) -> f64 {
+        let alone = self.odds.chance(other.path, other.level, left);
+        (alone + joint(other.late) - other.late).min(1.0)
+    }
+
+    /// Returns the plan of a copy on `first`, and one on `other` if that is not acknowledged by the
+    /// best time for it, `left` before the deadline.
+    ///
+    /// Trouble begins at any time, and is noticed once the first packet in it is overdue: all that are
+    /// in flight by then are copied, each at an age from none to that of the first.
+    fn hedged(&self, first: &Route, other: &Route, left: Duration, price: f64) -> Plan {
         let steps = self.bins(left);
         let back = self.bins(first.back);
-        let earliest = self.bins(first.expected) + 1;
-        let mut best = first.late;
-        // The later the copy, the less often it is needed: once it would cost too much alone, no earlier one pays.
-        for age in (earliest..steps).rev() {
-            let unacked = self.odds.chance(first.path, first.level, age.saturating_sub(back));
-            let copies = price * unacked;
-            if copies >= best {
-                break;
+        let overdue = self.bins(first.expected) + 1;
+        let too_late = |age: usize| match steps.checked_sub(age) {
+            Some(left) => self.misses_too(other, left),
+            None => 1.0,
+        };
+        let mut best = Plan { missed: first.late, cost: first.late };
+        let (mut sum, mut ages) = (0.0, 0.0);
+        for age in (0..=steps.max(overdue)).step_by(BINS / STEPS) {
+            sum += too_late(age);
+            ages += 1.0;
+            if age >= overdue {
+                let missed = first.late * sum / ages;
+                let unacked =
+                    self.odds.chance(first.path, first.level, age.min(BINS).saturating_sub(back));
+                let cost = missed + price * unacked;
+                if cost < best.cost {
+                    best = Plan { missed, cost };
+                }
             }
-            let missed = self.odds.chance(other.path, other.level, steps - age);
-            best = best.min(first.late * joint(missed) + copies);
         }
         best
     }
@@ -251,26 +298,36 @@ impl Scheduler for Deadline {
         if second.srtt < first.srtt {
             // The faster path leaves more time for a further copy.
             let faster = self.hedged(&second, &first, left, price);
-            if faster <= single * SIMILAR {
+            if faster.cost <= single.cost * SIMILAR {
                 core::mem::swap(&mut first, &mut second);
                 single = faster;
             }
         }
         let both = first.late * joint(second.late);
-        let two = both + price;
-        let three = third.map(|third| both * joint(third.late) + 2.0 * price);
-        if let (Some(third), Some(cost)) = (third, three)
-            && cost < two.min(single)
-            && self.purse.spend(unit.bytes)
+        let two = Plan { missed: both, cost: both + price };
+        let all = third.map_or(both, |third| both * joint(third.late));
+        let three = third.map(|third| (third, all + 2.0 * price));
+        let (mut set, mut planned) = (PathSet::only(first.path), single);
+        if let Some((third, cost)) = three
+            && cost < two.cost.min(single.cost)
+            && self.buy(unit)
         {
-            let last = self.purse.spend(unit.bytes).then_some(third.path);
-            let set = [first.path, second.path].into_iter().chain(last).collect();
-            return Choice::Send(set, Reason::Risk);
+            let last = self.buy(unit).then_some(third.path);
+            set = [first.path, second.path].into_iter().chain(last).collect();
+            planned.missed = if last.is_some() { all } else { both };
+        } else if two.cost < single.cost && self.buy(unit) {
+            set = [first.path, second.path].into_iter().collect();
+            planned = two;
         }
-        if two < single && self.purse.spend(unit.bytes) {
-            return Choice::Send([first.path, second.path].into_iter().collect(), Reason::Risk);
-        }
-        Choice::Send(PathSet::only(first.path), Reason::LowestRtt)
+        let planned = Planned {
+            bytes: unit.bytes.get() as f64,
+            missed: planned.missed.max(all),
+            least_missed: all,
+            others: if third.is_some() { 2.0 } else { 1.0 },
+        };
+        self.forecast.on_planned(self.within(), self.allowed(), &planned);
+        let reason = if set.len() > 1 { Reason::Risk } else { Reason::LowestRtt };
+        Choice::Send(set, reason)
     }
 
     fn needs_rtt(&self) -> bool {
@@ -281,6 +338,10 @@ impl Scheduler for Deadline {
         Some(self.config.ack_delay())
     }
 
+    fn forecast(&self) -> Option<Forecast> {
+        self.forecast.known()
+    }
+
     fn on_sent(&mut self, now: Instant, path: PathId) {
         let level = self.level(now, path);
         self.paths[path].warning.on_sent(now, level as u8);
@@ -289,13 +350,13 @@ impl Scheduler for Deadline {
     fn on_acked(&mut self, now: Instant, path: PathId, sent_at: Instant, delay: Duration) {
         let bins = self.bins(delay);
         if let Some(level) = self.paths[path].warning.on_acked(now, sent_at, delay) {
-            self.odds.on_settled(path, usize::from(level), bins);
+            self.odds.on_settled(path, usize::from(level), sent_at, bins);
         }
     }
 
     fn on_lost(&mut self, now: Instant, path: PathId, sent_at: Instant) {
         if let Some(level) = self.paths[path].warning.on_lost(now, sent_at) {
-            self.odds.on_settled(path, usize::from(level), BINS);
+            self.odds.on_settled(path, usize::from(level), sent_at, BINS);
         }
     }
 
@@ -310,7 +371,7 @@ impl Scheduler for Deadline {
         let deadline = first_sent + self.within();
         let carried = paths.iter().filter(|path| unit.carried_by.contains(path.id));
         let acked = first_sent + carried.map(|view| self.expected(view)).min()?;
-        let at = acked.max(now + self.within() / BINS as i64);
+        let at = acked.max(now + self.within() / STEPS as i64);
         (at + one_way(other, 0) < deadline).then_some(at)
     }
 
@@ -322,7 +383,7 @@ impl Scheduler for Deadline {
         paths: &[PathView],
     ) -> PathSet {
         let age = now.since(first_sent);
-        let step = self.within() / BINS as i64;
+        let step = self.within() / STEPS as i64;
         // The chance of a miss with what was sent, the next time that anything is learned, and the
         // chance that there is still no acknowledgement by then.
         let (mut late, mut next, mut stays) = (1.0_f64, age + step, 1.0_f64);
@@ -341,16 +402,16 @@ impl Scheduler for Deadline {
         let untried = candidates(paths).filter(|path| !unit.carried_by.contains(path.id));
         for view in untried {
             let route = self.route(now, view);
-            let missed = |left: usize| self.odds.chance(route.path, route.level, left);
+            let missed = |left: usize| self.misses_too(&route, left);
             if best.is_none_or(|(_, least, _)| missed(left) < least) {
                 best = Some((route.path, missed(left), missed(later)));
             }
         }
         let Some((path, missed, missed_later)) = best else { return PathSet::EMPTY };
         let price = self.price();
-        let now_gains = late * (1.0 - joint(missed)) - price;
-        let later_gains = late * (1.0 - joint(missed_later)) - price * stays;
-        if now_gains > 0.0 && now_gains >= later_gains && self.purse.spend(unit.bytes) {
+        let now_gains = late * (1.0 - missed) - price;
+        let later_gains = late * (1.0 - missed_later) - price * stays;
+        if now_gains > 0.0 && now_gains >= later_gains && self.buy(unit) {
             PathSet::only(path)
         } else {
             PathSet::EMPTY

@@ -24,6 +24,7 @@ mod copies;
 pub mod deadline;
 pub mod early_warning;
 pub mod ecf;
+pub mod forecast;
 pub mod handover;
 pub mod hedge;
 pub mod linux_upstream;
@@ -335,6 +336,11 @@ pub trait Scheduler: Debug + Send {
     /// Datagrams that the scheduler repairs together, if it sends repair packets in place of further
     /// copies. Then [`repair`](Self::repair) is called in place of [`hedge`](Self::hedge).
     fn grouping(&self) -> Option<Grouping> {
+        None
+    }
+
+    /// Returns the share of the messages that is expected in time, if the scheduler estimates it.
+    fn forecast(&self) -> Option<forecast::Forecast> {
         None
     }
 

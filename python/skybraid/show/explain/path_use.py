@@ -183,6 +183,8 @@ def use_of_paths(
     explained.findings = _why_below(flow, explained, best)
     if refused is not None:
         explained.findings.append(refused)
+    if summary.forecast is not None:
+        explained.findings.append(f"expected by `{flow.scheduler}`: {summary.forecast['words']}")
     explained.missing = [
         f"{words}: keep the table `{table}` ({how})"
         for table, words, how in (
