@@ -261,7 +261,10 @@ impl Emulation {
     }
 
     fn statistics(&self) -> Vec<(String, Statistics)> {
-        self.proxies.iter().map(|it| (it.name.clone(), it.proxy.statistics())).collect()
+        self.proxies
+            .iter()
+            .map(|proxied| (proxied.name.clone(), proxied.proxy.statistics()))
+            .collect()
     }
 
     /// Returns notes on flows of the kernel's MPTCP over a path with a proxy, failed connections, and frames
@@ -272,8 +275,9 @@ impl Emulation {
         });
         let crossed = |flow: &FlowSetup| {
             let paths = flow.paths.iter().filter_map(|path| self.setup.links.get(*path));
-            let proxied =
-                |path: &&LinkSetup| self.proxies.iter().any(|it| it.between.contains(&path.name));
+            let proxied = |path: &&LinkSetup| {
+                self.proxies.iter().any(|proxied| proxied.between.contains(&path.name))
+            };
             let named = paths.filter(proxied).map(|path| multipath_warning(&flow.name, &path.name));
             named.collect::<Vec<_>>()
         };

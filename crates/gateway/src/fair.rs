@@ -138,7 +138,8 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
 
     /// Drops the newest message in the longest queue of the client with the most.
     fn drop_newest(&mut self) -> Option<Displaced<C, S, T>> {
-        let (at, client) = self.clients.iter_mut().enumerate().max_by_key(|(_, it)| it.len)?;
+        let (at, client) =
+            self.clients.iter_mut().enumerate().max_by_key(|(_, client)| client.len)?;
         let longest = client.components.iter_mut().enumerate();
         let (place, queue) = longest.max_by_key(|(_, queue)| queue.items.len())?;
         let item = queue.pop_back()?;
@@ -267,7 +268,8 @@ mod tests {
         assert_eq!(queue.push(2, 1, 45, None, 7), None);
         assert_eq!(queue.push(1, 9, 45, None, 8), None);
         let order = drain(&mut queue);
-        let ahead = |source: (u8, u8)| order.iter().position(|it| (it.0, it.1) == source).unwrap();
+        let ahead =
+            |source: (u8, u8)| order.iter().position(|item| (item.0, item.1) == source).unwrap();
         // One turn of the other client, and one message of the other component.
         assert!(ahead((2, 1)) <= 4, "{}", ahead((2, 1)));
         assert!(ahead((1, 9)) <= 2, "{}", ahead((1, 9)));
@@ -301,9 +303,12 @@ mod tests {
         for number in 0..10 {
             refused.extend(queue.push(2, 1, 45, None, number));
         }
-        assert!(refused.iter().all(|it| matches!(it, Displaced::Refused(1, ..))), "{refused:?}");
+        assert!(
+            refused.iter().all(|item| matches!(item, Displaced::Refused(1, ..))),
+            "{refused:?}"
+        );
         assert!(queue.len() <= QUEUES * 10);
-        assert_eq!(drain(&mut queue).iter().filter(|it| it.0 == 2).count(), 10);
+        assert_eq!(drain(&mut queue).iter().filter(|item| item.0 == 2).count(), 10);
     }
 
     #[test]

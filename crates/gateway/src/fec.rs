@@ -323,8 +323,11 @@ impl Group {
         self.settled = true;
         let code = Code::ReedSolomon { repairs: repairs.into() };
         let Ok(mut decoder) = Decoder::new(code, sources.into()) else { return Vec::new() };
-        let pieces =
-            self.pieces.iter().enumerate().filter_map(|(place, it)| Some((place, it.as_ref()?)));
+        let pieces = self
+            .pieces
+            .iter()
+            .enumerate()
+            .filter_map(|(place, piece)| Some((place, piece.as_ref()?)));
         let repairs = self.repairs.iter().map(|(position, it)| (usize::from(*position), it));
         let mut found = Vec::new();
         for (position, packet) in pieces.chain(repairs) {
@@ -381,7 +384,8 @@ mod tests {
 
     #[test]
     fn each_group_outlives_as_many_losses_as_it_has_repair_packets() {
-        let pieces: Vec<Vec<u8>> = (0..8_u8).map(|it| vec![it; 5 + usize::from(it)]).collect();
+        let pieces: Vec<Vec<u8>> =
+            (0..8_u8).map(|index| vec![index; 5 + usize::from(index)]).collect();
         for lost in 0..1_u32 << 10 {
             let mut packets = sent(&mut FecEncoder::new(config(8, 0.25)), &pieces);
             assert_eq!(packets.len(), 10);
@@ -423,7 +427,7 @@ mod tests {
         let fails = Probability::new(0.001);
         let config = RepairConfig { share: None, fails, ..config(10, 0.2) };
         let mut fec_encoder = FecEncoder::new(config);
-        let pieces: Vec<Vec<u8>> = (0..10_u8).map(|it| vec![it; 9]).collect();
+        let pieces: Vec<Vec<u8>> = (0..10_u8).map(|index| vec![index; 9]).collect();
         let repairs = |fec_encoder: &mut FecEncoder, carrying: PathId| {
             for _ in 0..30 {
                 (0..500).for_each(|_| fec_encoder.on_sent_via(carrying));
@@ -438,13 +442,13 @@ mod tests {
 
     #[test]
     fn copies_and_latecomers_are_given_once() {
-        let pieces: Vec<Vec<u8>> = (0..4_u8).map(|it| vec![it; 9]).collect();
+        let pieces: Vec<Vec<u8>> = (0..4_u8).map(|index| vec![index; 9]).collect();
         let packets = sent(&mut FecEncoder::new(config(4, 0.25)), &pieces);
         // Piece 1 arrives after its recovery; all arrive twice.
         let order = [0, 2, 3, 4, 1, 0, 1, 2, 3, 4];
         let found =
-            received(&mut FecDecoder::default(), order.iter().map(|it| packets[*it].clone()));
-        assert_eq!(found, [0, 2, 3, 1].map(|it: usize| pieces[it].clone()));
+            received(&mut FecDecoder::default(), order.iter().map(|index| packets[*index].clone()));
+        assert_eq!(found, [0, 2, 3, 1].map(|index: usize| pieces[index].clone()));
     }
 
     #[test]
@@ -475,7 +479,7 @@ mod tests {
             lost in prop::collection::vec(any::<bool>(), 200),
             swaps in prop::collection::vec((0usize..180, 0usize..12), 0..40),
         ) {
-            let pieces: Vec<Vec<u8>> = (0..150_u16).map(|it| it.to_be_bytes().to_vec()).collect();
+            let pieces: Vec<Vec<u8>> = (0..150_u16).map(|index| index.to_be_bytes().to_vec()).collect();
             let mut packets = sent(&mut FecEncoder::new(config(10, 0.2)), &pieces);
             prop_assert_eq!(packets.len(), 180);
             for (place, by) in swaps {

@@ -60,7 +60,7 @@ impl FromStr for Prefix {
         let address: IpAddr = address.parse().map_err(|_| NoPrefix)?;
         let max = if address.is_ipv4() { 32 } else { 128 };
         let digits =
-            (1..=3).contains(&length.len()) && length.bytes().all(|it| it.is_ascii_digit());
+            (1..=3).contains(&length.len()) && length.bytes().all(|byte| byte.is_ascii_digit());
         let length = length.parse().ok().filter(|length| digits && *length <= max);
         Ok(Self { address, length: length.ok_or(NoPrefix)? })
     }

@@ -101,7 +101,7 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// When a message is delivered.
+/// Whether a message is delivered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Delivered at once.

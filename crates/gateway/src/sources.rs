@@ -98,7 +98,8 @@ impl Sources {
             return self.sources.len() - 1;
         }
         let numbered = self.sources.iter().enumerate();
-        let least = numbered.min_by_key(|(_, it)| (it.counts[1] + it.counts[2], it.seen));
+        let least =
+            numbered.min_by_key(|(_, source)| (source.counts[1] + source.counts[2], source.seen));
         let at = least.map_or(0, |(at, _)| at);
         if let Some(place) = self.sources.get_mut(at).promised("the least source") {
             *place = source;
@@ -109,7 +110,9 @@ impl Sources {
     /// Returns the sources with most refused or late messages first, then by most written.
     pub fn snapshot<'a>(&self, name: impl Fn(ChannelId) -> Option<&'a str>) -> Vec<SourceSnapshot> {
         let mut sources: Vec<&Source> = self.sources.iter().collect();
-        sources.sort_by_key(|it| core::cmp::Reverse((it.counts[1] + it.counts[2], it.counts[0])));
+        sources.sort_by_key(|source| {
+            core::cmp::Reverse((source.counts[1] + source.counts[2], source.counts[0]))
+        });
         let shown = |source: &&Source| {
             let [written, refused, late, superseded] = source.counts;
             let Client { end, address } = source.client;

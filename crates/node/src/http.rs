@@ -92,7 +92,7 @@ pub(crate) fn answer_to(
             // A browser always sends the Host field; a client without it is no browser.
             let is_host = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("host");
             let mut named = request.headers.iter().filter(is_host);
-            if !named.all(|it| std::str::from_utf8(it.value).is_ok_and(is_allowed)) {
+            if !named.all(|header| std::str::from_utf8(header.value).is_ok_and(is_allowed)) {
                 return Some(Answer::refused(421));
             }
             let target = request.path.unwrap_or_default();
@@ -185,12 +185,14 @@ pub(super) fn serve(
         let pauses = clock.now() < accept_at;
         let accepts = if pauses { PollFlags::empty() } else { PollFlags::POLLIN };
         let mut polled = vec![PollFd::new(listener.as_fd(), accepts)];
-        polled.extend(clients.iter().map(|it| PollFd::new(it.stream.as_fd(), wanted(it))));
+        polled.extend(
+            clients.iter().map(|client| PollFd::new(client.stream.as_fd(), wanted(client))),
+        );
         match poll(&mut polled, PollTimeout::from(POLL_INTERVAL_MS)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let ready: Vec<bool> = polled.iter().map(|it| it.any().unwrap_or(true)).collect();
+        let ready: Vec<bool> = polled.iter().map(|fd| fd.any().unwrap_or(true)).collect();
         drop(polled);
         let now = clock.now();
         let mut of_clients = ready.iter().skip(1).copied();

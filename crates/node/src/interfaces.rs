@@ -57,7 +57,8 @@ impl Interfaces {
 
     /// Returns the interface that has an address, with its index.
     pub fn by_address(&self, address: IpAddr) -> Option<(u32, &Interface)> {
-        let found = self.table.0.iter().find(|(_, it)| it.addresses.contains(&address));
+        let found =
+            self.table.0.iter().find(|(_, interface)| interface.addresses.contains(&address));
         found.map(|(index, interface)| (*index, interface))
     }
 
@@ -128,7 +129,9 @@ impl Table {
         let mut rest = datagram;
         while let Ok(header) = NetlinkBuffer::new_checked(rest) {
             let length = header.length() as usize;
-            match NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map(|it| it.payload) {
+            match NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                .map(|message| message.payload)
+            {
                 Ok(NetlinkPayload::InnerMessage(message)) => self.apply(&message),
                 Ok(NetlinkPayload::Done(_) | NetlinkPayload::Error(_)) => return true,
                 _ => {}
@@ -232,14 +235,16 @@ mod tests {
                 assert!(looks < 400, "{:?}", interfaces.table);
             }
         };
-        seen(&mut interfaces, &|it| it.by_address(address).is_some_and(|(_, lte)| lte.up));
+        seen(&mut interfaces, &|interfaces| {
+            interfaces.by_address(address).is_some_and(|(_, lte)| lte.up)
+        });
         netlink.delete_address(index, Network { address, prefix: 24 }).unwrap();
-        seen(&mut interfaces, &|it| it.by_address(address).is_none());
+        seen(&mut interfaces, &|interfaces| interfaces.by_address(address).is_none());
         netlink.delete_link(index).unwrap();
-        seen(&mut interfaces, &|it| it.by_name("lte").is_none());
+        seen(&mut interfaces, &|interfaces| interfaces.by_name("lte").is_none());
         let again = add(&mut netlink);
-        seen(&mut interfaces, &|it| {
-            it.by_name("lte").is_some_and(|(now, lte)| now == again && lte.up)
+        seen(&mut interfaces, &|interfaces| {
+            interfaces.by_name("lte").is_some_and(|(now, lte)| now == again && lte.up)
         });
         // Lost state is requested again.
         interfaces.table.0.clear();

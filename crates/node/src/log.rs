@@ -146,7 +146,8 @@ fn remove_oldest(name: &Path, keep: u64) {
         let time = file.to_str().and_then(|file| file.strip_prefix(&before)?.strip_suffix(&after));
         time.is_some_and(is_time)
     };
-    let folder = name.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        name.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut files: Vec<_> = entries
         .flatten()

@@ -234,9 +234,14 @@ fn classes(text: &mut Text, state: &Snapshot) {
         class => seconds(class.longest_gap_ms));
     macro_rules! each_forecast {
         ($name:literal, $help:literal, $forecast:ident => $value:expr) => {
-            text.family("gauge", $name, $help, each().map(|(labels, class)| {
-                (labels, class.forecast.as_ref().map(|$forecast| $value))
-            }));
+            text.family(
+                "gauge",
+                $name,
+                $help,
+                each().map(|(labels, class)| {
+                    (labels, class.forecast.as_ref().map(|$forecast| $value))
+                }),
+            );
         };
     }
     each_forecast!("skybraid_class_expected_in_time_ratio",
@@ -257,14 +262,16 @@ fn classes(text: &mut Text, state: &Snapshot) {
     });
     let help = "Messages delivered by each path.";
     text.family("counter", "skybraid_class_delivered_by_path_total", help, by_path);
-    let each = || state.channels.iter().map(|it| (vec![("channel", it.name.as_str())], it));
+    let each =
+        || state.channels.iter().map(|channel| (vec![("channel", channel.name.as_str())], channel));
     let help = "Messages from local applications.";
     let written = each().map(|(labels, channel)| (labels, count(channel.written)));
     text.family("counter", "skybraid_channel_written_messages_total", help, written);
     let help = "Messages delivered to local applications.";
     let delivered = each().map(|(labels, channel)| (labels, count(channel.delivered)));
     text.family("counter", "skybraid_channel_delivered_messages_total", help, delivered);
-    let shared = each().map(|(labels, it)| (labels, Some(f64::from(u8::from(it.shared)))));
+    let shared =
+        each().map(|(labels, channel)| (labels, Some(f64::from(u8::from(channel.shared)))));
     text.family("gauge", "skybraid_channel_shared", "The other end has it too.", shared);
 }
 

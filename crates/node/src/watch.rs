@@ -266,7 +266,10 @@ impl Watchers {
         let (sender, events) = sync_channel(MAX_WAITING);
         let mut threads = Vec::new();
         let mut start = |name: &str, work: Box<dyn FnOnce() + Send>| {
-            thread::Builder::new().name(name.to_string()).spawn(work).map(|it| threads.push(it))
+            thread::Builder::new()
+                .name(name.to_string())
+                .spawn(work)
+                .map(|thread| threads.push(thread))
         };
         let to_log = match (log, &config.log) {
             (Some(name), Some(config)) => {
@@ -427,12 +430,14 @@ mod tests {
             events.send(path_event(at)).unwrap();
         }
         let logged: serde_json::Value = until(|| {
-            Some(json("/events.json")).filter(|it: &serde_json::Value| it[199]["t_ms"] == 249.0)
+            Some(json("/events.json"))
+                .filter(|value: &serde_json::Value| value[199]["t_ms"] == 249.0)
         });
         assert_eq!(logged.as_array().unwrap().len(), 200);
         assert_eq!(logged[0]["event"]["event"], "path");
         until(|| {
-            Some(json("/history.json")).filter(|it: &serde_json::Value| it[0]["control_ms"] == 31.2)
+            Some(json("/history.json"))
+                .filter(|value: &serde_json::Value| value[0]["control_ms"] == 31.2)
         });
         let text = String::from_utf8(get("/metrics").unwrap()).unwrap();
         assert!(text.contains("skybraid_path_rtt_seconds{path=\"lte\"} 0.06\n"));
@@ -497,7 +502,8 @@ mod tests {
 
     /// Returns the lines of the only log in a folder.
     fn logged(folder: &std::path::Path) -> Vec<serde_json::Value> {
-        let files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+        let files: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(files.len(), 1);
         let text = fs::read_to_string(&files[0]).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -114,7 +114,9 @@ impl Engine {
                         next: (place + 1 < range.end).then_some(place + 1),
                     });
                 }
-                let mine = |it: &mut Watcher| it.lane == lane.name && it.direction == direction;
+                let mine = |watcher: &mut Watcher| {
+                    watcher.lane == lane.name && watcher.direction == direction
+                };
                 ways.push(Way {
                     watchers: watchers.extract_if(.., mine).collect(),
                     stages: range,
@@ -201,14 +203,14 @@ impl Engine {
         let now = self.clock.now();
         self.last_frame = now;
         let mut mixed = false;
-        let first = self.incoming.first().map(|it| it.way);
-        for it in &mut self.incoming {
-            let Some(port) = self.ports.get_mut(it.way).promised("a port of a link") else {
+        let first = self.incoming.first().map(|frame| frame.way);
+        for frame in &mut self.incoming {
+            let Some(port) = self.ports.get_mut(frame.way).promised("a port of a link") else {
                 continue;
             };
-            it.at = it.frame.arrival(offset, port.read_until, now);
-            port.read_until = it.at;
-            mixed |= Some(it.way) != first;
+            frame.at = frame.frame.arrival(offset, port.read_until, now);
+            port.read_until = frame.at;
+            mixed |= Some(frame.way) != first;
         }
         if !more {
             for port in &mut self.ports {
@@ -216,11 +218,11 @@ impl Engine {
             }
         }
         if mixed {
-            self.incoming.sort_unstable_by_key(|it| (it.at, it.number));
+            self.incoming.sort_unstable_by_key(|frame| (frame.at, frame.number));
         }
         let mut incoming = std::mem::take(&mut self.incoming);
-        for it in incoming.drain(..) {
-            self.enter(&it);
+        for frame in incoming.drain(..) {
+            self.enter(&frame);
         }
         self.incoming = incoming;
         more

@@ -293,7 +293,7 @@ mod tests {
             let mut sockets = sides(2, false);
             let paths = [PathInfo::default(); 2];
             let mut ends =
-                [Role::Client, Role::Server].map(|it| Endpoint::new(&config, &paths, it));
+                [Role::Client, Role::Server].map(|role| Endpoint::new(&config, &paths, role));
             let clock = Clock::starting_now();
             for id in 0..50 {
                 let (class, deadline) = (Class::Data, None);

@@ -49,7 +49,8 @@ impl Detour {
     pub fn set_up(&self, node: &Namespace) -> io::Result<()> {
         let mut netlink = node.netlink()?;
         let done = self.routes.iter().try_for_each(|route| netlink.add_route(route));
-        let done = done.and_then(|()| self.rules.iter().try_for_each(|it| netlink.add_rule(it)));
+        let done =
+            done.and_then(|()| self.rules.iter().try_for_each(|rule| netlink.add_rule(rule)));
         done.inspect_err(|_| {
             self.take_down(node).ok();
         })

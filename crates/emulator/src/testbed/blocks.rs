@@ -38,7 +38,8 @@ impl Block {
 
     /// Returns a free block for a testbed in the caller's node.
     pub fn free_here() -> io::Result<Self> {
-        let v4 = getifaddrs()?.filter_map(|it| it.address?.as_sockaddr_in().map(SockaddrIn::ip));
+        let v4 = getifaddrs()?
+            .filter_map(|interface| interface.address?.as_sockaddr_in().map(SockaddrIn::ip));
         let own: Vec<u32> = v4.map(u32::from).collect();
         Self::free(&own).map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))
     }

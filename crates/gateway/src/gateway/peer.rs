@@ -78,7 +78,8 @@ impl Gateway {
         let own: Vec<&str> = self.channels.iter().map(|channel| channel.name.as_str()).collect();
         for (what, mine, theirs) in [("path", mine, &peer.paths), ("channel", own, &peer.channels)]
         {
-            let here = mine.iter().copied().filter(|name| !theirs.iter().any(|it| it.is(name)));
+            let here =
+                mine.iter().copied().filter(|name| !theirs.iter().any(|other| other.is(name)));
             let not_here = theirs.iter().filter(|name| !mine.iter().any(|own| name.is(own)));
             let there = not_here.clone().filter_map(|name| match name {
                 Name::Text(text) => Some(text.as_str()),

@@ -99,9 +99,11 @@ impl Gateway {
 
     /// Remembers the two sources that have written control last.
     fn note_writer(&mut self, now: Instant, client: Client, component: Component) {
-        let is_it = |it: &Option<Writer>| it.is_some_and(|it| (it.0, it.1) == (client, component));
+        let is_it = |known: &Option<Writer>| {
+            known.is_some_and(|writer| (writer.0, writer.1) == (client, component))
+        };
         let place = self.writers.iter().position(is_it).unwrap_or_else(|| {
-            let [first, second] = self.writers.map(|it| it.map(|it| it.2));
+            let [first, second] = self.writers.map(|known| known.map(|writer| writer.2));
             usize::from(first > second)
         });
         if let Some(writer) = self.writers.get_mut(place) {
@@ -186,7 +188,7 @@ impl Gateway {
         let wait = nearest(newest - lowest).max(lag);
         // A sole source delays only itself.
         let shared =
-            self.writers.iter().flatten().filter(|it| now.since(it.2) < WRITES).count() > 1;
+            self.writers.iter().flatten().filter(|writer| now.since(writer.2) < WRITES).count() > 1;
         let wait = if shared { wait } else { wait - ALONE };
         self.limiter.on_queueing_delay(now, wait, rtt);
     }

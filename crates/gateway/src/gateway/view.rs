@@ -15,7 +15,8 @@ impl Gateway {
         let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
         let ms = |duration: Duration| duration.as_millis_f64();
         let path = |path: &Path| {
-            let delay = path.transit.smoothed().and_then(|it| self.clock.incoming_delay(now, it));
+            let delay =
+                path.transit.smoothed().and_then(|transit| self.clock.incoming_delay(now, transit));
             let told = path.told;
             let out = told.map(|told| Duration::from_micros(i64::from(told.transit_us)));
             let window = path.window();
@@ -27,7 +28,9 @@ impl Gateway {
                 rtt_ms: path.rtt.map(ms),
                 min_rtt_ms: path.min_rtt().map(ms),
                 incoming_delay_ms: delay.map(ms),
-                outgoing_delay_ms: out.and_then(|it| self.clock.outgoing_delay(now, it)).map(ms),
+                outgoing_delay_ms: out
+                    .and_then(|transit| self.clock.outgoing_delay(now, transit))
+                    .map(ms),
                 jitter_ms: ms(path.transit.jitter()),
                 incoming_loss: window.loss,
                 outgoing_loss: path.outgoing_loss(),

@@ -248,8 +248,10 @@ impl MtuSearch {
         }
         self.search_at = now + SEARCH;
         let (min, size) = (self.min(), self.size);
-        let smaller = |it: &&mut Candidate| it.size > min && it.size < size;
-        let key = |it: &&mut Candidate| (it.tried, it.size != BASE_MTU, it.size);
+        let smaller = |candidate: &&mut Candidate| candidate.size > min && candidate.size < size;
+        let key = |candidate: &&mut Candidate| {
+            (candidate.tried, candidate.size != BASE_MTU, candidate.size)
+        };
         let next = self.candidates.iter_mut().filter(smaller).min_by_key(key)?;
         next.tried = next.tried.saturating_add(1);
         Some(next.size)
@@ -264,12 +266,15 @@ impl MtuSearch {
         let too_large = self
             .candidates
             .iter()
-            .filter(|it| it.size > size && it.lost >= tries)
-            .map(|it| it.size);
+            .filter(|candidate| candidate.size > size && candidate.lost >= tries)
+            .map(|candidate| candidate.size);
         let end = too_large.min().map_or(end, |too_large| end.min(too_large.saturating_sub(1)));
-        let open = |it: &&mut Candidate| it.size > size && it.size <= end && it.tried < tries;
-        let key =
-            |it: &&mut Candidate| (it.tried, if in_error { it.size } else { u32::MAX - it.size });
+        let open = |candidate: &&mut Candidate| {
+            candidate.size > size && candidate.size <= end && candidate.tried < tries
+        };
+        let key = |candidate: &&mut Candidate| {
+            (candidate.tried, if in_error { candidate.size } else { u32::MAX - candidate.size })
+        };
         if let Some(next) = self.candidates.iter_mut().filter(open).min_by_key(key) {
             next.tried += 1;
             self.search_at = now + SEARCH;
@@ -297,7 +302,7 @@ impl MtuSearch {
         self.tries = tries;
         self.search_at = now;
         self.raise.0 = Instant::FAR_FUTURE;
-        self.candidates.iter_mut().for_each(|it| (it.tried, it.lost) = (0, 0));
+        self.candidates.iter_mut().for_each(|candidate| (candidate.tried, candidate.lost) = (0, 0));
     }
 
     /// Handles the peer's report of received probes: the newest number, and a bit for it and each of the 31
@@ -347,8 +352,10 @@ impl MtuSearch {
 
     /// Retries a probe lost along with its sibling, which says nothing about size.
     fn retry(&mut self, padded: u32) {
-        if let Some(it) = self.candidates.iter_mut().find(|it| it.size == padded) {
-            it.tried = it.tried.saturating_sub(1);
+        if let Some(candidate) =
+            self.candidates.iter_mut().find(|candidate| candidate.size == padded)
+        {
+            candidate.tried = candidate.tried.saturating_sub(1);
         }
     }
 
@@ -377,8 +384,10 @@ impl MtuSearch {
 
     fn on_lost(&mut self, now: Instant, padded: u32) -> Option<MtuChange> {
         if padded > self.size {
-            if let Some(it) = self.candidates.iter_mut().find(|it| it.size == padded) {
-                it.lost = it.lost.saturating_add(1);
+            if let Some(candidate) =
+                self.candidates.iter_mut().find(|candidate| candidate.size == padded)
+            {
+                candidate.lost = candidate.lost.saturating_add(1);
             }
             return None;
         }
@@ -389,7 +398,7 @@ impl MtuSearch {
         if self.losses == 1 {
             self.confirm_at = now;
             // Smaller sizes have not been tried yet.
-            self.candidates.iter_mut().for_each(|it| it.tried = 0);
+            self.candidates.iter_mut().for_each(|candidate| candidate.tried = 0);
         }
         (self.losses >= self.losses_of_black_hole()).then(|| self.on_black_hole(now))
     }
@@ -416,8 +425,9 @@ impl MtuSearch {
         self.state = if self.size < self.base() { MtuState::Error } else { MtuState::Searching };
         self.begin_search(now, MAX_PROBES);
         // Sizes that were just lost need no immediate retry.
-        let too_large = self.candidates.iter_mut().filter(|it| it.size >= from);
-        too_large.for_each(|it| (it.tried, it.lost) = (MAX_PROBES, MAX_PROBES));
+        let too_large = self.candidates.iter_mut().filter(|candidate| candidate.size >= from);
+        too_large
+            .for_each(|candidate| (candidate.tried, candidate.lost) = (MAX_PROBES, MAX_PROBES));
         self.confirm_at = now + CONFIRM;
         MtuChange::BlackHole { from, to: self.size }
     }
@@ -481,11 +491,11 @@ mod tests {
         fn run(&mut self, until_ms: i64) {
             while self.ms < until_ms {
                 let now = Instant::from_millis(self.ms);
-                while self.forth.front().is_some_and(|it| it.0 <= self.ms) {
+                while self.forth.front().is_some_and(|sent| sent.0 <= self.ms) {
                     let (_, number) = self.forth.pop_front().unwrap();
                     self.seen.on_received(number);
                 }
-                while self.back.front().is_some_and(|it| it.0 <= self.ms) {
+                while self.back.front().is_some_and(|sent| sent.0 <= self.ms) {
                     let (_, seen) = self.back.pop_front().unwrap();
                     let change = self.search.on_report(now, seen.newest, seen.arrived);
                     self.changes.extend(change.map(|change| (self.ms, change)));

@@ -148,7 +148,8 @@ impl Validation {
         let place = self.candidates.iter().position(|candidate| candidate.address == from);
         let place = place.unwrap_or_else(|| {
             if self.candidates.len() >= MAX_RIVALS {
-                let oldest = self.candidates.iter().enumerate().min_by_key(|(_, it)| it.heard_at);
+                let oldest =
+                    self.candidates.iter().enumerate().min_by_key(|(_, known)| known.heard_at);
                 let oldest = oldest.map_or(0, |(at, _)| at);
                 self.candidates.remove(oldest);
             }

@@ -104,7 +104,7 @@ fn talk(field: &mut Field, until_ms: i64) -> Vec<u32> {
     sent
 }
 
-/// Which of these commands reached the aircraft.
+/// Returns those of these commands that reached the aircraft.
 fn arrived(field: &Field, sent: &[u32]) -> usize {
     let numbers = commands(field);
     sent.iter().filter(|number| numbers.binary_search(number).is_ok()).count()
@@ -224,7 +224,7 @@ fn an_aircraft_is_followed_while_its_link_loses_a_third() {
     }
 }
 
-/// What a side has alarmed of.
+/// Alarms of a side.
 fn alarms(field: &mut Field, side: usize) -> Vec<String> {
     let events = std::iter::from_fn(|| field.ends[side].poll_event());
     let texts = events.filter_map(|event| match event.what {

@@ -24,7 +24,7 @@ enum Kind {
     Rebound,
 }
 
-/// What happens to some of the paths for a while.
+/// A temporary fault of some paths.
 #[derive(Clone, Debug)]
 struct Cut {
     from_ms: i64,

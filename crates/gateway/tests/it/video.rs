@@ -10,7 +10,7 @@ use skybraid_units::Instant;
 const PACKETS: u8 = 12;
 /// Every so many frames there is a key frame.
 const KEYS: i64 = 30;
-/// When the first frame is written, in milliseconds, and how many follow one another.
+/// Time of the first frame in milliseconds, and the number of frames.
 const START_MS: i64 = 1_000;
 const FRAMES: i64 = 600;
 const LTE_PATH: usize = 1;
@@ -20,9 +20,9 @@ fn ms(ms: i64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// What came of a flight.
+/// Result of a flight.
 struct Flown {
-    /// When each packet was delivered, in milliseconds since it was written, by frame and packet.
+    /// Delay of each packet in milliseconds, by frame and packet.
     delays_ms: BTreeMap<(i64, u8), f64>,
     shown: ClassSnapshot,
     sent: ClassSnapshot,

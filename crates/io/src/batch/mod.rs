@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(outbox.send_counting(&near), 0);
         let mut inbox = Inbox::default();
         let taken = inbox.take(&far).unwrap();
-        let left: Vec<u8> = inbox.datagrams(taken).map(|it| it.bytes[0]).collect();
+        let left: Vec<u8> = inbox.datagrams(taken).map(|datagram| datagram.bytes[0]).collect();
         assert_eq!(left, [2, 3]);
     }
 
@@ -231,7 +231,8 @@ mod tests {
         assert_eq!(failed, [(7, libc::EMSGSIZE), (8, libc::EAFNOSUPPORT)]);
         let mut inbox = Inbox::default();
         assert_eq!(inbox.take(&far).unwrap(), 2);
-        let texts: Vec<Vec<u8>> = inbox.datagrams(2).map(|it| it.bytes.to_vec()).collect();
+        let texts: Vec<Vec<u8>> =
+            inbox.datagrams(2).map(|datagram| datagram.bytes.to_vec()).collect();
         assert_eq!(texts, [b"first".to_vec(), b"last".to_vec()]);
     }
 

@@ -302,7 +302,8 @@ mod tests {
         assert_eq!(outbox.send_counting(&near), 0);
         assert!(outbox.without_runs);
         let taken = inbox.take(&far).unwrap();
-        let seen: Vec<Vec<u8>> = inbox.datagrams(taken).map(|it| it.bytes.to_vec()).collect();
+        let seen: Vec<Vec<u8>> =
+            inbox.datagrams(taken).map(|datagram| datagram.bytes.to_vec()).collect();
         assert_eq!(seen, (0..20).map(|number| vec![number; 40]).collect::<Vec<_>>());
     }
 }

@@ -119,8 +119,8 @@ impl Connections {
 
     /// Drops expired connection attempts.
     pub fn drop_expired_attempts(&mut self, now: Instant) {
-        self.connections.retain(|it| {
-            it.connecting_since.is_none_or(|since| now.since(since) < CONNECT_TIMEOUT)
+        self.connections.retain(|connection| {
+            connection.connecting_since.is_none_or(|since| now.since(since) < CONNECT_TIMEOUT)
         });
     }
 
@@ -148,7 +148,8 @@ impl Connections {
 
     /// Queues a frame for each connection, to be dropped after `expires`.
     pub fn push(&mut self, frame: &[u8], control: bool, expires: Instant, counts: &mut Counts) {
-        let connected = self.connections.iter_mut().filter(|it| it.connecting_since.is_none());
+        let connected =
+            self.connections.iter_mut().filter(|connection| connection.connecting_since.is_none());
         connected.for_each(|connection| connection.stream.push(frame, control, expires, counts));
     }
 

@@ -61,7 +61,7 @@ impl Queue {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(frame);
-        let name = Header::parse(frame).map_or((0, 0), |it| (it.system, it.component));
+        let name = Header::parse(frame).map_or((0, 0), |header| (header.system, header.component));
         let known = self.components.iter().position(|component| component.name == name);
         let place = known.unwrap_or_else(|| {
             if self.components.len() < MAX_COMPONENTS {
@@ -85,7 +85,7 @@ impl Queue {
 
     /// Drops all queued frames and returns their number.
     pub fn clear(&mut self) -> u64 {
-        let waiting: usize = self.components.iter().map(|it| it.frames.len()).sum();
+        let waiting: usize = self.components.iter().map(|component| component.frames.len()).sum();
         let frames = waiting + usize::from(self.begun.is_some());
         self.components.clear();
         self.begun = None;
@@ -119,7 +119,8 @@ impl Queue {
     }
 
     fn drop_oldest(&mut self) -> bool {
-        let longest = self.components.iter().enumerate().max_by_key(|(_, it)| it.bytes);
+        let longest =
+            self.components.iter().enumerate().max_by_key(|(_, component)| component.bytes);
         let Some(at) = longest.map(|(at, _)| at) else { return false };
         let Some(component) = self.components.get_mut(at).promised("the longest queue") else {
             return false;
@@ -170,7 +171,8 @@ impl Queue {
             let gone =
                 begun.map_or(&[][..], |(bytes, gone)| bytes.get(*gone..).unwrap_or_default());
             let mut slices = [IoSlice::new(&[]); MAX_SLICES + 1];
-            let parts = begun.iter().map(|_| gone).chain(row.iter().map(|it| it.bytes.as_slice()));
+            let parts =
+                begun.iter().map(|_| gone).chain(row.iter().map(|frame| frame.bytes.as_slice()));
             let (mut count, mut offered) = (0, 0);
             for (slice, part) in slices.iter_mut().zip(parts) {
                 *slice = IoSlice::new(part);
@@ -228,7 +230,8 @@ impl Queue {
     /// Returns unsent frames to the heads of their queues.
     fn put_back(&mut self, row: VecDeque<Held>) {
         for held in row.into_iter().rev() {
-            let name = Header::parse(&held.bytes).map_or((0, 0), |it| (it.system, it.component));
+            let name = Header::parse(&held.bytes)
+                .map_or((0, 0), |header| (header.system, header.component));
             let known = self.components.iter().position(|component| component.name == name);
             let known = known.or_else(|| {
                 let full = self.components.len() >= MAX_COMPONENTS;
@@ -328,7 +331,8 @@ mod tests {
         let numbers: Vec<u8> = places.iter().map(|(_, number)| *number).collect();
         assert_eq!(numbers, [0, 50, 100, 150, 200]);
         assert!(places.iter().all(|(place, _)| *place <= 11), "{places:?}");
-        let flood: Vec<u8> = out.chunks(13).filter(|it| it[6] == 190).map(|it| it[10]).collect();
+        let flood: Vec<u8> =
+            out.chunks(13).filter(|frame| frame[6] == 190).map(|frame| frame[10]).collect();
         assert!(flood.is_sorted() && flood.len() == 95, "{flood:?}");
     }
 

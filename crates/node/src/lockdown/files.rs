@@ -49,7 +49,7 @@ pub(super) fn restrict(config: &GatewayConfig, log: Option<&Path>) -> Result<&'s
         let folder = folder(log);
         // The log reports why a folder cannot be created.
         fs::create_dir_all(&folder).ok();
-        let there = folder.ancestors().find(|it| it.is_dir()).unwrap_or(Path::new("."));
+        let there = folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
         rules.push((there.to_path_buf(), write));
     }
     let mut ruleset = Ruleset::default()

@@ -95,7 +95,10 @@ mod tests {
             assert_eq!(rights() & !before, 0);
             let may_stay = ["net_admin", "dac_override"];
             assert!(
-                locked.capabilities.iter().all(|it| may_stay.contains(&it.as_str())),
+                locked
+                    .capabilities
+                    .iter()
+                    .all(|capability| may_stay.contains(&capability.as_str())),
                 "{locked:?}"
             );
 
@@ -155,7 +158,7 @@ mod tests {
     #[test]
     fn rights_are_kept_that_the_file_needs() {
         let rights = |more: &str| rights::names(rights::needed(&config(more), None));
-        let has = |more: &str, name: &str| rights(more).iter().any(|it| it == name);
+        let has = |more: &str, name: &str| rights(more).iter().any(|right| right == name);
         assert!(has("[tun]\naddress = '10.0.0.1/24'\n", "net_admin"));
         assert!(!has("", "net_bind_service"));
         assert!(has("[udp.low]\nlisten = '127.0.0.1:514'\n", "net_bind_service"));
@@ -163,6 +166,6 @@ mod tests {
         let text = FILE.replace("[[mavlink]]", "interface = 'lo'\n[[mavlink]]");
         let config = skybraid_scenario::GatewayFile::parse(&text, Path::new("g.toml"));
         let needed = rights::needed(&config.unwrap().config, None);
-        assert!(rights::names(needed).iter().any(|it| it == "net_raw"));
+        assert!(rights::names(needed).iter().any(|right| right == "net_raw"));
     }
 }

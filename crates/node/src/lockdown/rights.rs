@@ -44,7 +44,10 @@ pub(super) fn needed(config: &GatewayConfig, log: Option<&Path>) -> u64 {
     let mut needed = 0;
     let small_buffers = ["rmem_max", "wmem_max"].iter().any(|name| {
         let limit = fs::read_to_string(format!("/proc/sys/net/core/{name}"));
-        limit.ok().and_then(|limit| limit.trim().parse().ok()).is_none_or(|it: usize| it < BUFFER)
+        limit
+            .ok()
+            .and_then(|limit| limit.trim().parse().ok())
+            .is_none_or(|size: usize| size < BUFFER)
     });
     // MTU of TUN, MPTCP endpoints, and buffers beyond the limit.
     if config.tun.is_some() || config.network == Network::Tcp || small_buffers {
@@ -82,7 +85,7 @@ fn reaches_its_files(config: &GatewayConfig, log: Option<&Path>) -> bool {
         !file.exists() || faccessat(AT_FDCWD, file, how, AtFlags::AT_EACCESS).is_ok()
     };
     let folder = log.map(super::files::folder);
-    let reaches = folder.is_none_or(|it| may(&it, AccessFlags::W_OK | AccessFlags::X_OK))
+    let reaches = folder.is_none_or(|folder| may(&folder, AccessFlags::W_OK | AccessFlags::X_OK))
         && config
             .mavlink
             .iter()

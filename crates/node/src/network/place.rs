@@ -230,10 +230,10 @@ mod tests {
         assert!(remote.asks(Instant::from_millis(1000)));
         remote.learn(Instant::from_millis(1500), vec![six, one, two]);
         assert_eq!(remote.due(), Instant::from_millis(61_500));
-        assert_eq!(remote.choose(None, |it| it.is_ipv4()), Some(one));
-        assert_eq!(remote.choose(Some(two), |it| it.is_ipv4()), Some(two));
+        assert_eq!(remote.choose(None, |address| address.is_ipv4()), Some(one));
+        assert_eq!(remote.choose(Some(two), |address| address.is_ipv4()), Some(two));
         remote.learn(Instant::from_millis(1500), vec![six, one]);
-        assert_eq!(remote.choose(Some(two), |it| it.is_ipv4()), Some(one));
+        assert_eq!(remote.choose(Some(two), |address| address.is_ipv4()), Some(one));
         remote.learn(Instant::from_millis(1500), vec![]);
         assert_eq!(remote.choose(None, |_| true), Some(six));
     }

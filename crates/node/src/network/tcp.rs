@@ -179,7 +179,8 @@ impl Streams {
     }
 
     fn listen(&mut self, tools: &mut Tools) {
-        let closed = self.listeners.iter_mut().zip(0..).filter(|(it, _)| it.open.is_none());
+        let closed =
+            self.listeners.iter_mut().zip(0..).filter(|(listener, _)| listener.open.is_none());
         for (listener, number) in closed {
             let Some(near) = listener.place.local else { continue };
             let key = format!("listen {near}");
@@ -277,7 +278,9 @@ impl Streams {
             !ends
         });
         for path in gone {
-            let still = streams.iter().any(|it| it.path == Some(path) && it.stream.writable);
+            let still = streams
+                .iter()
+                .any(|connection| connection.path == Some(path) && connection.stream.writable);
             gateway.set_writable(path, still);
             let backoff =
                 paths.get_mut(path.index()).map_or(&mut *bundle, |path| &mut path.backoff);
@@ -290,7 +293,9 @@ impl Streams {
         match ready.source {
             Source::Listener(number) => self.accept(now, number, tools),
             Source::Stream(number) => {
-                let Some(at) = self.streams.iter().position(|it| it.stream.number == number) else {
+                let Some(at) =
+                    self.streams.iter().position(|connection| connection.stream.number == number)
+                else {
                     return;
                 };
                 if let Err(error) = self.serve(now, at, ready, tools, gateway) {
@@ -406,7 +411,8 @@ impl Streams {
                 && outgoing.class.is_none()
                 && connection.stream.peer == outgoing.to
         });
-        let connection = asker.or_else(|| self.streams.iter().position(|it| it.path == Some(path)));
+        let connection = asker
+            .or_else(|| self.streams.iter().position(|connection| connection.path == Some(path)));
         let connection = connection.and_then(|at| self.streams.get_mut(at));
         let sent = match connection {
             None => Ok(Sent::Full),

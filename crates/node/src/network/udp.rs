@@ -206,7 +206,7 @@ impl Sockets {
                 .bindings
                 .get(path.binding)
                 .promised("a socket of a path")
-                .is_some_and(|it| it.open.is_some());
+                .is_some_and(|binding| binding.open.is_some());
             path.losses.edge(&path.name, open)
         };
         self.paths.iter().map(edge).collect()

@@ -193,7 +193,7 @@ fn ip_packets_cross_by_the_tun_interface() {
     assert!(netlink.link("skybraid0").is_err());
 }
 
-/// What the kernel has counted of the TUN interface of a namespace: bytes and packets in, bytes and packets out.
+/// Kernel counters of the TUN interface of a namespace: bytes and packets in, bytes and packets out.
 fn counted(namespace: &Namespace) -> [u64; 4] {
     let text = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"));
     let text = text.unwrap().unwrap();

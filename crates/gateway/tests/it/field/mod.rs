@@ -27,7 +27,7 @@ impl Random for Drawn {
     }
 }
 
-/// What goes wrong on a path in one direction.
+/// Faults of a path in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fault {
     /// Nothing arrives.
@@ -67,7 +67,7 @@ struct Crossing {
     bytes: Vec<u8>,
 }
 
-/// What a gateway delivered: when, on which channel, what.
+/// A delivered message: time, channel, bytes.
 pub type Handed = (Instant, ChannelId, Vec<u8>);
 
 /// The whole.
@@ -91,20 +91,20 @@ pub struct Field {
     pub blocks_handshakes: bool,
     /// Bytes that the copier sent to the ground and got from it.
     pub copied: Copied,
-    /// How many of the newest datagrams somebody on the way remembers.
+    /// Number of newest datagrams that an attacker on the way can replay.
     pub remembers: usize,
     /// These, with the side and the path that they went to.
     pub heard: VecDeque<(usize, usize, Vec<u8>)>,
     /// The aircraft's clock runs fast by so many parts per million.
     pub drift_ppm: i64,
-    /// What waits in the kernel for a side whose process is stopped, with when it arrived there.
+    /// Datagrams in the kernel for a side whose process is stopped, with their arrival times.
     stopped: [Option<Vec<(Instant, Waits)>>; 2],
 }
 
 /// Somebody on the way from the aircraft to the ground.
 #[derive(Clone, Copy, Debug)]
 pub struct Copier {
-    /// Where its copies come from.
+    /// Source address of its copies.
     pub address: SocketAddr,
     /// It passes on to the aircraft what the ground sends it.
     pub relays: bool,
@@ -117,7 +117,7 @@ pub struct Copied {
     pub sent: usize,
 }
 
-/// What waits in the kernel for a stopped process.
+/// Datagrams in the kernel for a stopped process.
 enum Waits {
     Datagram(Crossing),
     Written(u8, u8, Vec<u8>),
@@ -410,7 +410,7 @@ impl Field {
         at
     }
 
-    /// How a side stands.
+    /// State of a side.
     pub fn snapshot(&self, side: usize) -> Snapshot {
         self.ends[side].snapshot(self.clock(side, self.now))
     }

@@ -74,7 +74,7 @@ pub fn start(now: Instant, side: Side, own: &str, peer: &str, start: &str) -> Se
     Sessions::new(now, setup, dice(&format!("{own} {start}")))
 }
 
-/// Where the ground sees the aircraft's path come from.
+/// Source address of the aircraft's path as the ground sees it.
 pub fn address(path: PathId) -> SocketAddr {
     (Ipv4Addr::new(10, 0, path.0, 1), 14_550).into()
 }
@@ -84,7 +84,7 @@ pub fn ground() -> SocketAddr {
     (Ipv4Addr::new(192, 0, 2, 1), 14_550).into()
 }
 
-/// What a path does to datagrams.
+/// Behaviour of a path.
 #[derive(Clone, Copy)]
 pub struct Weather {
     pub loss: f64,
@@ -121,7 +121,7 @@ pub struct Field {
     pub messages: [Vec<Vec<u8>>; 2],
     pub refused: [Vec<(Instant, Refusal)>; 2],
     pub events: [Vec<(Instant, SessionEvent)>; 2],
-    /// When the last message, probes included, arrived at each end.
+    /// Arrival time of the last message, probes included, at each end.
     pub last: [Instant; 2],
     flying: BTreeMap<(Instant, u64), Flying>,
     random: Stream,
@@ -219,7 +219,7 @@ impl Field {
         opened
     }
 
-    /// What an end has to say leaves; a reply by the path that brought the question.
+    /// Sends an end's datagrams; a reply takes the path of its request.
     fn settle(&mut self, end: usize, asked: Option<PathId>) {
         let mut out = Vec::new();
         while let Some(to) = self.ends[end].poll_handshake(self.now, &mut out) {

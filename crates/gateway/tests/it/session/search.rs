@@ -24,7 +24,7 @@ const REKEY: Duration = Duration::from_secs(1);
 const LIFETIME: Duration = Duration::from_secs(4);
 /// Steps in which time passes: to the next repetition of an init, and to the end of a life.
 const TICKS: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(4_100)];
-/// How soon two ends have to have found each other.
+/// Time limit for two ends to find each other.
 const RECOVERY: Duration = Duration::from_secs(10);
 
 /// What happens next.
