@@ -104,7 +104,8 @@ impl Pair {
     fn most_in_a_round_trip(&self) -> u32 {
         let data: Vec<_> = self.sent.iter().filter(|(.., tcp)| tcp.len > 0).collect();
         let since = |start: Instant| {
-            let within = data.iter().filter(move |(at, ..)| *at >= start && *at < start + DELAY * 2);
+            let within =
+                data.iter().filter(move |(at, ..)| *at >= start && *at < start + DELAY * 2);
             within.map(|(.., tcp)| tcp.len).sum()
         };
         data.iter().map(|(at, ..)| since(*at)).max().unwrap()
