@@ -291,6 +291,9 @@ def test_published_numbers_are_compared_by_the_median_of_their_ratios() -> None:
     found = {"one": Line("one", one.x, one.values, published)}
     assert judged("published", found, of="one") is Holds.YES
     assert judged("published", found, of="one", at_least=2, at_most=4) is Holds.NO
+    # Of an experiment with more runs those count whose seeds the other has too.
+    more = Line("more", one.x, np.vstack([one.values, 9 * one.values]), published)
+    assert judged("published", found | {"more": more}, of=["one", "more"]) is Holds.YES
 
 
 @pytest.mark.parametrize(

@@ -444,7 +444,7 @@ def _published(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
 
 
 def published_ratios(lines: Sequence[Line], claim: Claim | None = None) -> list[tuple[float, int]]:
-    """For each seed the median ratio of ours to the published numbers, and over how many points."""
+    """For each seed that all lines have the median ratio of ours to the published numbers, and of how many points."""
     points = [
         line.counted_at(x) / line.published[x][0]
         for line in lines
@@ -453,8 +453,10 @@ def published_ratios(lines: Sequence[Line], claim: Claim | None = None) -> list[
     ]
     if not points:
         return []
+    # Experiments of a comparison may have more runs than others: those of the first seeds, which all have, count.
+    common = min(len(point) for point in points)
     median = np.nanmedian if any(line.absent for line in lines) else np.median
-    return [(float(median(seed)), len(points)) for seed in np.array(points).T]
+    return [(float(median(seed)), len(points)) for seed in np.array([point[:common] for point in points]).T]
 
 
 def _along(what: str, number: Callable[[Claim, Line, NDArray[np.float64]], float]) -> Any:  # noqa: ANN401
