@@ -56,6 +56,9 @@ MAX_LOG = 2.0
 PRIOR_FLIGHTS = 2
 """Flights that `BETWEEN_LOG` counts as."""
 
+MIN_STUDENT = 5
+"""Journeys of which Student's t is taken for fewer too: it has no variance below four."""
+
 RARE_EVERY_S = 840.0
 """Mean time in s between times without service, before any was measured.
 
@@ -102,12 +105,15 @@ class FittedFlight:
     steps_ms: tuple[tuple[float, float], ...] | None = None
 
     def losses(self) -> dict[str, float]:
-        """Returns the share of packets lost in each direction that loses any, 0 to 1."""
-        if not self.loss:
+        """Returns the share of packets lost in each direction, 0 to 1; nothing where it was not measured.
+
+        A share of zero is one too: what a flight does not say is that of the family.
+        """
+        if self.loss is None:
             return {}
         if self.way is None:
             return dict.fromkeys(DIRECTIONS, self.loss)
-        return {self.way: 1 - (1 - self.loss) ** 2}
+        return {way: 1 - (1 - self.loss) ** 2 if way == self.way else 0.0 for way in DIRECTIONS}
 
 
 @dataclass(frozen=True)
@@ -525,13 +531,13 @@ def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None], jou
             if own and min(own) > 0:
                 logs.append(float(np.mean(np.log(own))))
         if logs:
-            variances[quantity] = _smoothing(logs)
+            variances[quantity] = _smoothing(logs, journeys)
     if "delay" in variances:
         # The tails of the windows are in the windows themselves.
         variances["jitter"] = 0.0
     losses = [math.log(flight.loss) for flight in fitted if flight.loss]
     if losses:
-        variances["loss"] = _smoothing(losses)
+        variances["loss"] = _smoothing(losses, journeys)
     for name, rates, counts in (
         ("stall", [flight.stalls_per_s for flight in fitted], [len(own.stalls) for own in events if own]),
         ("outage", [flight.outages_per_s for flight in fitted], [len(own.outages) for own in events if own]),
@@ -540,7 +546,7 @@ def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None], jou
         if logs:
             # A count differs by chance alone too: the logarithm of a Poisson number n has the variance 1 / n.
             chance = float(np.mean([1 / (count + 0.5) for count in counts]))
-            variances[name] = _smoothing(logs, chance)
+            variances[name] = _smoothing(logs, journeys, chance)
     # The middle of the flights that were seen is not that of the network: by one n-th of their variance.
     share = PRIOR_FLIGHTS / (PRIOR_FLIGHTS + journeys - 1) * (1 + 1 / journeys)
     return {
@@ -549,12 +555,19 @@ def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None], jou
     }
 
 
-def _smoothing(logs: Sequence[float], chance: float = 0.0) -> float:
-    """Returns the variance by which logarithms are smoothed, that of chance taken off."""
+def _smoothing(logs: Sequence[float], journeys: int, chance: float = 0.0) -> float:
+    """Returns the variance by which logarithms are smoothed, that of chance taken off.
+
+    It is that of a kernel (Silverman 1986), and of few journeys what a drawn one lacks of the variance of the next one:
+    Student's t of `n - 1` degrees of freedom has `(n - 1) / (n - 3)` of the measured variance, about a mean that is
+    uncertain by an n-th of it, and drawing from n has `(n - 1) / n`.
+    """
     if len(logs) < 2:
         return 0.0
-    width = 1.06 * math.pow(len(logs), -0.2)
-    return max(float(np.var(logs, ddof=1)) - chance, 0.0) * width * width
+    kernel = (1.06 * math.pow(len(logs), -0.2)) ** 2
+    count = max(journeys, MIN_STUDENT)
+    student = (1 + 1 / count) * (count - 1) / (count - 3) - (count - 1) / count if journeys > 1 else 0.0
+    return max(float(np.var(logs, ddof=1)) - chance, 0.0) * max(kernel, student)
 
 
 def _median(process: Process) -> float:
