@@ -130,7 +130,9 @@ stall = { interval = { exponentials = [{ weight = 0.8, mean = "2s" }, { weight =
 fn a_stall_of_one_direction_leaves_the_other_alone() {
     let spans = r#"interval = { mean = "10s" }, length = "1s""#;
     let path = |only: &str| {
-        format!("uplink.rate = \"1Gbit/s\"\ndownlink.rate = \"1Gbit/s\"\nstall = {{ {spans}{only} }}")
+        format!(
+            "uplink.rate = \"1Gbit/s\"\ndownlink.rate = \"1Gbit/s\"\nstall = {{ {spans}{only} }}"
+        )
     };
     let halted = |text: &str, way| {
         let mut link = direction(text, way, 3);
