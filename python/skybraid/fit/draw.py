@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skybraid.fit.epochs import EVERY_S
-from skybraid.traces.flights import DIRECTIONS, Flight
+from skybraid.traces.flights import Flight
 from skybraid.traces.measurement import Column
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
             values = values + waits_ms * (0.5 if process.both_ways == 1 else 1.0)
             columns.append(Column("delay", "ms", np.where(is_out, math.inf, values), direction))
     if chosen.loss is not None:
-        losses = chosen.losses()
-        shares = {way: min(100 * losses.get(way, 0.0) * factors.get("loss", 1.0), 100.0) for way in DIRECTIONS}
+        shares = {way: min(100 * loss * factors.get("loss", 1.0), 100.0) for way, loss in chosen.losses().items()}
         columns += [Column("loss", "%", np.full(count, share), way) for way, share in shares.items()]
     return Flight(chosen.name, times_s, tuple(columns), count * step_s)
 

@@ -14,6 +14,7 @@ from skybraid.fit.epochs import EVERY_S, find_phases, without_steps
 from skybraid.fit.events import Events, find_events, find_round_trip_events
 from skybraid.fit.loaded import BASE_S, without_load
 from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
+from skybraid.fit.spread import spread_of
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.formats.source import Source, number_of
 from skybraid.traces.series import TraceError
@@ -39,22 +40,8 @@ SHORT_S = 300.0
 WINDOW_S = 600.0
 """Length in s of the windows into which long flights are cut: a network changes along its way."""
 
-BETWEEN_LOG = {"rate": 0.4, "delay": 0.1, "jitter": 0.5, "loss": 0.7, "stall": 0.7, "outage": 0.7}
-"""Standard deviation of the logarithm of what flights of one network differ in, before any was measured.
-
-Medians of the rate: 0.14 to 1.4 between the journeys of cars (Hu et al., CoNEXT 2023; Laniewski et al., TMA 2024), 0.4
-between the halves of a drone's (Baltaci, Cech et al., IMC 2022); of the delay: 0.02 to 0.2, of its 99th percentile:
-0.2 to 1.2 (PAM 2025, CICV5G).
-"""
-
 MAX_WINDOWS = 60
 """Flights that are written; of more, as many evenly from the worst to the best."""
-
-MAX_LOG = 2.0
-"""Largest standard deviation of a logarithm that is written."""
-
-PRIOR_FLIGHTS = 2
-"""Flights that `BETWEEN_LOG` counts as."""
 
 RARE_EVERY_S = 840.0
 """Mean time in s between times without service, before any was measured.
@@ -102,12 +89,15 @@ class FittedFlight:
     steps_ms: tuple[tuple[float, float], ...] | None = None
 
     def losses(self) -> dict[str, float]:
-        """Returns the share of packets lost in each direction that loses any, 0 to 1."""
-        if not self.loss:
+        """Returns the share of packets lost in each direction, 0 to 1; nothing where it was not measured.
+
+        A share of zero is one too: what a flight does not say is that of the family.
+        """
+        if self.loss is None:
             return {}
         if self.way is None:
             return dict.fromkeys(DIRECTIONS, self.loss)
-        return {self.way: 1 - (1 - self.loss) ** 2}
+        return {way: 1 - (1 - self.loss) ** 2 if way == self.way else 0.0 for way in DIRECTIONS}
 
 
 @dataclass(frozen=True)
@@ -245,7 +235,7 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, 
         stalls[0],
         gaps,
         lengths,
-        _spread(fitted, events, journeys),
+        spread_of(fitted, events, journeys),
         unknown,
         known[0] if known else None,
         queue_bytes,
@@ -509,56 +499,6 @@ def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None,
     if gaps.size == 0:
         return None, None
     return fit_intervals(gaps[gaps > 0], float(gaps.sum()) * (len(gaps) + 1) / len(gaps)), fit_durations(lengths)
-
-
-def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None], journeys: int) -> dict[str, float]:
-    """Returns the factors by which a new flight differs from the windows seen, as geometric standard deviations.
-
-    They are those of a smoothed bootstrap (Silverman 1986), and the less journeys were measured, the more of what
-    journeys of other networks differ in.
-    """
-    variances: dict[str, float] = {}
-    for quantity in ("rate", "delay"):
-        logs = []
-        for flight in fitted:
-            own = [_median(process) for key, process in flight.processes.items() if key.endswith(quantity)]
-            if own and min(own) > 0:
-                logs.append(float(np.mean(np.log(own))))
-        if logs:
-            variances[quantity] = _smoothing(logs)
-    if "delay" in variances:
-        # The tails of the windows are in the windows themselves.
-        variances["jitter"] = 0.0
-    losses = [math.log(flight.loss) for flight in fitted if flight.loss]
-    if losses:
-        variances["loss"] = _smoothing(losses)
-    for name, rates, counts in (
-        ("stall", [flight.stalls_per_s for flight in fitted], [len(own.stalls) for own in events if own]),
-        ("outage", [flight.outages_per_s for flight in fitted], [len(own.outages) for own in events if own]),
-    ):
-        logs = [math.log(rate) for rate in rates if rate]
-        if logs:
-            # A count differs by chance alone too: the logarithm of a Poisson number n has the variance 1 / n.
-            chance = float(np.mean([1 / (count + 0.5) for count in counts]))
-            variances[name] = _smoothing(logs, chance)
-    # The middle of the flights that were seen is not that of the network: by one n-th of their variance.
-    share = PRIOR_FLIGHTS / (PRIOR_FLIGHTS + journeys - 1) * (1 + 1 / journeys)
-    return {
-        name: math.exp(min(math.sqrt(variance + share * BETWEEN_LOG[name] ** 2), MAX_LOG))
-        for name, variance in variances.items()
-    }
-
-
-def _smoothing(logs: Sequence[float], chance: float = 0.0) -> float:
-    """Returns the variance by which logarithms are smoothed, that of chance taken off."""
-    if len(logs) < 2:
-        return 0.0
-    width = 1.06 * math.pow(len(logs), -0.2)
-    return max(float(np.var(logs, ddof=1)) - chance, 0.0) * width * width
-
-
-def _median(process: Process) -> float:
-    return process.plus + float(np.interp(0.5, *np.array(process.table).T))
 
 
 def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_loaded: bool) -> list[str]:
