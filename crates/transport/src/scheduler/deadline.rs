@@ -94,9 +94,11 @@ impl Config {
 
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        let fresh = PathState { warning: Warning::new(self.memory), back: Duration::ZERO };
+        let fresh =
+            PathState { warning: Warning::new(self.memory), back: Duration::ZERO, decided: None };
         Box::new(Deadline {
             config: self.clone(),
+            ack_delay: self.ack_delay(),
             within: self.within,
             purse: Purse::new(self.budget.ratio(), INITIAL_FILL),
             odds: PathOdds::default(),
@@ -120,6 +122,7 @@ const MIN_PRICE: f64 = 1e-9;
 #[derive(Debug)]
 struct Deadline {
     config: Config,
+    ack_delay: Duration,
     /// Time within which messages must arrive, once it is known.
     within: Option<Duration>,
     purse: Purse,
@@ -133,6 +136,17 @@ struct PathState {
     warning: Warning,
     /// Time that an acknowledgement takes from the packet's arrival on.
     back: Duration,
+    /// Time of the last decision about the path and its level then, while nothing has changed that.
+    decided: Option<(Instant, usize)>,
+}
+
+impl PathState {
+    /// Returns the sign of trouble, in eighths of the time until the deadline.
+    #[inline]
+    fn level(&mut self, now: Instant, within: Duration) -> usize {
+        let sign = self.warning.sign(now, self.back);
+        (bins(sign, within) / 2).min(LEVELS - 1)
+    }
 }
 
 /// A path that may carry a copy.
@@ -149,6 +163,13 @@ struct Route {
     expected: Duration,
 }
 
+/// Returns the number of whole sixteenths of `within` in `span`.
+#[inline]
+fn bins(span: Duration, within: Duration) -> usize {
+    let part = span.as_secs_f64() / within.as_secs_f64() * BINS as f64;
+    (part.max(0.0) as usize).min(BINS)
+}
+
 /// Returns the chance that a second copy misses too, if a first one does.
 fn joint(late: f64) -> f64 {
     (CORRELATION * late).min(1.0)
@@ -161,29 +182,24 @@ impl Deadline {
 
     /// Returns the number of whole sixteenths of the time in `span`.
     fn bins(&self, span: Duration) -> usize {
-        let part = span.as_secs_f64() / self.within().as_secs_f64() * BINS as f64;
-        (part.max(0.0) as usize).min(BINS)
+        bins(span, self.within())
     }
 
     fn route(&mut self, now: Instant, view: &PathView) -> Route {
-        let back = one_way(view, 0) + self.config.ack_delay();
-        self.paths[view.id].back = back;
-        let level = self.level(now, view.id);
+        let back = one_way(view, 0) + self.ack_delay;
+        let within = self.within();
+        let state = &mut self.paths[view.id];
+        state.back = back;
+        let level = state.level(now, within);
+        state.decided = Some((now, level));
         let late = self.odds.chance(view.id, level, BINS);
         let srtt = view.srtt.unwrap_or(Duration::MAX);
         Route { path: view.id, level, late, srtt, back, expected: self.expected(view) }
     }
 
-    /// Returns the sign of trouble on a path, in eighths of the time until the deadline.
-    fn level(&mut self, now: Instant, path: PathId) -> usize {
-        let state = &mut self.paths[path];
-        let sign = state.warning.sign(now, state.back);
-        (self.bins(sign) / 2).min(LEVELS - 1)
-    }
-
     /// Returns the age of a packet by which its acknowledgement may be expected.
     fn expected(&self, view: &PathView) -> Duration {
-        view.srtt.unwrap_or(Duration::ZERO) + view.rtt_deviation + self.config.ack_delay()
+        view.srtt.unwrap_or(Duration::ZERO) + view.rtt_deviation + self.ack_delay
     }
 
     /// Price of a copy, as a chance of a miss: from that which may be missed, with all savings, to
@@ -200,15 +216,20 @@ impl Deadline {
         let back = self.bins(first.back);
         let earliest = self.bins(first.expected) + 1;
         let mut best = first.late;
-        // The later the copy, the less often it is needed: once it would cost too much alone, no earlier one pays.
-        for age in (earliest..steps).rev() {
-            let unacked = self.odds.chance(first.path, first.level, age.saturating_sub(back));
-            let copies = price * unacked;
-            if copies >= best {
+        if earliest >= steps {
+            return best;
+        }
+        let of_first = self.odds.chances(first.path, first.level);
+        let of_other = self.odds.chances(other.path, other.level);
+        let copies = |age: usize| price * of_first.longer_than(age.saturating_sub(back));
+        // The later the copy, the less often it is needed, and the more often it is late.
+        let least = copies(steps - 1);
+        for age in earliest..steps {
+            let missed = first.late * joint(of_other.longer_than(steps - age));
+            if missed + least >= best {
                 break;
             }
-            let missed = self.odds.chance(other.path, other.level, steps - age);
-            best = best.min(first.late * joint(missed) + copies);
+            best = best.min(missed + copies(age));
         }
         best
     }
@@ -231,6 +252,9 @@ impl Scheduler for Deadline {
         for view in candidates(paths).filter(|path| path.has_room) {
             let mut route = Some(self.route(now, view));
             for place in &mut best {
+                if route.is_none() {
+                    break;
+                }
                 if let (Some(one), Some(other)) = (&route, &place)
                     && by_chance(one, other).is_ge()
                 {
@@ -278,23 +302,32 @@ impl Scheduler for Deadline {
     }
 
     fn ack_delay(&self) -> Option<Duration> {
-        Some(self.config.ack_delay())
+        Some(self.ack_delay)
     }
 
     fn on_sent(&mut self, now: Instant, path: PathId) {
-        let level = self.level(now, path);
-        self.paths[path].warning.on_sent(now, level as u8);
+        let within = self.within();
+        let state = &mut self.paths[path];
+        let level = match state.decided.take() {
+            Some((at, level)) if at == now => level,
+            _ => state.level(now, within),
+        };
+        state.warning.on_sent(now, level as u8);
     }
 
     fn on_acked(&mut self, now: Instant, path: PathId, sent_at: Instant, delay: Duration) {
         let bins = self.bins(delay);
-        if let Some(level) = self.paths[path].warning.on_acked(now, sent_at, delay) {
+        let state = &mut self.paths[path];
+        state.decided = None;
+        if let Some(level) = state.warning.on_acked(now, sent_at, delay) {
             self.odds.on_settled(path, usize::from(level), bins);
         }
     }
 
     fn on_lost(&mut self, now: Instant, path: PathId, sent_at: Instant) {
-        if let Some(level) = self.paths[path].warning.on_lost(now, sent_at) {
+        let state = &mut self.paths[path];
+        state.decided = None;
+        if let Some(level) = state.warning.on_lost(now, sent_at) {
             self.odds.on_settled(path, usize::from(level), BINS);
         }
     }

@@ -57,12 +57,28 @@ impl Odds {
         }
         longer.iter_mut().take(bins + 1).for_each(|count| *count += 1.0);
     }
+}
 
-    /// Returns the chance of a packet at `level` to take longer than `bins` sixteenths, of which
-    /// `without` holds for `weight` packets.
-    fn chance(&self, level: usize, bins: usize, without: f64, weight: f64) -> f64 {
-        let longer = &self.longer[level];
-        (longer[bins] + weight * without) / (longer[0] + weight)
+/// Returns the chance of a packet to take longer than `bins` sixteenths, of which `without` holds for `weight` packets.
+#[inline]
+fn chance(longer: &Tail, bins: usize, without: f64, weight: f64) -> f64 {
+    (longer[bins] + weight * without) / (longer[0] + weight)
+}
+
+/// Chances of a path's packets at one level.
+#[derive(Clone, Copy, Debug)]
+pub struct Chances<'a> {
+    prior: &'a Tail,
+    all: &'a Tail,
+    own: Option<&'a Tail>,
+}
+
+impl Chances<'_> {
+    /// Returns the chance to take longer than `bins` sixteenths; the more of them, the smaller it is.
+    #[inline]
+    pub fn longer_than(&self, bins: usize) -> f64 {
+        let all = chance(self.all, bins, self.prior[bins], PRIOR);
+        self.own.map_or(all, |own| chance(own, bins, all, POOLED))
     }
 }
 
@@ -89,8 +105,14 @@ impl PathOdds {
 
     /// Returns the chance of a packet on `path` at `level` to take longer than `bins` sixteenths.
     pub fn chance(&self, path: PathId, level: usize, bins: usize) -> f64 {
-        let all = self.all.chance(level, bins, self.prior[level][bins], PRIOR);
-        self.paths.known(path).map_or(all, |own| own.chance(level, bins, all, POOLED))
+        self.chances(path, level).longer_than(bins)
+    }
+
+    /// Returns the chances of packets on `path` at `level`.
+    #[inline]
+    pub fn chances(&self, path: PathId, level: usize) -> Chances<'_> {
+        let own = self.paths.known(path).map(|own| &own.longer[level]);
+        Chances { prior: &self.prior[level], all: &self.all.longer[level], own }
     }
 }
 
