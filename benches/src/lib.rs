@@ -5,6 +5,7 @@ pub mod allocations;
 pub mod cases;
 pub mod counting;
 pub mod floor;
+pub mod messages;
 pub mod simulated;
 
 use std::time::Instant;

@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use skybraid_bench::{algorithms, allocations, floor, now, simulated};
+use skybraid_bench::{algorithms, allocations, floor, messages, now, simulated};
 use skybraid_scenario::Scenario;
 
 /// Rounds; the best of each variant counts.
@@ -43,13 +43,17 @@ fn main() -> ExitCode {
     let slow = speed(&scenario, &wanted);
     let allocates = allocations::report(&scenario, &wanted);
     algorithms::report(&wanted);
+    let deliberates = messages::report(&wanted);
     if slow {
         eprintln!("a variant is below its target");
     }
     if allocates {
         eprintln!("a variant allocates more often than it may");
     }
-    if slow || allocates { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if deliberates {
+        eprintln!("a scheduler takes longer for a message than it may");
+    }
+    if slow || allocates || deliberates { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Prints a line for each variant whose name holds `wanted`. True if one is below its target.

@@ -1,0 +1,100 @@
+//! Decisions between 64 paths cost at most 4 × as many instructions as between 8.
+//!
+//! Instructions are counted by valgrind's callgrind, all schedulers in one process for each number of paths. Without
+//! valgrind nothing is compared, and a notice says so.
+
+use std::process::{Command, ExitCode};
+
+use skybraid_bench::algorithms::{Decisions, Subject};
+use skybraid_transport::scheduler::SchedulerConfig;
+
+/// Schedulers that keep an order of the paths, so that a decision does not grow with their number.
+const NAMES: [&str; 3] = ["cheapest_path", "adaptive_cheapest_path", "otias"];
+/// Paths of a connection.
+const PATHS: [usize; 2] = [8, 64];
+/// Maximum ratio of the instructions.
+const MAX_RATIO: f64 = 4.0;
+/// Decisions that are counted, after as many that are not.
+const DECISIONS: usize = 2_048;
+/// Set in a process that makes the decisions; its value is the number of paths.
+const VARIABLE: &str = "SKYBRAID_SCALING";
+
+fn main() -> ExitCode {
+    let done = match std::env::var(VARIABLE) {
+        Ok(paths) => decide(&paths),
+        Err(_) => check(),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("scaling: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Makes the decisions of each scheduler.
+fn decide(paths: &str) -> Result<ExitCode, String> {
+    let paths = paths.parse().map_err(|error| format!("{VARIABLE}: {error}"))?;
+    for name in NAMES {
+        let config = SchedulerConfig::by_name(name).ok_or("no scheduler of this name")?;
+        let mut decisions = Decisions::new(&config, paths);
+        decisions.round(DECISIONS);
+        measured_decisions(&mut decisions);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Callgrind counts between entry and return of this function alone, and writes a file at each return.
+#[inline(never)]
+fn measured_decisions(decisions: &mut Decisions) {
+    std::hint::black_box(decisions).round(DECISIONS);
+}
+
+/// Compares the instructions for both numbers of paths.
+fn check() -> Result<ExitCode, String> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("notice: valgrind is not installed, so decisions are not counted");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let [few, many] = PATHS.map(count);
+    let mut failed = false;
+    for ((name, few), many) in NAMES.iter().zip(few?).zip(many?) {
+        let ratio = many / few;
+        let verdict = if ratio > MAX_RATIO { "above" } else { "within" };
+        failed |= ratio > MAX_RATIO;
+        println!(
+            "{name:<24} {few:>8.0} {many:>8.0} instructions with {PATHS:?} paths: {ratio:.1}, {verdict} {MAX_RATIO}"
+        );
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Counts the instructions per decision of each scheduler.
+fn count(paths: usize) -> Result<Vec<f64>, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{paths} paths: {error}");
+    let own = std::env::current_exe().map_err(|error| failed(&error))?;
+    let file = format!("scaling.{}.{paths}", std::process::id());
+    let file = std::env::temp_dir().join(file);
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--collect-atstart=no"])
+        .args(["--toggle-collect=scaling::measured_decisions"])
+        .args(["--dump-after=scaling::measured_decisions"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(&own)
+        .env(VARIABLE, paths.to_string())
+        .output()
+        .map_err(|error| failed(&error))?;
+    if !output.status.success() {
+        return Err(failed(&String::from_utf8_lossy(&output.stderr)));
+    }
+    std::fs::remove_file(&file).ok();
+    let total = |part: usize| {
+        let path = format!("{}.{part}", file.display());
+        let text = std::fs::read_to_string(&path).map_err(|error| failed(&error))?;
+        std::fs::remove_file(&path).ok();
+        let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        let total: Option<u64> = totals.and_then(|total| total.trim().parse().ok());
+        let total = total.filter(|total| *total > 0);
+        let total = total.ok_or_else(|| failed(&"callgrind has counted nothing"))?;
+        Ok(total as f64 / DECISIONS as f64)
+    };
+    (1..=NAMES.len()).map(total).collect()
+}
