@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use skybraid_bench::{algorithms, allocations, floor, now, simulated};
+use skybraid_bench::{algorithms, allocations, coding, floor, now, simulated};
 use skybraid_scenario::Scenario;
 
 /// Rounds; the best of each variant counts.
@@ -43,6 +43,7 @@ fn main() -> ExitCode {
     let slow = speed(&scenario, &wanted);
     let allocates = allocations::report(&scenario, &wanted);
     algorithms::report(&wanted);
+    let slow = coding::report(&wanted) || slow;
     if slow {
         eprintln!("a variant is below its target");
     }

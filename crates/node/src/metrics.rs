@@ -234,9 +234,14 @@ fn classes(text: &mut Text, state: &Snapshot) {
         class => seconds(class.longest_gap_ms));
     macro_rules! each_forecast {
         ($name:literal, $help:literal, $forecast:ident => $value:expr) => {
-            text.family("gauge", $name, $help, each().map(|(labels, class)| {
-                (labels, class.forecast.as_ref().map(|$forecast| $value))
-            }));
+            text.family(
+                "gauge",
+                $name,
+                $help,
+                each().map(|(labels, class)| {
+                    (labels, class.forecast.as_ref().map(|$forecast| $value))
+                }),
+            );
         };
     }
     each_forecast!("skybraid_class_expected_in_time_ratio",

@@ -65,8 +65,9 @@ pub(super) fn snapshot() -> Snapshot {
             overhead: 0.2,
             best: 0.9998,
             best_overhead: 1.0,
-            words: "within 150 ms no plan reaches 99.999 %: best 99.98 % at +100 %, 99.95 % at +20.0 %"
-                .to_string(),
+            words:
+                "within 150 ms no plan reaches 99.999 %: best 99.98 % at +100 %, 99.95 % at +20.0 %"
+                    .to_string(),
         });
     }
     let channel = |name: &str| ChannelSnapshot {

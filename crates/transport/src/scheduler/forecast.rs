@@ -134,7 +134,10 @@ impl fmt::Display for Forecast {
         let (expected, overhead) = (Percent(self.expected()), 100.0 * self.overhead());
         let (best, most) = (Percent(self.best()), 100.0 * self.best_overhead());
         if self.is_reached() {
-            write!(f, "within {within:.0} ms {expected} are expected at +{overhead:.1} %, wanted {wanted}")
+            write!(
+                f,
+                "within {within:.0} ms {expected} are expected at +{overhead:.1} %, wanted {wanted}"
+            )
         } else if self.is_reachable() {
             write!(
                 f,
