@@ -8,7 +8,7 @@ from skybraid.show.explain import explain, text
 
 SCENARIO = """
 name = "forecast"
-duration = "100s"
+duration = "400s"
 seed = 3
 
 [path.one]

@@ -11,7 +11,6 @@ a price of a copy (Lagrange) is the lower convex hull of what all rules reach.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ MARGIN_MS = 1
 
 State = tuple[bool, bool]
 """Whether each path was up in the last round."""
-STATES: tuple[State, ...] = tuple(itertools.product((False, True), repeat=2))
+STATES: tuple[State, ...] = ((False, False), (False, True), (True, False), (True, True))
 
 
 @dataclass(frozen=True, slots=True)

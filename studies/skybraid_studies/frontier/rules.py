@@ -32,11 +32,11 @@ def _early_warning(deadline_ms: int) -> Transport:
 
 DEADLINE = {
     100: {"budget": "25%"},
-    150: {"budget": "35%"},
+    150: {"budget": "30%"},
     300: {"budget": "10%", "ack_delay": "40ms"},
 }
-"""By deadline, the largest budget with which the whole overhead stays within 30, 20 and 5 % on average over deadlines
-of 90 to 110, 130 to 170 and 220 to 340 ms. The overhead contains acknowledgements and probes, the budget does not."""
+"""By deadline, the largest budget (in steps of 5 %) with which the overhead over pairs stays within 30, 20 and 5 %. The
+overhead contains acknowledgements and probes, the budget does not."""
 
 
 def _deadline(deadline_ms: int) -> Transport:

@@ -233,6 +233,13 @@ impl Deadline {
         bought
     }
 
+    /// Records the chance of a miss of a message as planned, and with a copy on each path.
+    fn expect(&mut self, unit: &Unit, missed: f64, least_missed: f64, others: f64) {
+        let bytes = unit.bytes.get() as f64;
+        let planned = Planned { bytes, missed, least_missed, others };
+        self.forecast.on_planned(self.within(), self.allowed(), &planned);
+    }
+
     /// Returns the chance that a copy on `other` does not arrive within `left`, if the first one misses
     /// the whole time: failures come together, longer delays on the way do not.
     fn misses_too(&self, other: &Route, left: usize) -> f64 {
@@ -301,6 +308,7 @@ impl Scheduler for Deadline {
         let [Some(mut first), second, third] = best else { return wait_for_room(paths) };
         self.purse.earn(unit.bytes);
         let Some(mut second) = second else {
+            self.expect(unit, first.late, first.late, 0.0);
             return Choice::Send(PathSet::only(first.path), Reason::OnlyPath);
         };
         let left = unit.deadline.map_or(self.within(), |deadline| deadline.since(now));
@@ -331,13 +339,8 @@ impl Scheduler for Deadline {
             set = [first.path, second.path].into_iter().collect();
             planned = two;
         }
-        let planned = Planned {
-            bytes: unit.bytes.get() as f64,
-            missed: planned.missed.max(all),
-            least_missed: all,
-            others: if third.is_some() { 2.0 } else { 1.0 },
-        };
-        self.forecast.on_planned(self.within(), self.allowed(), &planned);
+        let others = if third.is_some() { 2.0 } else { 1.0 };
+        self.expect(unit, planned.missed.max(all), all, others);
         let reason = if set.len() > 1 { Reason::Risk } else { Reason::LowestRtt };
         Choice::Send(set, reason)
     }
