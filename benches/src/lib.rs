@@ -3,6 +3,7 @@
 pub mod algorithms;
 pub mod allocations;
 pub mod cases;
+pub mod coding;
 pub mod counting;
 pub mod floor;
 pub mod messages;

@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use skybraid_bench::{algorithms, allocations, floor, messages, now, simulated};
+use skybraid_bench::{algorithms, allocations, coding, floor, messages, now, simulated};
 use skybraid_scenario::Scenario;
 
 /// Rounds; the best of each variant counts.
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     let allocates = allocations::report(&scenario, &wanted);
     algorithms::report(&wanted);
     let deliberates = messages::report(&wanted);
+    let slow = coding::report(&wanted) || slow;
     if slow {
         eprintln!("a variant is below its target");
     }

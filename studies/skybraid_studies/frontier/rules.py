@@ -21,7 +21,7 @@ def _hedge(deadline_ms: int) -> Transport:
 EARLY_WARNING = {
     100: {"warn": "43ms"},
     150: {"warn": "43ms", "ack_delay": "10ms"},
-    300: {"warn": "150ms"},
+    300: {"warn": "150ms", "ack_delay": "40ms"},
 }
 """By deadline, the setting with the fewest misses of those that stay within 30, 20 and 5 %."""
 
@@ -31,11 +31,12 @@ def _early_warning(deadline_ms: int) -> Transport:
 
 
 DEADLINE = {
-    100: {"budget": "22%"},
-    150: {"budget": "15%"},
-    300: {"budget": "3%", "ack_delay": "40ms"},
+    100: {"budget": "25%"},
+    150: {"budget": "30%"},
+    300: {"budget": "10%", "ack_delay": "40ms"},
 }
-"""The same; acknowledgements and probes are not in the budget, but in the overhead."""
+"""By deadline, the largest budget (in steps of 5 %) with which the overhead over pairs stays within 30, 20 and 5 %. The
+overhead contains acknowledgements and probes, the budget does not."""
 
 
 def _deadline(deadline_ms: int) -> Transport:
@@ -52,6 +53,18 @@ RULES: dict[str, Callable[[int], Transport]] = {
     "redundant": lambda _: _udp("redundant"),
 }
 """From the least bytes to the most."""
+
+
+def in_rounds(rule: str, deadline_ms: int) -> Transport:
+    """A rule for paths that are up or down and else all alike: with the deadline, and its own defaults for the rest."""
+    transport = RULES[rule](deadline_ms if deadline_ms in DEADLINE else max(DEADLINE))
+    scheduler = transport["scheduler"]
+    if isinstance(scheduler, str):
+        return transport
+    kept = {key: value for key, value in scheduler.items() if key in ("name", "budget")}
+    time = {"rtt": f"{2 * deadline_ms}ms"} if rule == "budget" else {"within": f"{deadline_ms}ms"}
+    return transport | {"scheduler": kept | time}
+
 
 ORACLE = "oracle"
 """Knows the future: the bound of every rule."""

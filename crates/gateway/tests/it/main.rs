@@ -5,6 +5,7 @@ mod age;
 mod attacks;
 mod cuts;
 mod field;
+mod forecast;
 mod gateway;
 mod mtu;
 mod names;

@@ -8,7 +8,7 @@ use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
 use super::hedge::{ACK_DELAY, WITHIN, next_path, one_way, positive};
 use super::low_rtt::lowest_rtt;
-use super::odds::{BINS, LEVELS, PathOdds};
+use super::odds::{BINS, INDEPENDENT, LEVELS, PathOdds};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
@@ -95,7 +95,8 @@ impl Config {
 
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        let fresh = PathState { warning: Warning::new(self.memory), back: Duration::ZERO };
+        let fresh =
+            PathState { warning: Warning::new(self.memory), last_sent: None, back: Duration::ZERO };
         Box::new(Deadline {
             config: self.clone(),
             within: self.within,
@@ -136,9 +137,19 @@ struct Deadline {
 
 #[derive(Clone, Debug)]
 struct PathState {
-    warning: Warning,
+    warning: Warning<Mark>,
+    /// Time of sending of the last packet.
+    last_sent: Option<Instant>,
     /// Time that an acknowledgement takes from the packet's arrival on.
     back: Duration,
+}
+
+/// State in which a packet left.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    level: usize,
+    /// Number of independent packets that it counts as.
+    weight: f64,
 }
 
 /// A path that may carry a copy.
@@ -222,6 +233,13 @@ impl Deadline {
         bought
     }
 
+    /// Records the chance of a miss of a message as planned, and with a copy on each path.
+    fn expect(&mut self, unit: &Unit, missed: f64, least_missed: f64, others: f64) {
+        let bytes = unit.bytes.get() as f64;
+        let planned = Planned { bytes, missed, least_missed, others };
+        self.forecast.on_planned(self.within(), self.allowed(), &planned);
+    }
+
     /// Returns the chance that a copy on `other` does not arrive within `left`, if the first one misses
     /// the whole time: failures come together, longer delays on the way do not.
     fn misses_too(&self, other: &Route, left: usize) -> f64 {
@@ -289,6 +307,7 @@ impl Scheduler for Deadline {
         let [Some(mut first), second, third] = best else { return wait_for_room(paths) };
         self.purse.earn(unit.bytes);
         let Some(mut second) = second else {
+            self.expect(unit, first.late, first.late, 0.0);
             return Choice::Send(PathSet::only(first.path), Reason::OnlyPath);
         };
         let left = unit.deadline.map_or(self.within(), |deadline| deadline.since(now));
@@ -319,13 +338,8 @@ impl Scheduler for Deadline {
             set = [first.path, second.path].into_iter().collect();
             planned = two;
         }
-        let planned = Planned {
-            bytes: unit.bytes.get() as f64,
-            missed: planned.missed.max(all),
-            least_missed: all,
-            others: if third.is_some() { 2.0 } else { 1.0 },
-        };
-        self.forecast.on_planned(self.within(), self.allowed(), &planned);
+        let others = if third.is_some() { 2.0 } else { 1.0 };
+        self.expect(unit, planned.missed.max(all), all, others);
         let reason = if set.len() > 1 { Reason::Risk } else { Reason::LowestRtt };
         Choice::Send(set, reason)
     }
@@ -344,19 +358,22 @@ impl Scheduler for Deadline {
 
     fn on_sent(&mut self, now: Instant, path: PathId) {
         let level = self.level(now, path);
-        self.paths[path].warning.on_sent(now, level as u8);
+        let state = &mut self.paths[path];
+        let since = state.last_sent.replace(now).map_or(INDEPENDENT, |last| now.since(last));
+        let weight = (since.as_secs_f64() / INDEPENDENT.as_secs_f64()).min(1.0);
+        state.warning.on_sent(now, Mark { level, weight });
     }
 
     fn on_acked(&mut self, now: Instant, path: PathId, sent_at: Instant, delay: Duration) {
         let bins = self.bins(delay);
-        if let Some(level) = self.paths[path].warning.on_acked(now, sent_at, delay) {
-            self.odds.on_settled(path, usize::from(level), sent_at, bins);
+        if let Some(mark) = self.paths[path].warning.on_acked(now, sent_at, delay) {
+            self.odds.on_settled(path, mark.level, bins, mark.weight);
         }
     }
 
     fn on_lost(&mut self, now: Instant, path: PathId, sent_at: Instant) {
-        if let Some(level) = self.paths[path].warning.on_lost(now, sent_at) {
-            self.odds.on_settled(path, usize::from(level), sent_at, BINS);
+        if let Some(mark) = self.paths[path].warning.on_lost(now, sent_at) {
+            self.odds.on_settled(path, mark.level, BINS, mark.weight);
         }
     }
 
@@ -505,7 +522,7 @@ mod tests {
         assert!(sent > 1.08, "{sent}");
     }
 
-    // An acknowledgement comes 70 ms after sending at the latest: 60 ms, held for a sixteenth of 160 ms.
+    // An acknowledgement comes 76 ms after sending at the latest: 60 ms, held for a tenth of 160 ms.
     #[test]
     fn a_hedge_is_considered_once_the_acknowledgement_is_overdue() {
         let mut scheduler = config(160, 0.99999, 0.2).build();
@@ -514,6 +531,6 @@ mod tests {
         let sent = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
         let now = at(30_000);
         let planned = scheduler.hedge_at(now, &sent, now, &two).unwrap().since(now);
-        assert_eq!(planned, ms(70));
+        assert_eq!(planned, ms(76));
     }
 }

@@ -109,7 +109,7 @@ struct EarlyWarning {
     config: Config,
     purse: Purse,
     /// Signs of trouble.
-    warnings: PerPath<Warning>,
+    warnings: PerPath<Warning<()>>,
 }
 
 /// Sign that distinguishes no more: a path this quiet is chosen by its round-trip time.
@@ -177,7 +177,7 @@ impl Scheduler for EarlyWarning {
     }
 
     fn on_sent(&mut self, now: Instant, path: PathId) {
-        self.warnings[path].on_sent(now, 0);
+        self.warnings[path].on_sent(now, ());
     }
 
     fn on_acked(&mut self, now: Instant, path: PathId, sent_at: Instant, delay: Duration) {

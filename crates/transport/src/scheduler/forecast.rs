@@ -5,7 +5,7 @@ use core::fmt;
 use skybraid_units::Duration;
 
 /// Messages after which older ones count half.
-const WINDOW: f64 = 8192.0;
+const WINDOW: f64 = 2048.0;
 /// Messages before which nothing is said.
 const MIN_MESSAGES: f64 = 1000.0;
 

@@ -1,6 +1,6 @@
 //! Chance of a path to deliver in time, learned from what became of earlier packets.
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::Duration;
 
 use crate::PathId;
 use crate::per_path::PerPath;
@@ -15,13 +15,13 @@ pub const LEVELS: usize = 9;
 type Tail = [f64; BINS + 1];
 
 /// Weight of what holds without measurements, in independent packets.
-const PRIOR: f64 = 8.0;
+const PRIOR: f64 = 24.0;
 /// Weight of all paths' packets for one path, in independent packets.
 const POOLED: f64 = 50.0;
 /// Independent packets after which older ones count half.
 const REMEMBERED: f64 = 65_536.0;
 /// Time between two packets of a path whose fates are independent; those in between share one.
-const INDEPENDENT: Duration = Duration::from_millis(200);
+pub const INDEPENDENT: Duration = Duration::from_millis(200);
 
 /// Numbers of packets by the sign of trouble when they left, and by the time that they took.
 #[derive(Clone, Debug)]
@@ -82,41 +82,27 @@ impl Odds {
 pub struct PathOdds {
     prior: [Tail; LEVELS],
     all: Odds,
-    paths: PerPath<OwnOdds>,
-}
-
-/// The odds of a path.
-#[derive(Clone, Debug, Default)]
-struct OwnOdds {
-    odds: Odds,
-    /// Time of sending of the last packet that was counted.
-    counted: Option<Instant>,
+    paths: PerPath<Odds>,
 }
 
 impl Default for PathOdds {
     fn default() -> Self {
-        Self { prior: prior(), all: Odds::default(), paths: PerPath::new(OwnOdds::default()) }
+        Self { prior: prior(), all: Odds::default(), paths: PerPath::new(Odds::default()) }
     }
 }
 
 impl PathOdds {
     /// Records what became of a packet on a path, see [`Odds::on_settled`].
-    pub fn on_settled(&mut self, path: PathId, level: usize, sent_at: Instant, bins: usize) {
-        let own = &mut self.paths[path];
-        let since = own.counted.map_or(INDEPENDENT, |last| sent_at.since(last));
-        let weight = since.as_secs_f64() / INDEPENDENT.as_secs_f64();
-        if weight > 0.0 {
-            own.counted = Some(sent_at);
-            own.odds.on_settled(level, bins, weight.min(1.0));
-            self.all.on_settled(level, bins, weight.min(1.0));
-        }
+    pub fn on_settled(&mut self, path: PathId, level: usize, bins: usize, weight: f64) {
+        self.paths[path].on_settled(level, bins, weight);
+        self.all.on_settled(level, bins, weight);
     }
 
     /// Returns the chance of a packet on `path` at `level` to take longer than `bins` parts of the
     /// time until the deadline.
     pub fn chance(&self, path: PathId, level: usize, bins: usize) -> f64 {
         let as_warned = self.prior[level][bins];
-        let own = self.paths.known(path).map(|own| &own.odds);
+        let own = self.paths.known(path);
         // After a sign of trouble half of the packets take as long as usual on the path.
         let usual = own.map_or(as_warned, |own| mean(&own.at_any, bins, as_warned, PRIOR));
         let all = self.all.chance(level, bins, (as_warned + usual) / 2.0, PRIOR);
@@ -144,31 +130,33 @@ mod tests {
         }
     }
 
-    // A posterior mean: (late + weight · prior) / (packets + weight), of all paths' packets first.
+    /// Posterior mean of the chance to be late, if `late` of `packets` on one path were: of these and the
+    /// assumption, half of which is what is usual on the path; then of all paths and the own one.
+    fn posterior(level: usize, late: f64, packets: f64) -> f64 {
+        let assumed = prior()[level][BINS];
+        let with = |weight: f64, without: f64| (late + weight * without) / (packets + weight);
+        with(POOLED, with(PRIOR, (assumed + with(PRIOR, assumed)) / 2.0))
+    }
+
     #[test]
     fn many_packets_outweigh_what_was_assumed() {
         let mut odds = PathOdds::default();
         for packet in 0..10_000 {
             let bins = if packet % 100 == 0 { BINS } else { 25 };
-            odds.on_settled(PathId(0), 3, Instant::ZERO + INDEPENDENT * packet, bins);
+            odds.on_settled(PathId(0), 3, bins, 1.0);
         }
-        let all = (100.0 + PRIOR * prior()[3][BINS]) / (10_000.0 + PRIOR);
-        assert!((odds.chance(PATH, 3, BINS) - all).abs() < 1e-12);
-        let own = (100.0 + POOLED * all) / (10_000.0 + POOLED);
+        let other = (100.0 + PRIOR * prior()[3][BINS]) / (10_000.0 + PRIOR);
+        assert!((odds.chance(PATH, 3, BINS) - other).abs() < 1e-12);
+        let own = posterior(3, 100.0, 10_000.0);
         assert!((odds.chance(PathId(0), 3, BINS) - own).abs() < 1e-12);
+        assert!((own - 0.01).abs() < 1e-3);
     }
 
-    // Of an outage of 2 s at 100 Hz, all packets share some ten fates.
+    // Of an outage of 2 s at 100 Hz, all packets share ten fates.
     #[test]
     fn packets_close_together_share_one_fate() {
         let mut odds = PathOdds::default();
-        for packet in 0..200 {
-            let sent_at = Instant::ZERO + INDEPENDENT * packet / 20;
-            odds.on_settled(PATH, 0, sent_at, BINS);
-        }
-        let packets = 1.0 + 199.0 / 20.0;
-        let all = (packets + PRIOR * prior()[0][BINS]) / (packets + PRIOR);
-        let own = (packets + POOLED * all) / (packets + POOLED);
-        assert!((odds.chance(PATH, 0, BINS) - own).abs() < 1e-9);
+        (0..200).for_each(|_| odds.on_settled(PATH, 0, BINS, 0.05));
+        assert!((odds.chance(PATH, 0, BINS) - posterior(0, 10.0, 10.0)).abs() < 1e-9);
     }
 }

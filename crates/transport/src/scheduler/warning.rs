@@ -10,11 +10,11 @@ const MAX_TRACKED: usize = 4096;
 
 /// The worst recent delay of a path, and the age of what it has not delivered.
 #[derive(Clone, Debug)]
-pub struct Warning {
+pub struct Warning<Mark> {
     /// Time for which a bad delay is remembered.
     memory: Duration,
     /// Packets in flight, oldest first: the time of sending, and the sender's mark.
-    in_flight: VecDeque<(Instant, u8)>,
+    in_flight: VecDeque<(Instant, Mark)>,
     /// Last delay, for the packet sent at that instant.
     last: Option<(Instant, Duration)>,
     /// Slope of the delay between the last two packets that arrived, in seconds per second.
@@ -23,21 +23,21 @@ pub struct Warning {
     worst: VecDeque<(Instant, Duration)>,
 }
 
-impl Warning {
+impl<Mark: Copy> Warning<Mark> {
     /// Creates the state of a path without measurements.
     pub const fn new(memory: Duration) -> Self {
         Self { memory, in_flight: VecDeque::new(), last: None, slope: 0.0, worst: VecDeque::new() }
     }
 
     /// Records a packet that left, with a mark that is returned when its fate is known.
-    pub fn on_sent(&mut self, now: Instant, mark: u8) {
+    pub fn on_sent(&mut self, now: Instant, mark: Mark) {
         if self.in_flight.len() == MAX_TRACKED {
             self.in_flight.pop_front();
         }
         self.in_flight.push_back((now, mark));
     }
 
-    fn settle(&mut self, sent_at: Instant) -> Option<u8> {
+    fn settle(&mut self, sent_at: Instant) -> Option<Mark> {
         let index = self.in_flight.iter().position(|(at, _)| *at == sent_at)?;
         self.in_flight.remove(index).map(|(_, mark)| mark)
     }
@@ -50,7 +50,7 @@ impl Warning {
     }
 
     /// Records an arrival after `delay` one way. Returns the packet's mark.
-    pub fn on_acked(&mut self, now: Instant, sent_at: Instant, delay: Duration) -> Option<u8> {
+    pub fn on_acked(&mut self, now: Instant, sent_at: Instant, delay: Duration) -> Option<Mark> {
         let mark = self.settle(sent_at);
         if let Some((before, last)) = self.last
             && sent_at > before
@@ -63,7 +63,7 @@ impl Warning {
     }
 
     /// Records a loss: as bad as any delay. Returns the packet's mark.
-    pub fn on_lost(&mut self, now: Instant, sent_at: Instant) -> Option<u8> {
+    pub fn on_lost(&mut self, now: Instant, sent_at: Instant) -> Option<Mark> {
         self.remember(now, Duration::MAX);
         self.settle(sent_at)
     }
@@ -132,6 +132,7 @@ mod tests {
     #[test]
     fn a_rising_delay_is_extrapolated_by_its_slope() {
         let mut path = Warning::new(MEMORY);
+        path.on_sent(at(0), 0);
         path.on_acked(at(40), at(0), ms(40));
         path.on_acked(at(80), at(20), ms(60));
         // The delay rose by one second per second.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use skybraid_transport::scheduler::forecast::Forecast;
 use skybraid_transport::scheduler::{
     SchedulerConfig, coded, deadline, early_warning, hedge, rounds, streaming,
 };
@@ -20,6 +21,8 @@ struct Outcome {
     copies: f64,
     /// Copies that left after the deadline of their message.
     pointless: u32,
+    /// Share that the scheduler expects in time at the end.
+    forecast: Option<Forecast>,
 }
 
 /// Sends a message every 10 ms for `seconds` over paths of these one-way delays, which lose data
@@ -83,6 +86,7 @@ fn flow(
         missed: 1.0 - delivered as f64 / messages as f64,
         copies: f64::from(copies) / messages as f64,
         pointless,
+        forecast: ends[0].forecast(),
     }
 }
 
@@ -131,6 +135,31 @@ fn the_deadline_is_met_at_the_least_bytes() {
     assert!(seen.copies < 1.3 + 0.5 * 0.3 * 4096.0 / 20_000.0, "{}", seen.copies);
     let without = flow(scheduler(0.0), &[30, 40, 50], 300, 200, independent(0.05));
     assert_eq!(without.copies, 1.0);
+}
+
+// Two paths of which each loses a share p on its own: with a copy on both p² are missed, and no plan does
+// better within 100 ms. `deadline` takes failures to come together up to 3 times as often.
+#[test]
+fn a_share_that_no_plan_reaches_is_foretold() {
+    let p = 0.05;
+    let config = deadline::Config { budget: Probability::ONE, ..Default::default() };
+    let seen = flow(SchedulerConfig::Deadline(config), &[30, 40], 100, 400, independent(p));
+    let forecast = seen.forecast.unwrap();
+    assert!(!forecast.is_reachable(), "{forecast}");
+    let least = 1.0 - forecast.best();
+    assert!(p * p * 0.8 < least && least < 3.2 * p * p, "{forecast}");
+    assert!(seen.missed <= 1.0 - forecast.expected(), "{} {forecast}", seen.missed);
+    assert!(forecast.to_string().contains("no plan reaches 99.999 %: best 99."), "{forecast}");
+}
+
+#[test]
+fn paths_without_trouble_are_expected_to_reach_the_share() {
+    let calm = deadline::Config::default();
+    let seen = flow(SchedulerConfig::Deadline(calm), &[30, 40], 300, 400, |_, _| false);
+    let forecast = seen.forecast.unwrap();
+    assert!(forecast.is_reached() && forecast.overhead() < 0.01, "{forecast}");
+    let hedge = SchedulerConfig::Hedge(hedge::Config::default());
+    assert_eq!(flow(hedge, &[30, 40], 300, 10, |_, _| false).forecast, None);
 }
 
 // As by hedging: p² are missed for a share p of further packets, plus the combinations that guard

@@ -1,0 +1,61 @@
+"""Copies before a deadline in real time: `hedge` and `deadline` miss and cost what the simulator says."""
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+import skybraid
+from agreement import PATHS, scenario
+from conftest import emulator_lacks
+from skybraid.model.results import Results
+from skybraid.model.statistics import clopper_pearson
+
+pytestmark = pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
+
+WITHIN_MS = 150.0
+SEEDS = (1, 2, 3)
+RUNS = 3
+"""Runs of a seed, of which the first counts that the machine was not too busy for."""
+
+
+def text(scheduler: str) -> str:
+    paths = {name: PATHS[name] + 'uplink.loss = { uniform = "5%" }\n' for name in ("lte", "starlink")}
+    rule = f'protocol = "udp", scheduler = {{ name = "{scheduler}", within = "{WITHIN_MS:.0f}ms" }}'
+    whole = scenario(20, paths, rule, 'kind = "cbr", rate = "1Mbit/s", packet = "1250B"')
+    return f'{whole}require = {{ deadline = "{WITHIN_MS:.0f}ms", share = "90%" }}\n'
+
+
+def emulated(file: Path, seed: int) -> Results:
+    for _ in range(RUNS):
+        results = skybraid.emulate(file, seed=seed, tables=())
+        if not (results.flights[0].emulation or {}).get("doubtful"):
+            return results
+    pytest.skip("the machine was too busy for a run in real time")
+
+
+def missed(results: list[Results]) -> tuple[int, int]:
+    """Messages that were late or lost, and all that were decided."""
+    shares = [each.requirements[0] for each in results]
+    trials = sum(share.trials for share in shares)
+    return trials - round(sum((share.estimate or 0.0) * share.trials for share in shares)), trials
+
+
+def bytes_per_message(results: Results) -> float:
+    """Bytes that the links delivered in both directions, for each message."""
+    return sum(link["delivered_bytes"] for link in results.links()) / results.flows["data"].sent
+
+
+# 6,000 messages each: intervals of 95 % that have something in common, and bytes within 2 %.
+@pytest.mark.parametrize("scheduler", ["hedge", "deadline"])
+def test_copies_in_real_time_are_those_of_the_simulator(scheduler: str, tmp_path: Path) -> None:
+    file = tmp_path / "copies.toml"
+    file.write_text(text(scheduler), encoding="utf-8")
+    virtual = [skybraid.run(file, seed=seed, tables=()) for seed in SEEDS]
+    real = [emulated(file, seed) for seed in SEEDS]
+    (ours, trials), (theirs, decided) = missed(virtual), missed(real)
+    one, other = clopper_pearson(ours, trials), clopper_pearson(theirs, decided)
+    bytes_of = [statistics.mean(map(bytes_per_message, each)) for each in (virtual, real)]
+    print(f"{scheduler}: missed {ours} of {trials}, in real time {theirs} of {decided}; bytes {bytes_of}")  # noqa: T201
+    assert max(one.low, other.low) <= min(one.high, other.high)
+    assert bytes_of[1] == pytest.approx(bytes_of[0], rel=0.02)

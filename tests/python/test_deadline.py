@@ -1,0 +1,52 @@
+"""What the scheduler `deadline` expects to reach, in a result and in its explanation."""
+
+import pytest
+
+import skybraid
+from skybraid.model.results import Results
+from skybraid.show.explain import explain, text
+
+SCENARIO = """
+name = "forecast"
+duration = "400s"
+seed = 3
+
+[path.one]
+uplink = {{ rate = "20Mbit/s", delay = "30ms", loss = {{ uniform = "{loss}" }} }}
+downlink = {{ rate = "20Mbit/s", delay = "30ms" }}
+
+[path.other]
+uplink = {{ rate = "20Mbit/s", delay = "40ms", loss = {{ uniform = "{loss}" }} }}
+downlink = {{ rate = "20Mbit/s", delay = "40ms" }}
+
+[flow.telemetry]
+from = "vehicle"
+traffic = {{ kind = "cbr", rate = "1Mbit/s", packet = "1250B" }}
+require = {{ deadline = "100ms", share = "99.999%" }}
+
+[flow.telemetry.transport]
+protocol = "udp"
+scheduler = {{ name = "deadline", within = "100ms", budget = "100%" }}
+"""
+
+
+def flown(loss: str) -> Results:
+    return skybraid.run(skybraid.Scenario(SCENARIO.format(loss=loss), "forecast.toml"), tables=())
+
+
+# A twentieth is lost on each path, so that copies on both leave 0.25 %; failures are taken to come together.
+def test_a_result_says_that_no_plan_reaches_the_share() -> None:
+    results = flown("5%")
+    forecast = results.flows["telemetry"].forecast
+    assert forecast is not None
+    assert 0.0025 * 0.8 < 1 - forecast["best"] < 0.0025 * 3.2
+    assert forecast["expected"] <= forecast["best"] < forecast["wanted"] == pytest.approx(0.99999)
+    words = text(explain(results, "telemetry")[0])
+    assert "expected by `deadline`: within 100 ms no plan reaches 99.999 %: best 99." in words
+
+
+def test_a_calm_result_expects_the_share() -> None:
+    forecast = flown("0%").flows["telemetry"].forecast
+    assert forecast is not None
+    assert forecast["expected"] > 0.9999
+    assert "no plan" not in forecast["words"]
