@@ -160,10 +160,12 @@ impl App {
         let deadline = written.deadline.or_else(|| self.deadline.map(|span| now + span));
         let copies = self.copies.max(written.copies);
         record.on_written(now, written);
-        let waiting = endpoint.unacknowledged() + Bytes::new(u64::from(bytes));
-        if self.refuses && waiting > self.ahead_of(endpoint) {
-            (0..copies).for_each(|_| record.on_refused(id));
-            return;
+        if self.refuses {
+            let waiting = endpoint.unacknowledged() + Bytes::new(u64::from(bytes));
+            if waiting > self.ahead_of(endpoint) {
+                (0..copies).for_each(|_| record.on_refused(id));
+                return;
+            }
         }
         let message = Message { stream: self.stream, id, class: self.class, bytes, deadline };
         (0..copies).for_each(|_| endpoint.write(now, message));

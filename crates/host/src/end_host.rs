@@ -12,14 +12,14 @@ use crate::hosts::Carrier;
 use crate::ids::{FlowId, Numbered, RecordId};
 use crate::machine::Machine;
 use crate::record::{Arrival, FlowRecord, LinkWaits};
-use crate::sender::Sender;
+use crate::sender::{Sender, Streams};
 
 /// One end of a connection with its applications.
 pub struct EndHost {
     endpoint: Endpoint,
     sender: Sender,
-    /// Records of the messages that it receives, by stream.
-    received: Vec<RecordId>,
+    /// Records of the messages that it receives.
+    received: Streams,
     /// `None` if received messages are only recorded.
     duties: Option<Box<Duties>>,
     /// Number of applications that may still write.
@@ -29,15 +29,13 @@ pub struct EndHost {
 impl EndHost {
     /// Creates an end without streams.
     pub const fn new(endpoint: Endpoint, sender: Sender) -> Self {
-        Self { endpoint, sender, received: Vec::new(), duties: None, writers: 0 }
+        Self { endpoint, sender, received: Streams::new(), duties: None, writers: 0 }
     }
 
     /// Adds a stream, whose written and received messages belong to these records. Returns its number.
     pub fn add_stream(&mut self, writes: RecordId, gets: RecordId) -> u8 {
-        let number = self.received.len() as u8;
         self.sender.add_stream(writes);
-        self.received.push(gets);
-        number
+        self.received.add(gets)
     }
 
     /// Adds a duty in a stream.
@@ -76,7 +74,7 @@ impl EndHost {
     /// Record of the messages that it receives in `stream`.
     #[inline]
     pub fn record_of(&self, stream: u8) -> Option<RecordId> {
-        self.received.get(usize::from(stream)).copied()
+        self.received.get(stream)
     }
 
     /// Time at which [`Endpoint::wake`] and [`flush`](Self::flush) must be called.
@@ -181,7 +179,7 @@ impl EndHost {
     /// that wait to be sent.
     pub fn finish(&self, end: Instant, records: &mut [FlowRecord], coming: &mut [Vec<u32>]) {
         let written = self.sender.records();
-        if let Some(first) = written.first().promised("the first stream of a host")
+        if let Some(first) = written.get(0).promised("the first stream of a host")
             && let Some(messages) = coming.get_mut(first.index()).promised("a record")
         {
             self.endpoint.waiting(&mut |message| messages.push(message));
@@ -190,8 +188,8 @@ impl EndHost {
         let sent = ConnectionTotals { holding: Duration::ZERO, ..totals };
         let received = ConnectionTotals { holding: totals.holding, ..ConnectionTotals::default() };
         for (ids, totals) in [(written, sent), (&self.received, received)] {
-            for id in ids {
-                if let Some(record) = FlowRecord::find_mut(records, *id) {
+            for id in ids.iter() {
+                if let Some(record) = FlowRecord::find_mut(records, id) {
                     record.summary.connection += totals;
                 }
             }
@@ -211,7 +209,7 @@ fn exchange(
     now: Instant,
     machine: &mut impl Machine,
     sender: &Sender,
-    received: &[RecordId],
+    received: &Streams,
     records: &mut [FlowRecord],
     carrier: &mut impl Carrier,
 ) -> Instant {
@@ -234,8 +232,8 @@ fn send(
         sender.send(now, transmit, records, carrier);
     }
     if machine.has_refused()
-        && let Some(first) = sender.records().first().promised("the first stream of a host")
-        && let Some(record) = FlowRecord::find_mut(records, *first)
+        && let Some(first) = sender.records().get(0).promised("the first stream of a host")
+        && let Some(record) = FlowRecord::find_mut(records, first)
     {
         machine.take_refused(&mut |message| record.on_dropped(now, message));
     }
@@ -247,11 +245,11 @@ fn send(
 fn deliver(
     now: Instant,
     machine: &mut impl Machine,
-    received: &[RecordId],
+    received: &Streams,
     records: &mut [FlowRecord],
 ) -> Option<(Delivered, Option<Instant>)> {
     let message = machine.poll_delivered()?;
-    let record = received.get(usize::from(message.stream));
-    let record = record.and_then(|record| FlowRecord::find_mut(records, *record));
+    let record = received.get(message.stream);
+    let record = record.and_then(|record| FlowRecord::find_mut(records, record));
     Some((message, record.and_then(|record| record.on_delivered(now, message))))
 }

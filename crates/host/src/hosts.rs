@@ -4,10 +4,11 @@ use alloc::vec::Vec;
 
 use skybraid_link::Cause;
 use skybraid_transport::segment::Dccp;
-use skybraid_transport::{Body, PathId, Segment, Transmit};
+use skybraid_transport::{Body, PathId, Segment, Transmit, split};
 use skybraid_units::{Instant, Promised};
 
 use crate::app::App;
+use crate::end_host::EndHost;
 use crate::ids::{FlowId, Numbered, RecordId, RouteId, SideId};
 use crate::population::{Population, populate};
 use crate::record::{Arrival, FlowRecord, LinkWaits, Outcome, Record};
@@ -50,6 +51,44 @@ pub struct InFlight<'s> {
     pub segment: &'s Segment,
     /// Its arrival after the end of the run, if that is known.
     pub arrival: Option<Arrival>,
+}
+
+/// The host or the proxy at a side, looked up once for all that it does with a segment.
+pub struct Participant<'a> {
+    end: Reached<'a>,
+    records: &'a mut [FlowRecord],
+}
+
+enum Reached<'a> {
+    Host(&'a mut EndHost, &'a mut [App]),
+    Proxy(&'a mut Relay, split::Side),
+}
+
+impl Participant<'_> {
+    /// Receives a segment on `path`, in the connection's own numbering; call [`flush`](Self::flush) next.
+    /// `waits` is the time that the segment waited at the links, if that is known.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        segment: &Segment,
+        waits: Option<LinkWaits>,
+    ) {
+        match &mut self.end {
+            Reached::Host(host, _) => host.receive(now, path, segment, waits, self.records),
+            Reached::Proxy(relay, at) => relay.receive(now, *at, path, segment),
+        }
+    }
+
+    /// Sends all segments that it can send, and delivers all messages that it has received.
+    #[inline]
+    pub fn flush(&mut self, now: Instant, carrier: &mut impl Carrier) {
+        match &mut self.end {
+            Reached::Host(host, apps) => host.flush(now, apps, self.records, carrier),
+            Reached::Proxy(relay, _) => relay.flush(now, self.records, carrier),
+        }
+    }
 }
 
 /// The applications and endpoints of a run, with its record.
@@ -111,26 +150,17 @@ impl Hosts {
         due.unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Receives a segment at `side` on `path`, in the connection's own numbering; call [`flush`](Self::flush) next.
-    /// `waits` is the time that the segment waited at the links, if that is known.
+    /// Returns the participant at `side`.
     #[inline]
-    pub fn receive(
-        &mut self,
-        now: Instant,
-        side: SideId,
-        path: PathId,
-        segment: &Segment,
-        waits: Option<LinkWaits>,
-    ) {
-        let Some(side) = Side::find_mut(&mut self.sides, side) else { return };
-        match &mut side.end {
-            End::Host(host) => host.receive(now, path, segment, waits, &mut self.outcome.flows),
+    pub fn participant(&mut self, side: SideId) -> Option<Participant<'_>> {
+        let records = &mut self.outcome.flows;
+        let end = match &mut Side::find_mut(&mut self.sides, side)?.end {
+            End::Host(host) => Reached::Host(host, &mut self.apps),
             End::Proxy(relay, at) => {
-                if let Some(relay) = Relay::find_mut(&mut self.relays, *relay) {
-                    relay.receive(now, *at, path, segment);
-                }
+                Reached::Proxy(Relay::find_mut(&mut self.relays, *relay)?, *at)
             }
-        }
+        };
+        Some(Participant { end, records })
     }
 
     /// Records the loss of a segment on `path` after its first link. `record` is its [`Outgoing::record`].
@@ -159,16 +189,12 @@ impl Hosts {
 
     /// Fires the expired timers of `side`.
     pub fn wake(&mut self, now: Instant, side: SideId, carrier: &mut impl Carrier) {
-        match Side::find_mut(&mut self.sides, side).map(|side| &mut side.end) {
-            Some(End::Host(host)) => host.endpoint_mut().wake(now),
-            Some(End::Proxy(relay, _)) => {
-                if let Some(relay) = Relay::find_mut(&mut self.relays, *relay) {
-                    relay.wake(now);
-                }
-            }
-            None => return,
+        let Some(mut participant) = self.participant(side) else { return };
+        match &mut participant.end {
+            Reached::Host(host, _) => host.endpoint_mut().wake(now),
+            Reached::Proxy(relay, _) => relay.wake(now),
         }
-        self.flush(now, side, carrier);
+        participant.flush(now, carrier);
     }
 
     /// Adds or removes an address of the vehicle.
@@ -211,15 +237,8 @@ impl Hosts {
     /// Sends all segments that `side` can send, and delivers all messages that it has received.
     #[inline]
     pub fn flush(&mut self, now: Instant, side: SideId, carrier: &mut impl Carrier) {
-        let records = &mut self.outcome.flows;
-        match Side::find_mut(&mut self.sides, side).map(|side| &mut side.end) {
-            Some(End::Host(host)) => host.flush(now, &mut self.apps, records, carrier),
-            Some(End::Proxy(relay, _)) => {
-                if let Some(relay) = Relay::find_mut(&mut self.relays, *relay) {
-                    relay.flush(now, records, carrier);
-                }
-            }
-            None => {}
+        if let Some(mut participant) = self.participant(side) {
+            participant.flush(now, carrier);
         }
     }
 

@@ -10,25 +10,63 @@ use crate::hosts::{Carrier, Outgoing};
 use crate::ids::{FlowId, Numbered, RecordId, RouteId, SideId};
 use crate::record::FlowRecord;
 
+/// Records of messages, by stream. Nearly all connections carry one stream, whose record is next to its side.
+#[derive(Default)]
+pub struct Streams {
+    first: Option<RecordId>,
+    others: Vec<RecordId>,
+}
+
+impl Streams {
+    /// Creates an empty list.
+    pub const fn new() -> Self {
+        Self { first: None, others: Vec::new() }
+    }
+
+    /// Adds the next stream. Returns its number.
+    pub fn add(&mut self, record: RecordId) -> u8 {
+        if self.first.is_none() {
+            self.first = Some(record);
+            return 0;
+        }
+        self.others.push(record);
+        self.others.len() as u8
+    }
+
+    /// Record of `stream`.
+    #[inline]
+    pub fn get(&self, stream: u8) -> Option<RecordId> {
+        match usize::from(stream).checked_sub(1) {
+            None => self.first,
+            Some(place) => self.others.get(place).copied(),
+        }
+    }
+
+    /// Records of all streams, in order.
+    pub fn iter(&self) -> impl Iterator<Item = RecordId> + '_ {
+        self.first.into_iter().chain(self.others.iter().copied())
+    }
+}
+
 /// Sends the segments of one side.
 pub struct Sender {
     side: SideId,
     flow: FlowId,
     /// Outgoing route, by the connection's own path numbers.
     routes: Vec<RouteId>,
-    /// Records of the messages that the side writes, by stream; empty at a proxy.
-    records: Vec<RecordId>,
+    /// Records of the messages that the side writes; empty at a proxy.
+    records: Streams,
 }
 
 impl Sender {
     /// Creates the sender of `side`, whose connection belongs to `flow`.
     pub const fn new(side: SideId, flow: FlowId, routes: Vec<RouteId>) -> Self {
-        Self { side, flow, routes, records: Vec::new() }
+        Self { side, flow, routes, records: Streams::new() }
     }
 
     /// Adds a stream whose written messages belong to `record`.
     pub fn add_stream(&mut self, record: RecordId) {
-        self.records.push(record);
+        self.records.add(record);
     }
 
     /// Side that sends.
@@ -36,8 +74,8 @@ impl Sender {
         self.side
     }
 
-    /// Records of the messages that the side writes, by stream.
-    pub fn records(&self) -> &[RecordId] {
+    /// Records of the messages that the side writes.
+    pub const fn records(&self) -> &Streams {
         &self.records
     }
 
@@ -59,7 +97,7 @@ impl Sender {
         let route = self.routes.get(transmit.path.index()).promised("the route of a path");
         let Some(route) = route.copied() else { return };
         let segment = &transmit.segment;
-        let record = self.records.get(usize::from(segment.stream)).copied();
+        let record = self.records.get(segment.stream);
         let outgoing = Outgoing { side: self.side, flow: self.flow, record, route, transmit };
         let lost = carrier.carry(now, &outgoing);
         if segment.body.payload_bytes() > 0

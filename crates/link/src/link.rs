@@ -105,14 +105,15 @@ pub struct Link {
     last_arrival: Instant,
     outages: Outages,
     queue: Queue,
-    drx: Option<Drx>,
+    // What most links do not have is boxed: a network of thousands of links reads little of each.
+    drx: Option<Box<Drx>>,
     radio: Radio,
     service: Service,
     access: Option<Box<AccessProcess>>,
     line: Option<Box<DelayLine>>,
-    harq: Option<HarqProcess>,
+    harq: Option<Box<HarqProcess>>,
     losses: Schedule<Vec<LossProcess>>,
-    epochs: Option<Epochs>,
+    epochs: Option<Box<Epochs>>,
     delays: Schedule<Delay>,
     view: Box<View>,
 }
@@ -125,7 +126,7 @@ struct View {
     service: Service,
     access: Option<Box<AccessProcess>>,
     losses: Schedule<Vec<LossProcess>>,
-    epochs: Option<Epochs>,
+    epochs: Option<Box<Epochs>>,
     delays: Schedule<Delay>,
     scripted: live::Scripted,
 }
@@ -143,7 +144,7 @@ impl Link {
             AccessProcess::new(access, seed, &format!("{path}.{direction}.access")).map(Box::new)
         });
         let epochs = config.reconfiguration.as_ref();
-        let epochs = epochs.map(|config| Epochs::new(config, path, direction, seed));
+        let epochs = epochs.map(|config| Box::new(Epochs::new(config, path, direction, seed)));
         let losses = losses(config, path, direction, seed);
         let delays = delays(config, path, direction, seed);
         let harq_stream = || seed.stream(&format!("{path}.{direction}.harq"));
@@ -166,7 +167,7 @@ impl Link {
             last_arrival: Instant::ZERO,
             outages,
             queue: Queue::new(config.queue),
-            drx: config.drx,
+            drx: config.drx.map(Box::new),
             radio: Radio::default(),
             service,
             access,
@@ -177,7 +178,7 @@ impl Link {
                 }
                 _ => None,
             },
-            harq: config.harq.map(|harq| HarqProcess::new(harq, harq_stream())),
+            harq: config.harq.map(|harq| Box::new(HarqProcess::new(harq, harq_stream()))),
             losses,
             epochs,
             delays,
@@ -205,12 +206,16 @@ impl Link {
             Some(drx) => self.radio.woken(now, drx),
             None => (now, self.radio),
         };
-        if let Some(mut line) = self.line.take() {
+        if self.line.is_some()
+            && let Some(mut line) = self.line.take()
+        {
             let fate = self.admit_to_line(&mut line, now, (ready, radio), limit, size);
             self.line = Some(line);
             return fate;
         }
-        if let Some(mut access) = self.access.take() {
+        if self.access.is_some()
+            && let Some(mut access) = self.access.take()
+        {
             let fate = self.admit_to_access(&mut access, (ready, radio), limit, size);
             self.access = Some(access);
             return fate;
@@ -225,7 +230,7 @@ impl Link {
                 return Fate::Lost { at: head, cause: Cause::Queue };
             }
         }
-        let ramp = self.drx.as_ref().filter(|drx| radio.ramp(ready, drx).is_some());
+        let ramp = self.drx.as_deref().filter(|drx| radio.ramp(ready, drx).is_some());
         let sent = match self.service.serve(job, ramp.map(|drx| (&radio, drx))) {
             Served::At(sent) => sent,
             Served::Cut => {
@@ -260,7 +265,7 @@ impl Link {
         if !line.has_room(now) {
             return Fate::Lost { at: now, cause: Cause::Queue };
         }
-        let ramp = self.drx.as_ref().filter(|drx| radio.ramp(ready, drx).is_some());
+        let ramp = self.drx.as_deref().filter(|drx| radio.ramp(ready, drx).is_some());
         let delay = self.delays.at(now).0;
         let ramp = ramp.map(|drx| (&radio, drx));
         let sent = self.service.pass(line, (now, ready, size + self.overhead), delay, ramp);

@@ -1,5 +1,6 @@
 //! Outages, scripted and random, and scripted changes of rate, delay or loss.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -95,7 +96,7 @@ pub(crate) struct Outages {
     /// Scripted: disjoint spans (start, end), in reverse order.
     spans: Vec<(Instant, Instant)>,
     /// Random, with the current or next one.
-    random: Option<(Timeline, (Instant, Instant))>,
+    random: Option<Box<(Timeline, (Instant, Instant))>>,
 }
 
 /// Returns the spans (start, end) in order: overlapping and adjacent spans are merged, empty ones dropped.
@@ -122,7 +123,7 @@ impl Outages {
         spans.reverse();
         let random = random.map(|mut timeline| {
             let first = timeline.next();
-            (timeline, first)
+            Box::new((timeline, first))
         });
         Self { spans, random }
     }
@@ -137,7 +138,9 @@ impl Outages {
     /// Start of the random outage at `at`, or of the next one.
     #[cold]
     fn next_random(&mut self, at: Instant) -> Instant {
-        let Some((timeline, span)) = &mut self.random else { return Instant::FAR_FUTURE };
+        let Some((timeline, span)) = self.random.as_deref_mut() else {
+            return Instant::FAR_FUTURE;
+        };
         while span.1 <= at && at < Instant::FAR_FUTURE {
             *span = timeline.next();
         }

@@ -132,12 +132,16 @@ impl Service {
     /// Serialises a packet. `ramp` is the radio whose rate ramps up, if it does.
     pub fn serve(&mut self, job: Job, ramp: Option<(&Radio, &Drx)>) -> Served {
         let start = job.ready.max(job.free);
-        if ramp.is_none() && self.halts.is_empty() {
-            let (cursor, until) = self.rates.at(start);
-            let (rate, step) = cursor.step(start).unwrap_or((Rate::ZERO, start));
-            let end = start + rate.time_for(job.size);
-            if end <= until.min(step) && end <= job.limit && end < Instant::FAR_FUTURE {
-                return Served::At(end);
+        if ramp.is_none() && start < Instant::FAR_FUTURE {
+            let start = self.halts.resume(start);
+            if start < job.limit {
+                let (cursor, until) = self.rates.at(start);
+                let (rate, step) = cursor.step(start).unwrap_or((Rate::ZERO, start));
+                let end = start + rate.time_for(job.size);
+                let stop = until.min(step).min(job.limit).min(self.halts.next_start());
+                if end <= stop && end < Instant::FAR_FUTURE {
+                    return Served::At(end);
+                }
             }
         }
         self.serve_in_pieces(job, ramp)
@@ -291,10 +295,6 @@ impl Halts {
             resumed: Instant::ZERO,
             last: (Instant::ZERO, Instant::ZERO),
         }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.sources.is_empty()
     }
 
     /// Returns `at`, or the end of the halt that contains it.

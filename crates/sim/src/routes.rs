@@ -31,8 +31,9 @@ pub struct Routes {
 
 #[derive(Clone, Copy, Debug)]
 enum Start {
-    Hop(u32),
+    Hop(DirectedLink, Ahead),
     Table { from: usize, table: u32 },
+    Nowhere,
 }
 
 #[derive(Debug)]
@@ -51,14 +52,15 @@ impl Routes {
             for route in [&path.uplink, &path.downlink] {
                 starts.push(match route {
                     Route::Fixed(links) => {
-                        let first = hops.len() as u32;
+                        let first = hops.len();
                         for (place, link) in links.iter().enumerate() {
                             let last = place + 1 == links.len();
                             let ahead =
                                 if last { Ahead::NOTHING } else { Ahead(hops.len() as u32 + 1) };
                             hops.push((DirectedLink::from_index(*link), ahead));
                         }
-                        Start::Hop(first)
+                        let first = hops.get(first).copied().promised("a link of a fixed route");
+                        first.map_or(Start::Nowhere, |(link, ahead)| Start::Hop(link, ahead))
                     }
                     Route::Spread { from, table } => {
                         Start::Table { from: *from, table: *table as u32 }
@@ -83,8 +85,9 @@ impl Routes {
     #[inline]
     pub fn first(&mut self, route: RouteId) -> Option<(DirectedLink, Ahead)> {
         match *self.starts.get(route.index()).promised("a route of this number")? {
-            Start::Hop(place) => self.hop(place),
+            Start::Hop(link, ahead) => Some((link, ahead)),
             Start::Table { from, table } => self.choose(from, table),
+            Start::Nowhere => None,
         }
     }
 

@@ -177,11 +177,12 @@ impl<'a> Simulation<'a> {
         if address.ahead != Ahead::NOTHING {
             return self.forward(now, link);
         }
-        let side = address.to;
-        self.hosts.receive(now, side, address.path, segment, Some(*waits));
-        wire.remove_front();
-        network.agenda.set(link.index(), wire.next_arrival());
-        self.hosts.flush(now, side, network);
+        let Some(mut participant) = self.hosts.participant(address.to) else { return };
+        participant.receive(now, address.path, segment, Some(*waits));
+        let size = segment.size;
+        let next = wire.remove_front(size);
+        network.agenda.set(link.index(), next);
+        participant.flush(now, network);
     }
 
     /// Forwards the next packet on `link` from the node at its end.
@@ -190,12 +191,13 @@ impl<'a> Simulation<'a> {
         let Some(wire) = Wire::find_mut(&mut network.wires, link) else { return };
         let packet = wire.front().copied().promised("a packet that is due");
         let Some(Packet { mut address, segment, waits, .. }) = packet else { return };
-        wire.remove_front();
-        network.agenda.set(link.index(), wire.next_arrival());
+        let next = wire.remove_front(segment.size);
+        network.agenda.set(link.index(), next);
         let Some((next, ahead)) = network.routes.next(link, address.ahead) else {
             // The forwarding table has no link here: this node is the destination.
-            self.hosts.receive(now, address.to, address.path, &segment, Some(waits));
-            return self.hosts.flush(now, address.to, network);
+            let Some(mut participant) = self.hosts.participant(address.to) else { return };
+            participant.receive(now, address.path, &segment, Some(waits));
+            return participant.flush(now, network);
         };
         let flow = network.watch_packets.then(|| self.hosts.flow_of(address.to)).flatten();
         address.ahead = ahead;
@@ -249,6 +251,9 @@ impl Carrier for Network<'_> {
 
     #[inline]
     fn wake_at(&mut self, side: SideId, due: Instant) {
+        if due == Instant::FAR_FUTURE {
+            return;
+        }
         let index = self.sources.index(Source::Side(side));
         if due < self.agenda.due(index) {
             self.agenda.set(index, due);

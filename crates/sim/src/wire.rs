@@ -106,18 +106,17 @@ impl Wire {
         let fate = self.link.admit(now, Bytes::new(u64::from(segment.size)));
         match fate {
             Fate::Delivered { at } => {
-                let first = self.in_flight.is_empty();
                 let ends = segment.messages > 0;
                 let waits = if ends { self.waits(now, busy_until, before) } else { before };
+                let first = self.in_flight.is_empty();
+                let packet = Packet { arrives: at, address, segment: *segment, waits };
                 // On a link that reorders, a packet may overtake others.
                 let overtakes = self.in_flight.back().is_some_and(|last| last.arrives > at);
                 if !overtakes {
-                    let packet = Packet { arrives: at, address, segment: *segment, waits };
                     self.in_flight.push_back(packet);
                     return (fate, first);
                 }
                 let place = self.in_flight.partition_point(|other| other.arrives <= at);
-                let packet = Packet { arrives: at, address, segment: *segment, waits };
                 self.in_flight.insert(place, packet);
                 (fate, place == 0)
             }
@@ -135,8 +134,11 @@ impl Wire {
     /// Returns the waits, including those `before`, of a packet admitted at `now` to a link busy until `busy_until`.
     #[inline]
     fn waits(&self, now: Instant, busy_until: Instant, before: LinkWaits) -> LinkWaits {
-        let queued = (busy_until - now).max(Duration::ZERO);
         let (halt, resumed) = self.link.last_halt();
+        if busy_until <= now && resumed <= now {
+            return before;
+        }
+        let queued = busy_until.since(now);
         if resumed <= now {
             return LinkWaits { queued: before.queued + queued, ..before };
         }
@@ -174,13 +176,14 @@ impl Wire {
         self.in_flight.front().map_or(Instant::FAR_FUTURE, |packet| packet.arrives)
     }
 
-    /// Removes the packet of [`front`](Self::front) and counts it as delivered.
+    /// Removes the packet of [`front`](Self::front), of `size` bytes, and counts it as delivered. Returns the time of
+    /// the next arrival.
     #[inline]
-    pub fn remove_front(&mut self) {
-        let size = self.in_flight.front().map_or(0, |packet| packet.segment.size);
+    pub fn remove_front(&mut self, size: u32) -> Instant {
         self.in_flight.pop_front();
         self.counters.delivered += 1;
         self.counters.delivered_bytes += u64::from(size);
+        self.next_arrival()
     }
 
     /// Packets that have not arrived.

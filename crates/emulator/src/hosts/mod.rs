@@ -279,11 +279,11 @@ impl<'a> Load<'a> {
         let (sides, flows) = self.ready(due)?;
         let now = self.clock.now();
         for side in sides {
-            let hosts = &mut self.hosts;
+            let Some(mut participant) = self.hosts.participant(side) else { continue };
             self.sockets.receive(now, side, |path, segment| {
-                hosts.receive(now, side, path, segment, None);
+                participant.receive(now, path, segment, None);
             })?;
-            self.hosts.flush(now, side, &mut self.sockets);
+            participant.flush(now, &mut self.sockets);
         }
         for flow in flows {
             if let Some((_, flow)) = self.kernel.get_mut(flow).promised("a flow of the kernel") {

@@ -11,19 +11,13 @@ use super::misses::Misses;
 use super::timeline::{Tally, Timeline};
 use super::{Histogram, VideoSummary};
 
-/// Statistics of a flow.
+/// Statistics of a flow. What every message changes comes first.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Messages written.
     pub sent: u64,
     /// Messages delivered.
     pub delivered: u64,
-    /// Messages in flight at the end of the run.
-    pub in_flight: u64,
-    /// Messages that are never delivered.
-    pub lost: u64,
-    /// Lost messages that the sender dropped for want of room or time.
-    pub refused: u64,
     /// Payload bytes of delivered messages.
     pub delivered_bytes: u64,
     /// Messages written and delivered, by the time of writing; without those in flight at the end.
@@ -32,20 +26,26 @@ pub struct Summary {
     pub goodput: Timeline<u64>,
     /// One-way delays of delivered messages.
     pub delays: Histogram,
-    /// One-way delays by the time of writing, if a requirement bounds a percentile.
-    pub delays_over_time: Option<Timeline<Histogram, 64>>,
     /// For each deadline: messages due within the run, and those that met it.
     pub deadlines: Vec<Deadline>,
-    /// Packets with payload that the links lost, in the order of [`Cause::ALL`].
-    pub lost_packets: [u64; Cause::ALL.len()],
-    /// Causes of missed deadlines and of lost messages.
-    pub misses: Misses,
     /// Packets with payload sent, by path of the sender's connection.
     pub packets_by_path: Vec<u64>,
     /// Messages delivered, by the path of the receiver's connection that delivered them first.
     pub won_by_path: Vec<u64>,
+    /// One-way delays by the time of writing, if a requirement bounds a percentile.
+    pub delays_over_time: Option<Timeline<Histogram, 64>>,
     /// Head-of-line blocking of delivered messages.
     pub held: Held,
+    /// Messages in flight at the end of the run.
+    pub in_flight: u64,
+    /// Messages that are never delivered.
+    pub lost: u64,
+    /// Lost messages that the sender dropped for want of room or time.
+    pub refused: u64,
+    /// Packets with payload that the links lost, in the order of [`Cause::ALL`].
+    pub lost_packets: [u64; Cause::ALL.len()],
+    /// Causes of missed deadlines and of lost messages.
+    pub misses: Misses,
     /// Totals of the connection, as seen by this flow's sender and receiver.
     pub connection: ConnectionTotals,
     /// Share of the last messages that the sender's scheduler expects in time; empty without an estimate.

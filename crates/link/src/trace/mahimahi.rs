@@ -77,8 +77,17 @@ impl Opportunities {
     }
 }
 
-/// Number of opportunities that are searched linearly.
-const NEAR: usize = 8;
+/// Returns the position of the first of `times` that is not before `min`. Jumps are short next to a trace of a million
+/// opportunities, so the search begins at the front, with steps that double.
+fn first_from(times: &[i64], min: i64) -> usize {
+    let mut end = 1;
+    while times.get(end).is_some_and(|time| *time < min) {
+        end *= 2;
+    }
+    let start = end / 2;
+    let within = times.get(start..times.len().min(end)).unwrap_or_default();
+    start + within.partition_point(|time| *time < min)
+}
 
 const EXPECTED: &str = "a time in whole milliseconds, for example `12`";
 
@@ -198,9 +207,7 @@ impl OpportunityCursor {
         let local = min_ms - self.base_ms;
         let later = self.data.times_ms.get(self.index..self.count);
         let later = later.promised("an opportunity of the period").unwrap_or_default();
-        // Most packets use one of the next few opportunities; far jumps use a binary search.
-        let near = later.iter().take(NEAR).position(|time| *time >= local);
-        self.index += near.unwrap_or_else(|| later.partition_point(|time| *time < local));
+        self.index += first_from(later, local);
         self.left = OPPORTUNITY;
         self.start_over();
     }
@@ -232,7 +239,11 @@ impl OpportunityCursor {
             let all = local > self.period_ms;
             let times = self.data.times_ms.get(..self.count);
             let times = times.promised("the opportunities of a period").unwrap_or_default();
-            (if all { times.len() } else { times.partition_point(|time| *time < local) }) as i64
+            let near = self.index.saturating_sub(1);
+            let is_before = times.get(near).is_some_and(|time| *time < local);
+            let start = if is_before { near } else { 0 };
+            let later = times.get(start..).unwrap_or_default();
+            (if all { times.len() } else { start + first_from(later, local) }) as i64
         };
         let round = ms.max(0) / self.period_ms;
         let start = round * self.period_ms;
@@ -251,6 +262,7 @@ impl OpportunityCursor {
         let at_ms = at.as_nanos() / NANOS_PER_MS;
         self.enter_block(at_ms);
         let first = at_ms.div_euclid(length_ms) * length_ms + self.offset_ms();
+        self.seek(first);
         let count = self.count_before(first + length_ms) - self.count_before(first);
         Rate::from_bps(count.max(0) as u64 * OPPORTUNITY * 8 * 1000 / length_ms as u64)
     }
@@ -286,6 +298,18 @@ mod tests {
         let cursor = OpportunityCursor::new(&opportunities.into(), Seed(1));
         for (ms, count) in [(0, 0), (5, 0), (6, 1), (10, 1), (11, 3), (16, 4), (21, 6)] {
             assert_eq!(cursor.count_before(ms), count, "before {ms}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_search_from_the_front_finds_the_first_time(
+            mut times in proptest::collection::vec(0i64..60, 0..80),
+            min in 0i64..70
+        ) {
+            times.sort_unstable();
+            let expected = times.iter().position(|time| *time >= min).unwrap_or(times.len());
+            proptest::prop_assert_eq!(first_from(&times, min), expected);
         }
     }
 }

@@ -119,7 +119,7 @@ impl FlowRecord {
     /// Determines the causes of decided frames that are not intact.
     #[inline(never)]
     pub(super) fn explain_frames(&mut self) {
-        while let Some(id) = self.video.as_mut().and_then(VideoStats::next_missing) {
+        while let Some(id) = self.video.as_deref_mut().and_then(VideoStats::next_missing) {
             let cause = match self.row(id).copied() {
                 None => MissCause::Unknown,
                 Some(row) if self.is_in_flight(&row) => MissCause::Link { path: row.first_path },
