@@ -195,8 +195,8 @@ impl EndHost {
             }
         }
         let forecast = self.endpoint.forecast().unwrap_or_default();
-        for id in written {
-            if let Some(record) = FlowRecord::find_mut(records, *id) {
+        for id in written.iter() {
+            if let Some(record) = FlowRecord::find_mut(records, id) {
                 record.summary.forecast += forecast;
             }
         }
