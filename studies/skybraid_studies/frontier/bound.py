@@ -27,6 +27,9 @@ ONE_WAY_MS = ROUND_TRIP_MS / 2
 MARGIN_MS = 1
 """A packet needs some microseconds besides its delay."""
 
+_ERROR = 1e-12
+"""Below this, differences are those of floating-point numbers."""
+
 State = tuple[bool, bool]
 """Whether each path was up in the last round."""
 STATES: tuple[State, ...] = ((False, False), (False, True), (True, False), (True, True))
@@ -96,9 +99,19 @@ def best_plan(paths: Sequence[UpDown], rounds: int, price: float) -> Plan:
 
 def bound(paths: Sequence[UpDown], rounds: int) -> list[Plan]:
     """The corners of the bound, from the least copies to the most."""
-    prices = np.geomspace(1e-9, 1.0, 400)
-    found = {best_plan(paths, rounds, float(price)) for price in (0.0, *prices)}
-    return sorted(found, key=lambda each: (each.copies, each.missed))
+
+    def between(few: Plan, many: Plan) -> list[Plan]:
+        if many.copies <= few.copies:
+            return []
+        price = (few.missed - many.missed) / (many.copies - few.copies)
+        found = best_plan(paths, rounds, price)
+        gain = few.missed + price * few.copies - found.missed - price * found.copies
+        if gain <= _ERROR:
+            return []
+        return [*between(few, found), found, *between(found, many)]
+
+    few, many = best_plan(paths, rounds, 2.0), best_plan(paths, rounds, _ERROR)
+    return [few, *between(few, many), many]
 
 
 def least_missed(corners: Sequence[Plan], copies: float) -> float:
