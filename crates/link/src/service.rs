@@ -133,12 +133,12 @@ impl Service {
     pub fn serve(&mut self, job: Job, ramp: Option<(&Radio, &Drx)>) -> Served {
         let start = job.ready.max(job.free);
         if ramp.is_none() && start < Instant::FAR_FUTURE {
-            let start = self.halts.resume(start);
+            let (start, halt) = self.halts.next_clear(start);
             if start < job.limit {
                 let (cursor, until) = self.rates.at(start);
                 let (rate, step) = cursor.step(start).unwrap_or((Rate::ZERO, start));
                 let end = start + rate.time_for(job.size);
-                let stop = until.min(step).min(job.limit).min(self.halts.next_start());
+                let stop = until.min(step).min(job.limit).min(halt);
                 if end <= stop && end < Instant::FAR_FUTURE {
                     return Served::At(end);
                 }
@@ -326,6 +326,15 @@ impl Halts {
         }
         self.resumed = Instant::FAR_FUTURE;
         self.resumed
+    }
+
+    /// Returns `at`, or the end of the halt that contains it, with the start of the next halt.
+    #[inline]
+    fn next_clear(&mut self, at: Instant) -> (Instant, Instant) {
+        if self.sources.is_empty() {
+            return (at, Instant::FAR_FUTURE);
+        }
+        (self.resume(at), self.next_start())
     }
 
     /// Start of the next halt after the last result of [`resume`](Self::resume).
