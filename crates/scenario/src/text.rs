@@ -119,28 +119,20 @@ impl ScenarioText {
         &self,
         hint: impl Fn(&KeyPath) -> Option<String>,
     ) -> Result<T, ScenarioError> {
-        let reader = Deserializer::from(self.effective.clone());
+        let mut edited = self.effective.clone().into_mut();
+        edited.iter_mut().for_each(|(_, item)| put_names_first(item));
+        let reader = Deserializer::from(edited);
         serde_path_to_error::deserialize(reader).map_err(|error| {
             let outer = KeyPath::from(error.path());
             let message = error.inner().message();
             let inner = self.narrow(&outer, message);
-            let missing =
-                message.strip_prefix("missing field `").map(|name| name.trim_end_matches('`'));
-            // Some keys are accepted only in first place.
-            match missing.filter(|name| self.has(&outer.key(name))) {
-                Some(name) => self.wrong(&outer, format!("`{name}` must be the first key")),
-                None => {
-                    let unknown = message.starts_with("unknown field");
-                    let problem = match hint(&inner).filter(|_| unknown) {
-                        // A hint is more specific than the list of keys of this table.
-                        Some(hint) => {
-                            format!("unknown key `{}`; {hint}", inner.last_key_or_empty())
-                        }
-                        None => wording::plain(message, inner.last_key()),
-                    };
-                    self.wrong(&inner, problem)
-                }
-            }
+            let unknown = message.starts_with("unknown field");
+            let problem = match hint(&inner).filter(|_| unknown) {
+                // A hint is more specific than the list of keys of this table.
+                Some(hint) => format!("unknown key `{}`; {hint}", inner.last_key_or_empty()),
+                None => wording::plain(message, inner.last_key()),
+            };
+            self.wrong(&inner, problem)
         })
     }
 
@@ -229,7 +221,31 @@ impl ScenarioText {
 
 /// Returns whether a problem concerns the value of a key instead of the key itself.
 fn is_of_value(problem: &str) -> bool {
-    !problem.starts_with("unknown key") && !problem.contains("must be the first key")
+    !problem.starts_with("unknown key")
+}
+
+/// Moves the key `name` of each inline table to its front: of an algorithm, it says how the other keys are read.
+fn put_names_first(item: &mut Item) {
+    match item {
+        Item::Table(table) => table.iter_mut().for_each(|(_, item)| put_names_first(item)),
+        Item::ArrayOfTables(tables) => {
+            let items = tables.iter_mut().flat_map(Table::iter_mut);
+            items.for_each(|(_, item)| put_names_first(item));
+        }
+        Item::Value(value) => put_names_first_in(value),
+        Item::None => {}
+    }
+}
+
+fn put_names_first_in(value: &mut Value) {
+    match value {
+        Value::InlineTable(table) => {
+            table.sort_values_by(|one, _, other, _| (one != "name").cmp(&(other != "name")));
+            table.iter_mut().for_each(|(_, value)| put_names_first_in(value));
+        }
+        Value::Array(values) => values.iter_mut().for_each(put_names_first_in),
+        _ => {}
+    }
 }
 
 /// A node of the document.

@@ -360,8 +360,8 @@ fn contradictions_are_rejected() {
     );
     refused_at_line(
         12,
-        r#"transport = { scheduler = { path = 1, name = "single" } }"#,
-        "scenarios/x.toml:12: flow.video.transport.scheduler: `name` must be the first key",
+        r#"transport = { scheduler = { path = 2, name = "single" } }"#,
+        "scenarios/x.toml:12: flow.video.transport.scheduler.path: found path 2, expected a position from 0 to 1",
     );
     refused_at_line(
         13,
