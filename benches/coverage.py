@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 from skybraid.execute.runs import simulation
-from skybraid.model.clustering import clustering_of
 from skybraid.model.episodes import FEW, RunShare, share_interval
 from skybraid.model.requirements import judge
 from skybraid.model.scenario import Scenario
@@ -137,7 +136,7 @@ class Seen:
 def fly(case: Case, minutes: float, seeds: range) -> list[Seen]:
     """Runs of a case."""
     scenario = case.scenario(minutes)
-    clustering = clustering_of(scenario.native)
+    clustering = scenario.native.clustering()
     make = simulation(scenario).make
     found = []
     for seed in seeds:

@@ -1,6 +1,7 @@
 """The decision bound of the frontier: by formulas for paths without memory, and no rule below it."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -37,9 +38,9 @@ def test_no_rule_of_one_round_is_below_the_bound() -> None:
     for rule in itertools.product(states, repeat=4):
         missed = copies = 0.0
         for last, sent in zip(states, rule, strict=True):
-            share = np.prod([1 - d if up else d for up, d in zip(last, down, strict=True)])
+            share = math.prod([1 - d if up else d for up, d in zip(last, down, strict=True)])
             fails = [1 - path.up_after(up) for path, up in zip(BURSTS, last, strict=True)]
-            missed += share * np.prod([fail for fail, used in zip(fails, sent, strict=True) if used])
+            missed += share * math.prod([fail for fail, used in zip(fails, sent, strict=True) if used])
             copies += share * sum(sent)
         assert missed >= least_missed(corners, float(copies)) - 1e-12
 
