@@ -97,7 +97,7 @@ class FlowSummary:
         misses: misses by cause, over all runs: an entry for each deadline, with `metric` (share or frames),
             `deadline_ms` (None: never arrived, or never shown undamaged) and `causes` (cause, path, effect, count).
         forecast: the share of its last messages that the scheduler `deadline` expected in time, over all runs:
-            `within_ms`, `wanted`, `expected`, `overhead`, `best` and `best_overhead` (with copies on all paths), `words`.
+            `within_ms`, `wanted`, `expected`, `overhead`, `best`, `best_overhead` (copies on all paths) and `words`.
     """
 
     sent: int
