@@ -10,6 +10,10 @@ use statrs::function::gamma::{gamma_lr, gamma_ur, ln_gamma};
 /// then below 1e-13.
 const EXPANDED: f64 = 1_000.0;
 
+/// Shape from which on a gamma variable's quantile is expanded around the normal one: the first term left out is then
+/// below 1e-12 of it.
+const EXPANDED_SHAPE: f64 = 10_000.0;
+
 /// Quantile of a gamma variable below which two terms of its series have all digits.
 const TINY: f64 = 1e-8;
 
@@ -85,10 +89,13 @@ pub fn gamma_quantile(shape: f64, tail: f64, upper: bool) -> f64 {
     if !shape.is_finite() {
         return f64::INFINITY;
     }
+    let score = normal_quantile(if upper { 1.0 - tail } else { tail });
+    if shape >= EXPANDED_SHAPE {
+        return expanded_gamma(shape, score);
+    }
     let log_gamma = ln_gamma(shape);
     let density = |x: f64| exp((shape - 1.0) * log(x) - x - log_gamma);
     // Wilson and Hilferty 1931; of small shapes, the distribution's own beginning.
-    let score = normal_quantile(if upper { 1.0 - tail } else { tail });
     let cube = 1.0 - 1.0 / (9.0 * shape) + score / (3.0 * sqrt(shape));
     let below = if upper { 1.0 - tail } else { tail };
     let beginning = exp((log(below) + log(shape) + log_gamma) / shape);
@@ -101,6 +108,21 @@ pub fn gamma_quantile(shape: f64, tail: f64, upper: bool) -> f64 {
     } else {
         invert(|x| gamma_lr(shape, x) - tail, density, guess)
     }
+}
+
+/// Quantile of a gamma variable by the normal one (Cornish and Fisher; Goldberg and Levine, Annals of Mathematical
+/// Statistics 17, 1946, for chi-square).
+fn expanded_gamma(shape: f64, z: f64) -> f64 {
+    let square = z * z;
+    let root = sqrt(shape);
+    let terms = [
+        z,
+        (square - 1.0) / 3.0,
+        (square - 7.0) * z / 36.0,
+        -((3.0 * square + 7.0) * square - 16.0) / 810.0,
+        ((9.0 * square + 256.0) * square - 433.0) * z / 38_880.0,
+    ];
+    shape + root * terms.iter().rev().fold(0.0, |sum, term| sum / root + term)
 }
 
 /// Returns the positive root of an increasing function: Newton's steps, or halving where they leave the bracket.
@@ -176,6 +198,17 @@ mod tests {
             let (inverted, series) =
                 (student_quantile(below, probability), student_quantile(above, probability));
             assert!((inverted - series).abs() < 1e-11, "{inverted} {series}");
+        }
+    }
+
+    #[test]
+    fn the_expansion_of_gamma_continues_the_inversion() {
+        for tail in [0.001, 0.025, 0.4] {
+            for upper in [false, true] {
+                let below = gamma_quantile(EXPANDED_SHAPE * (1.0 - 1e-15), tail, upper);
+                let above = gamma_quantile(EXPANDED_SHAPE, tail, upper);
+                assert!(fabs(below - above) < 1e-10 * above, "{tail} {below} {above}");
+            }
         }
     }
 
