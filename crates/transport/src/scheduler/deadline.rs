@@ -8,7 +8,7 @@ use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
 use super::hedge::{ACK_DELAY, WITHIN, next_path, one_way, positive};
 use super::low_rtt::lowest_rtt;
-use super::odds::{BINS, INDEPENDENT, LEVELS, PathOdds};
+use super::odds::{BINS, Chances, INDEPENDENT, LEVELS, PathOdds};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
@@ -95,8 +95,12 @@ impl Config {
 
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        let fresh =
-            PathState { warning: Warning::new(self.memory), last_sent: None, back: Duration::ZERO };
+        let fresh = PathState {
+            warning: Warning::new(self.memory),
+            last_sent: None,
+            back: Duration::ZERO,
+            decided: None,
+        };
         Box::new(Deadline {
             config: self.clone(),
             within: self.within,
@@ -142,6 +146,8 @@ struct PathState {
     last_sent: Option<Instant>,
     /// Time that an acknowledgement takes from the packet's arrival on.
     back: Duration,
+    /// Time of the last decision about the path and its level then, while nothing has changed that.
+    decided: Option<(Instant, usize)>,
 }
 
 /// State in which a packet left.
@@ -195,6 +201,7 @@ impl Deadline {
         let back = one_way(view, 0) + self.config.ack_delay();
         self.paths[view.id].back = back;
         let level = self.level(now, view.id);
+        self.paths[view.id].decided = Some((now, level));
         let late = self.odds.chance(view.id, level, BINS);
         let srtt = view.srtt.unwrap_or(Duration::MAX);
         Route { path: view.id, level, late, srtt, back, expected: self.expected(view) }
@@ -240,13 +247,6 @@ impl Deadline {
         self.forecast.on_planned(self.within(), self.allowed(), &planned);
     }
 
-    /// Returns the chance that a copy on `other` does not arrive within `left`, if the first one misses
-    /// the whole time: failures come together, longer delays on the way do not.
-    fn misses_too(&self, other: &Route, left: usize) -> f64 {
-        let alone = self.odds.chance(other.path, other.level, left);
-        (alone + joint(other.late) - other.late).min(1.0)
-    }
-
     /// Returns the plan of a copy on `first`, and one on `other` if that is not acknowledged by the
     /// best time for it, `left` before the deadline.
     ///
@@ -256,20 +256,28 @@ impl Deadline {
         let steps = self.bins(left);
         let back = self.bins(first.back);
         let overdue = self.bins(first.expected) + 1;
+        let of_first = self.odds.chances(first.path, first.level);
+        let of_other = self.odds.chances(other.path, other.level);
+        let copy_costs =
+            |age: usize| price * of_first.longer_than(age.min(BINS).saturating_sub(back));
         let too_late = |age: usize| match steps.checked_sub(age) {
-            Some(left) => self.misses_too(other, left),
+            Some(left) => misses_too(other, of_other, left),
             None => 1.0,
         };
+        let end = steps.max(overdue);
+        let least = copy_costs(end);
         let mut best = Plan { missed: first.late, cost: first.late };
         let (mut sum, mut ages) = (0.0, 0.0);
-        for age in (0..=steps.max(overdue)).step_by(BINS / STEPS) {
+        for age in (0..=end).step_by(BINS / STEPS) {
             sum += too_late(age);
             ages += 1.0;
             if age >= overdue {
+                // The later the copy, the more often it is late, and the less often it is needed.
                 let missed = first.late * sum / ages;
-                let unacked =
-                    self.odds.chance(first.path, first.level, age.min(BINS).saturating_sub(back));
-                let cost = missed + price * unacked;
+                if missed + least >= best.cost {
+                    break;
+                }
+                let cost = missed + copy_costs(age);
                 if cost < best.cost {
                     best = Plan { missed, cost };
                 }
@@ -277,6 +285,12 @@ impl Deadline {
         }
         best
     }
+}
+
+/// Returns the chance that a copy on `other`, of which `odds` hold, does not arrive within `left`, if the first one misses
+/// the whole time: failures come together, longer delays on the way do not.
+fn misses_too(other: &Route, odds: Chances<'_>, left: usize) -> f64 {
+    (odds.longer_than(left) + joint(other.late) - other.late).min(1.0)
 }
 
 /// Paths from the best on.
@@ -357,7 +371,10 @@ impl Scheduler for Deadline {
     }
 
     fn on_sent(&mut self, now: Instant, path: PathId) {
-        let level = self.level(now, path);
+        let level = match self.paths[path].decided.take() {
+            Some((at, level)) if at == now => level,
+            _ => self.level(now, path),
+        };
         let state = &mut self.paths[path];
         let since = state.last_sent.replace(now).map_or(INDEPENDENT, |last| now.since(last));
         let weight = (since.as_secs_f64() / INDEPENDENT.as_secs_f64()).min(1.0);
@@ -366,13 +383,17 @@ impl Scheduler for Deadline {
 
     fn on_acked(&mut self, now: Instant, path: PathId, sent_at: Instant, delay: Duration) {
         let bins = self.bins(delay);
-        if let Some(mark) = self.paths[path].warning.on_acked(now, sent_at, delay) {
+        let state = &mut self.paths[path];
+        state.decided = None;
+        if let Some(mark) = state.warning.on_acked(now, sent_at, delay) {
             self.odds.on_settled(path, mark.level, bins, mark.weight);
         }
     }
 
     fn on_lost(&mut self, now: Instant, path: PathId, sent_at: Instant) {
-        if let Some(mark) = self.paths[path].warning.on_lost(now, sent_at) {
+        let state = &mut self.paths[path];
+        state.decided = None;
+        if let Some(mark) = state.warning.on_lost(now, sent_at) {
             self.odds.on_settled(path, mark.level, BINS, mark.weight);
         }
     }
@@ -419,7 +440,8 @@ impl Scheduler for Deadline {
         let untried = candidates(paths).filter(|path| !unit.carried_by.contains(path.id));
         for view in untried {
             let route = self.route(now, view);
-            let missed = |left: usize| self.misses_too(&route, left);
+            let of_route = self.odds.chances(route.path, route.level);
+            let missed = |left: usize| misses_too(&route, of_route, left);
             if best.is_none_or(|(_, least, _)| missed(left) < least) {
                 best = Some((route.path, missed(left), missed(later)));
             }

@@ -69,11 +69,27 @@ impl Odds {
             longer.iter_mut().take(bins + 1).for_each(|count| *count += weight);
         }
     }
+}
 
-    /// Returns the chance of a packet at `level` to take longer than `bins` parts of the time, of which
-    /// `without` holds for `weight` packets.
-    fn chance(&self, level: usize, bins: usize, without: f64, weight: f64) -> f64 {
-        mean(&self.longer[level], bins, without, weight)
+/// Chances of a path's packets at one level.
+#[derive(Clone, Copy, Debug)]
+pub struct Chances<'a> {
+    prior: &'a Tail,
+    all: &'a Tail,
+    /// Of the path itself: at any level, and at this one.
+    own: Option<[&'a Tail; 2]>,
+}
+
+impl Chances<'_> {
+    /// Returns the chance to take longer than `bins` parts of the time until the deadline; the more of
+    /// them, the smaller it is.
+    #[inline]
+    pub fn longer_than(&self, bins: usize) -> f64 {
+        let as_warned = self.prior[bins];
+        let Some([at_any, own]) = self.own else { return mean(self.all, bins, as_warned, PRIOR) };
+        // After a sign of trouble half of the packets take as long as usual on the path.
+        let usual = mean(at_any, bins, as_warned, PRIOR);
+        mean(own, bins, mean(self.all, bins, (as_warned + usual) / 2.0, PRIOR), POOLED)
     }
 }
 
@@ -101,12 +117,14 @@ impl PathOdds {
     /// Returns the chance of a packet on `path` at `level` to take longer than `bins` parts of the
     /// time until the deadline.
     pub fn chance(&self, path: PathId, level: usize, bins: usize) -> f64 {
-        let as_warned = self.prior[level][bins];
-        let own = self.paths.known(path);
-        // After a sign of trouble half of the packets take as long as usual on the path.
-        let usual = own.map_or(as_warned, |own| mean(&own.at_any, bins, as_warned, PRIOR));
-        let all = self.all.chance(level, bins, (as_warned + usual) / 2.0, PRIOR);
-        own.map_or(all, |own| own.chance(level, bins, all, POOLED))
+        self.chances(path, level).longer_than(bins)
+    }
+
+    /// Returns the chances of packets on `path` at `level`.
+    #[inline]
+    pub fn chances(&self, path: PathId, level: usize) -> Chances<'_> {
+        let own = self.paths.known(path).map(|own| [&own.at_any, &own.longer[level]]);
+        Chances { prior: &self.prior[level], all: &self.all.longer[level], own }
     }
 }
 
