@@ -215,6 +215,28 @@ impl Subject for Acknowledgements {
     }
 }
 
+/// Returns the path of this number: measured, idle and without a window.
+pub fn view(path: usize) -> PathView {
+    let unlimited = Bytes::new(u64::MAX);
+    PathView {
+        id: PathId(path as u8),
+        usable: true,
+        has_room: true,
+        srtt: Some(SRTT),
+        rtt_deviation: SRTT / 8,
+        min_rtt: Some(SRTT / 2),
+        window: unlimited,
+        threshold: unlimited,
+        pacing: None,
+        in_flight: Bytes::ZERO,
+        queued: Bytes::ZERO,
+        segment: Bytes::new(SEGMENT),
+        cost: 1 + path as u32 % 3,
+        backup: false,
+        priority: 3,
+    }
+}
+
 /// A connection that asks its scheduler again and again, one path having changed in between.
 pub struct Decisions {
     scheduler: Box<dyn Scheduler>,
@@ -230,21 +252,10 @@ impl Decisions {
     pub fn new(config: &SchedulerConfig, paths: usize) -> Self {
         let window = Bytes::new(ON_THE_WAY * SEGMENT);
         let views = (0..paths).map(|path| PathView {
-            id: PathId(path as u8),
-            usable: true,
-            has_room: true,
-            srtt: Some(SRTT),
-            rtt_deviation: SRTT / 8,
-            min_rtt: Some(SRTT / 2),
             window,
             threshold: window,
-            pacing: None,
             in_flight: window,
-            queued: Bytes::ZERO,
-            segment: Bytes::new(SEGMENT),
-            cost: 1 + path as u32 % 3,
-            backup: false,
-            priority: 3,
+            ..view(path)
         });
         let mut stream = Seed(1).stream("bench.units");
         let units = (0..SITUATIONS).map(|number| Unit {

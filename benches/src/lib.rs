@@ -2,6 +2,7 @@
 
 pub mod algorithms;
 pub mod allocations;
+pub mod callgrind;
 pub mod cases;
 pub mod coding;
 pub mod counting;

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 
 use skybraid_transport::scheduler::{Choice, Scheduler, SchedulerConfig, Unit};
-use skybraid_transport::{Class, PathId, PathSet, PathView};
+use skybraid_transport::{Class, PathSet, PathView};
 use skybraid_units::{Bytes, Duration, Instant, Seed};
 
+use crate::algorithms::view;
 use crate::now;
 
 /// Schedulers that are measured, by name.
@@ -29,7 +30,7 @@ const SRTT: Duration = Duration::from_millis(60);
 const BYTES: Bytes = Bytes::new(1200);
 /// Messages from the sending of one to its acknowledgement.
 const IN_FLIGHT: usize = 14;
-/// One packet in so many is lost.
+/// Packets per lost packet.
 const LOSS_EVERY: usize = 500;
 
 /// A connection that sends a message every 5 ms and learns the fate of each.
@@ -45,21 +46,11 @@ struct Messages {
 impl Messages {
     fn new(config: &SchedulerConfig) -> Self {
         let views = (0..PATHS).map(|path| PathView {
-            id: PathId(path as u8),
-            usable: true,
-            has_room: true,
             srtt: Some(SRTT + Duration::from_millis(10) * path as i64),
             rtt_deviation: SRTT / 8,
             min_rtt: Some(SRTT / 2),
-            window: Bytes::new(u64::MAX),
-            threshold: Bytes::new(u64::MAX),
-            pacing: None,
-            in_flight: Bytes::ZERO,
-            queued: Bytes::ZERO,
-            segment: Bytes::new(1400),
             cost: 1,
-            backup: false,
-            priority: 3,
+            ..view(path)
         });
         let mut stream = Seed(1).stream("bench.delays");
         let delays = (0..DELAYS).map(|_| SRTT.mul_f64(stream.between(0.3, 1.5)));

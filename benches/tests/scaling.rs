@@ -3,9 +3,10 @@
 //! Instructions are counted by valgrind's callgrind, all schedulers in one process for each number of paths. Without
 //! valgrind nothing is compared, and a notice says so.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use skybraid_bench::algorithms::{Decisions, Subject};
+use skybraid_bench::callgrind;
 use skybraid_transport::scheduler::SchedulerConfig;
 
 /// Schedulers that keep an order of the paths, so that a decision does not grow with their number.
@@ -50,7 +51,7 @@ fn measured_decisions(decisions: &mut Decisions) {
 
 /// Compares the instructions for both numbers of paths.
 fn check() -> Result<ExitCode, String> {
-    if Command::new("valgrind").arg("--version").output().is_err() {
+    if !callgrind::is_installed() {
         println!("notice: valgrind is not installed, so decisions are not counted");
         return Ok(ExitCode::SUCCESS);
     }
@@ -69,32 +70,7 @@ fn check() -> Result<ExitCode, String> {
 
 /// Counts the instructions per decision of each scheduler.
 fn count(paths: usize) -> Result<Vec<f64>, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("{paths} paths: {error}");
-    let own = std::env::current_exe().map_err(|error| failed(&error))?;
-    let file = format!("scaling.{}.{paths}", std::process::id());
-    let file = std::env::temp_dir().join(file);
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--collect-atstart=no"])
-        .args(["--toggle-collect=scaling::measured_decisions"])
-        .args(["--dump-after=scaling::measured_decisions"])
-        .arg(format!("--callgrind-out-file={}", file.display()))
-        .arg(&own)
-        .env(VARIABLE, paths.to_string())
-        .output()
-        .map_err(|error| failed(&error))?;
-    if !output.status.success() {
-        return Err(failed(&String::from_utf8_lossy(&output.stderr)));
-    }
-    std::fs::remove_file(&file).ok();
-    let total = |part: usize| {
-        let path = format!("{}.{part}", file.display());
-        let text = std::fs::read_to_string(&path).map_err(|error| failed(&error))?;
-        std::fs::remove_file(&path).ok();
-        let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
-        let total: Option<u64> = totals.and_then(|total| total.trim().parse().ok());
-        let total = total.filter(|total| *total > 0);
-        let total = total.ok_or_else(|| failed(&"callgrind has counted nothing"))?;
-        Ok(total as f64 / DECISIONS as f64)
-    };
-    (1..=NAMES.len()).map(total).collect()
+    let (_, totals) =
+        callgrind::count("measured_decisions", NAMES.len(), VARIABLE, &paths.to_string())?;
+    Ok(totals.into_iter().map(|total| total as f64 / DECISIONS as f64).collect())
 }

@@ -7,8 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "CONFIDENCE",
+    "FEW_EPISODES",
     "RTP_CLOCK_HZ",
     "RTP_PAYLOAD_TYPE",
+    "RUNS_AS_UNITS",
+    "UNSEEN_OUTAGE_S",
     "Acked",
     "Clustering",
     "Congestion",
@@ -305,6 +309,11 @@ class Link:
     ) -> tuple[NDArray[np.float64], NDArray[np.uint8]]: ...
 
 def causes() -> list[str]: ...
+
+CONFIDENCE: float
+FEW_EPISODES: float
+RUNS_AS_UNITS: int
+UNSEEN_OUTAGE_S: float
 
 # Called with the share that missed.
 @final

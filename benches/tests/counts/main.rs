@@ -9,6 +9,7 @@ mod baseline;
 use std::process::{Command, ExitCode};
 
 use baseline::{Baseline, Counted};
+use skybraid_bench::callgrind;
 use skybraid_bench::cases::{CASES, Case, Work};
 use skybraid_bench::counting::allocations;
 
@@ -46,7 +47,7 @@ fn measured_work(work: Work) {
 
 /// Counts all cases and compares them with the baseline, or rewrites it.
 fn check() -> Result<ExitCode, String> {
-    let valgrind = Command::new("valgrind").arg("--version").output().is_ok();
+    let valgrind = callgrind::is_installed();
     let counted = count_all(valgrind)?;
     let mut baseline = Baseline::read()?;
     if let Ok(reason) = std::env::var(REASON) {
@@ -98,34 +99,18 @@ fn count_all(valgrind: bool) -> Result<Vec<Counted>, String> {
 /// Counts a case in a process of its own.
 fn count_in_process(case: &Case, valgrind: bool) -> Result<Counted, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", case.name);
-    let own = std::env::current_exe().map_err(|error| failed(&error))?;
-    let file = std::env::temp_dir().join(format!("counts.{}.{}", std::process::id(), case.name));
-    let mut command = if valgrind { Command::new("valgrind") } else { Command::new(&own) };
-    if valgrind {
-        command.args([
-            "--tool=callgrind",
-            "--collect-atstart=no",
-            "--toggle-collect=*measured_work*",
-        ]);
-        command.arg(format!("--callgrind-out-file={}", file.display())).arg(&own);
-    }
-    let output = command.env(CASE, case.name).output().map_err(|error| failed(&error))?;
-    let instructions = valgrind.then(|| std::fs::read_to_string(&file));
-    std::fs::remove_file(&file).ok();
-    if !output.status.success() {
-        return Err(failed(&String::from_utf8_lossy(&output.stderr)));
-    }
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let allocations = printed.trim().parse().map_err(|error| failed(&error))?;
-    let instructions = match instructions {
-        None => None,
-        Some(text) => {
-            let text = text.map_err(|error| failed(&error))?;
-            let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
-            let total =
-                total.and_then(|total| total.trim().parse().ok()).filter(|total| *total > 0);
-            Some(total.ok_or_else(|| failed(&"callgrind has counted nothing"))?)
+    let (printed, instructions) = if valgrind {
+        let (printed, totals) = callgrind::count("measured_work", 1, CASE, case.name)?;
+        (printed, totals.first().copied())
+    } else {
+        let own = std::env::current_exe().map_err(|error| failed(&error))?;
+        let output = Command::new(own).env(CASE, case.name).output();
+        let output = output.map_err(|error| failed(&error))?;
+        if !output.status.success() {
+            return Err(failed(&String::from_utf8_lossy(&output.stderr)));
         }
+        (String::from_utf8_lossy(&output.stdout).into_owned(), None)
     };
+    let allocations = printed.trim().parse().map_err(|error| failed(&error))?;
     Ok(Counted { name: case.name, instructions, allocations })
 }

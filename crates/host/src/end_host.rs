@@ -194,10 +194,11 @@ impl EndHost {
                 }
             }
         }
-        let forecast = self.endpoint.forecast().unwrap_or_default();
-        for id in written.iter() {
-            if let Some(record) = FlowRecord::find_mut(records, id) {
-                record.summary.forecast += forecast;
+        if let Some(forecast) = self.endpoint.forecast() {
+            for id in written.iter() {
+                if let Some(record) = FlowRecord::find_mut(records, id) {
+                    record.summary.forecast += forecast;
+                }
             }
         }
     }

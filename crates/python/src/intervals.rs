@@ -34,7 +34,7 @@ impl From<Run> for RunShare {
     }
 }
 
-/// Factor by which clustering multiplies an episode's weight: called with the share of a run that missed.
+/// Factor by which clustering multiplies an episode's weight, for a share of misses.
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Clustering(statistics::Clustering);
 

@@ -74,6 +74,10 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("RTP_CLOCK_HZ", crate::rtp::CLOCK_HZ)?;
         module.add("RTP_PAYLOAD_TYPE", crate::rtp::PAYLOAD_TYPE)?;
+        module.add("CONFIDENCE", skybraid_statistics::CONFIDENCE)?;
+        module.add("FEW_EPISODES", skybraid_statistics::FEW)?;
+        module.add("RUNS_AS_UNITS", skybraid_statistics::RUNS)?;
+        module.add("UNSEEN_OUTAGE_S", skybraid_statistics::UNSEEN_S)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

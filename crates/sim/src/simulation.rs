@@ -177,12 +177,16 @@ impl<'a> Simulation<'a> {
         if address.ahead != Ahead::NOTHING {
             return self.forward(now, link);
         }
-        let Some(mut participant) = self.hosts.participant(address.to) else { return };
-        participant.receive(now, address.path, segment, Some(*waits));
+        let mut participant = self.hosts.participant(address.to);
+        if let Some(participant) = &mut participant {
+            participant.receive(now, address.path, segment, Some(*waits));
+        }
         let size = segment.size;
         let next = wire.remove_front(size);
         network.agenda.set(link.index(), next);
-        participant.flush(now, network);
+        if let Some(mut participant) = participant {
+            participant.flush(now, network);
+        }
     }
 
     /// Forwards the next packet on `link` from the node at its end.

@@ -52,8 +52,7 @@ pub(crate) fn sums(values: impl Iterator<Item = f64>) -> Vec<f64> {
 
 /// Differences of cumulative sums over a block's length, one for each place that the block may begin at.
 pub(crate) fn blocks(sums: &[f64], length: usize) -> impl Iterator<Item = f64> + Clone {
-    let ends = sums.get(length..).unwrap_or_default();
-    ends.iter().zip(sums).map(|(end, start)| end - start)
+    sums.iter().skip(length).zip(sums).map(|(end, start)| end - start)
 }
 
 /// Returns the length of a block in bins, and the variance of the sum by blocks of that length.

@@ -89,7 +89,8 @@ pub fn gamma_quantile(shape: f64, tail: f64, upper: bool) -> f64 {
     if !shape.is_finite() {
         return f64::INFINITY;
     }
-    let score = normal_quantile(if upper { 1.0 - tail } else { tail });
+    let below = if upper { 1.0 - tail } else { tail };
+    let score = normal_quantile(below);
     if shape >= EXPANDED_SHAPE {
         return expanded_gamma(shape, score);
     }
@@ -97,7 +98,6 @@ pub fn gamma_quantile(shape: f64, tail: f64, upper: bool) -> f64 {
     let density = |x: f64| exp((shape - 1.0) * log(x) - x - log_gamma);
     // Wilson and Hilferty 1931; of small shapes, the distribution's own beginning.
     let cube = 1.0 - 1.0 / (9.0 * shape) + score / (3.0 * sqrt(shape));
-    let below = if upper { 1.0 - tail } else { tail };
     let beginning = exp((log(below) + log(shape) + log_gamma) / shape);
     let guess = if shape < 1.0 || cube <= 0.1 { beginning } else { shape * cube * cube * cube };
     if beginning < TINY {

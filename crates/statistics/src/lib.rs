@@ -18,9 +18,7 @@ pub use batch_means::mean_over_time;
 pub use clustering::Clustering;
 pub use distribution::{gamma_quantile, normal_cdf, normal_quantile, student_quantile};
 pub use run_share::RunShare;
-pub use share_interval::{
-    FEW, RUNS, ShareInterval, UNSEEN_PART, UNSEEN_S, Unit, factor_needed, share_interval,
-};
+pub use share_interval::{FEW, RUNS, ShareInterval, UNSEEN_S, Unit, factor_needed, share_interval};
 
 /// Confidence of every interval that Skybraid prints.
 pub const CONFIDENCE: f64 = 0.95;

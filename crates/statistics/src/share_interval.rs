@@ -19,7 +19,7 @@ pub const FEW: f64 = 5.0;
 /// Length in s of an outage that a run with few episodes may have missed.
 pub const UNSEEN_S: f64 = 10.0;
 /// The same as a part of the flight time, where that is less: of longer ones a short flight knows nothing.
-pub const UNSEEN_PART: f64 = 0.05;
+const UNSEEN_PART: f64 = 0.05;
 /// From this number of runs on, runs are the clusters; fewer are judged by blocks unless they differ by more.
 pub const RUNS: usize = 10;
 /// How many times longer a flight may be to be called one that would decide.

@@ -23,16 +23,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-FEW = 5
+FEW = _core.FEW_EPISODES
 """Below this number of episodes no method's interval holds everywhere; results say so."""
 
-UNSEEN_S = 10.0
+UNSEEN_S = _core.UNSEEN_OUTAGE_S
 """Length in s of an outage that a run with few episodes may have missed."""
 
-UNSEEN_PART = 0.05
-"""The same as a part of the flight time, where that is less: of longer ones a short flight knows nothing."""
-
-RUNS = 10
+RUNS = _core.RUNS_AS_UNITS
 """From this number of runs on, runs are the clusters; fewer are judged by blocks unless they differ by more."""
 
 SPREAD = ("variance", "freedom", "largest", "episodes", "block_s", "span_s", "clustering")

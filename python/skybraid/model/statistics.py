@@ -19,7 +19,7 @@ from skybraid import _core
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CONFIDENCE = 0.95
+CONFIDENCE = _core.CONFIDENCE
 """Confidence of every interval that Skybraid prints."""
 
 

@@ -26,7 +26,7 @@ const MAX_HELD: usize = 256;
 pub(super) struct UnknownAge {
     held: VecDeque<(Incoming, Vec<u8>)>,
     /// Whether the alarm that the round trip exceeds the control deadline is active.
-    told: bool,
+    reported: bool,
 }
 
 /// Verdict on a message's age.
@@ -102,7 +102,7 @@ impl Gateway {
         let life = self.config.class.deadline(Class::Control);
         let (Some(life), Some(lowest)) = (life, self.clock.round_trip(now)) else { return };
         let exceeds = lowest > life;
-        if exceeds && !self.unknown_age.told {
+        if exceeds && !self.unknown_age.reported {
             let (lowest, life) = (lowest.as_millis_f64(), life.as_millis_f64());
             let text = format!(
                 "control may be older than its deadline on every path and is dropped: the lowest round trip is \
@@ -110,6 +110,6 @@ impl Gateway {
             );
             self.record_event(now, What::Alarm { text });
         }
-        self.unknown_age.told = exceeds;
+        self.unknown_age.reported = exceeds;
     }
 }

@@ -189,7 +189,7 @@ impl Sessions {
     /// Makes a new init for a peer.
     fn call(&mut self, now: Instant, peer: usize) -> Option<PendingInit> {
         let (secret, number) = self.draw();
-        let payload = self.told(number);
+        let payload = self.own_payload(number);
         let Setup { private, peers, psk, .. } = &self.setup;
         let public = peers.get(peer)?;
         let (noise, message) =
@@ -213,15 +213,15 @@ impl Sessions {
         let psk = self.setup.psk.as_ref();
         let payload = noise::read_response(noise, psk, message).map_err(|_| Refusal::Forged)?;
         let call = calls.swap_remove(place);
-        let told = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
+        let theirs = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
         let keys = noise::keys(call.noise).map_err(|_| Refusal::Forged)?;
         let start = Start {
             born: now,
             peer: call.peer,
             number: call.number,
-            peer_number: told.number,
-            instance: told.instance,
-            hello: told.hello.to_vec(),
+            peer_number: theirs.number,
+            instance: theirs.instance,
+            hello: theirs.hello.to_vec(),
             asked: call.mac,
             answer: Vec::new(),
             until: Instant::FAR_FUTURE,
@@ -259,8 +259,8 @@ impl Sessions {
                 .map_err(|_| Refusal::Forged)?;
         let peer = peers.iter().position(|known| Some(*known) == public);
         let peer = peer.filter(|peer| self.may_hold(now, *peer)).ok_or(Refusal::Stranger)?;
-        let told = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
-        let written = noise::respond(&mut noise, psk.as_ref(), &self.told(number))
+        let theirs = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
+        let written = noise::respond(&mut noise, psk.as_ref(), &self.own_payload(number))
             .map_err(|_| Refusal::Forged)?;
         let keys = noise::keys(noise).map_err(|_| Refusal::Forged)?;
         let mut answer = envelope::response(mac, &written);
@@ -271,9 +271,9 @@ impl Sessions {
             born: now,
             peer,
             number,
-            peer_number: told.number,
-            instance: told.instance,
-            hello: told.hello.to_vec(),
+            peer_number: theirs.number,
+            instance: theirs.instance,
+            hello: theirs.hello.to_vec(),
             asked: *mac,
             answer,
             until: now + LINGER,
@@ -293,7 +293,7 @@ impl Sessions {
     }
 
     /// Hello of this end.
-    fn told(&self, number: u16) -> Vec<u8> {
+    fn own_payload(&self, number: u16) -> Vec<u8> {
         let least = if self.setup.side == Side::Aircraft { envelope::MIN_INIT_HELLO } else { 0 };
         HandshakePayload { instance: self.instance, number, hello: &self.setup.hello }.write(least)
     }

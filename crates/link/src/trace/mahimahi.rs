@@ -85,7 +85,8 @@ fn first_from(times: &[i64], min: i64) -> usize {
         end *= 2;
     }
     let start = end / 2;
-    let within = times.get(start..times.len().min(end)).unwrap_or_default();
+    let within = times.get(start..times.len().min(end));
+    let within = within.promised("the last step began inside").unwrap_or_default();
     start + within.partition_point(|time| *time < min)
 }
 
@@ -242,7 +243,7 @@ impl OpportunityCursor {
             let near = self.index.saturating_sub(1);
             let is_before = times.get(near).is_some_and(|time| *time < local);
             let start = if is_before { near } else { 0 };
-            let later = times.get(start..).unwrap_or_default();
+            let later = times.get(start..).promised("a place in the period").unwrap_or_default();
             (if all { times.len() } else { start + first_from(later, local) }) as i64
         };
         let round = ms.max(0) / self.period_ms;
