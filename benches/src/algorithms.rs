@@ -1,4 +1,4 @@
-//! What the algorithms cost by themselves: congestion controls per acknowledged packet, schedulers per
+//! Cost of the algorithms by themselves: congestion controls per acknowledged packet, schedulers per
 //! decision, with 2, 8 and 64 paths.
 //!
 //! Both packages are measured by their registries, so that a new algorithm appears without a change here.

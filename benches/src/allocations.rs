@@ -1,4 +1,4 @@
-//! How often a flight allocates once it is under way: packets are kept in buffers that have grown to
+//! Allocations of a run in its steady state: packets are kept in buffers that have grown to
 //! their size by then.
 
 use skybraid_scenario::Scenario;

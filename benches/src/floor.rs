@@ -8,7 +8,7 @@ use skybraid_units::{Bytes, Duration, Instant, Seed};
 
 use crate::simulated::{DURATION, INTERVAL, PACKET};
 
-/// What a packet of the bare loop remembers.
+/// State of a packet of the bare loop.
 #[derive(Clone, Copy)]
 struct Packet {
     sent: Instant,

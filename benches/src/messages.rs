@@ -1,4 +1,4 @@
-//! What the schedulers that trade copies for time cost per message: the decision, and what they learn from it later.
+//! Cost per message of the schedulers that trade copies for time: the decision, and what they learn from it later.
 
 use std::collections::VecDeque;
 use std::hint::black_box;

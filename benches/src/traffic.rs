@@ -88,7 +88,7 @@ pub fn round_trips(vehicle: &Namespace, ground: &Namespace, count: usize) -> Vec
     trips
 }
 
-/// What came of datagrams that were sent.
+/// Outcome of sent datagrams.
 pub struct Datagrams {
     pub sent: u64,
     pub received: u64,
@@ -98,7 +98,7 @@ pub struct Datagrams {
     pub took: f64,
 }
 
-/// When the kernel got the next datagram, in seconds; `None` if none comes.
+/// Time at which the kernel received the next datagram, in seconds; `None` if none comes.
 fn arrival(socket: &UdpSocket) -> Option<f64> {
     let mut buffer = [0; 2048];
     let mut vectors = [IoSliceMut::new(&mut buffer)];

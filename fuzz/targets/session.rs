@@ -22,7 +22,7 @@ impl Random for Dice {
 struct Field {
     now: Instant,
     ends: [Sessions; 2],
-    /// What each end has sent: to it, from its point of view of the other end, goes a copy or a change of it.
+    /// Datagrams that each end has sent; the other end receives a copy, or a changed copy.
     sent: [Vec<Vec<u8>>; 2],
     sealed: [BTreeSet<Vec<u8>>; 2],
     sealings: u32,

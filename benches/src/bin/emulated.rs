@@ -1,4 +1,4 @@
-//! How exact and how fast the emulator is, measured with real packets between network namespaces.
+//! Accuracy and speed of the emulator, measured with real packets between network namespaces.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement may fail by panicking")]
 
 #[path = "../../../crates/emulator/tests/it/bed.rs"]
@@ -67,7 +67,7 @@ fn start(bed: &Bed, config: &LinkConfig, precise: bool) -> Forwarder {
     bed.emulator.run(|| Forwarder::start(vec![lane], options)).unwrap()
 }
 
-/// What the forwarder itself says, below what was measured from outside.
+/// Prints the forwarder's own figures, below those measured from outside.
 fn told(forwarded: &Forwarded) {
     assert!(forwarded.accounts.iter().all(|account| account.adds_up()));
     let lateness = &forwarded.lateness;

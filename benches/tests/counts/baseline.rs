@@ -29,7 +29,7 @@ struct Line {
     name: String,
     instructions: u64,
     allocations: u64,
-    /// Who changed it last, and why.
+    /// Commit and reason of the last change.
     why: String,
 }
 

@@ -15,7 +15,7 @@ use skybraid_bench::counting::allocations;
 
 /// Set in a process that counts one case; its value is the name.
 const CASE: &str = "SKYBRAID_COUNT";
-/// Why the baseline is rewritten.
+/// Environment variable with the reason for rewriting the baseline.
 const REASON: &str = "SKYBRAID_COUNTS_UPDATE";
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! What a side writes without an application's clock: answers, receiver reports, video that follows a report, and bulk
+//! Messages that a side writes without an application's clock: answers, receiver reports, video after reports, and bulk
 //! data while there is room. Most sides have no such duty.
 
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::ids::{FlowId, Numbered, RecordId};
 use crate::record::FlowRecord;
 use crate::reports::Reports;
 
-/// What a side writes because of the messages that it receives in a stream.
+/// Messages that a side writes in reply to those it receives in a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum StreamRole {
     /// Answers each one.
@@ -27,7 +27,7 @@ pub enum StreamRole {
 pub struct Duty {
     /// Number of the stream.
     pub stream: u8,
-    /// What the side writes.
+    /// Role of the side in the stream.
     pub role: StreamRole,
     /// Flow of the stream.
     pub flow: FlowId,

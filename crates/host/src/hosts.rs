@@ -49,7 +49,7 @@ pub struct InFlight<'s> {
     pub record: RecordId,
     /// The segment.
     pub segment: &'s Segment,
-    /// Its arrival after the end of the run, if that is known.
+    /// Arrival of the message after the end of the run, if known.
     pub arrival: Option<Arrival>,
 }
 

@@ -9,7 +9,7 @@ use crate::setup::Host;
 pub trait Numbered: Sized {
     /// Type of the number.
     type Id: Into<usize>;
-    /// What a lookup expects, for the report of a broken invariant.
+    /// Expectation of a lookup, for the report of a broken invariant.
     const EXPECTED: &'static str;
 
     /// Returns the element number `id` of `all`, which must exist.

@@ -202,9 +202,9 @@ pub struct Setup {
 /// A run is larger than the numbers in its tables and packets allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
-    /// What there is too much of: `flow`, `path`, `link` or `duration`.
+    /// Kind of item that exceeds its limit: `flow`, `path`, `link` or `duration`.
     pub of: &'static str,
-    /// What was counted.
+    /// Unit of the limit.
     pub counted: &'static str,
     /// Count in the setup.
     pub found: usize,

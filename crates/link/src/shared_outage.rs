@@ -34,7 +34,7 @@ pub struct SharedOutagesConfig {
     pub up: Duration,
     /// Duration of an outage; its mean must be at least 1 ms. Overlapping own and common outages are merged.
     pub down: Distribution,
-    /// How the carriers' outages depend on one another. Default: independent.
+    /// Dependence between the carriers' outages. Default: independent.
     #[serde(default)]
     pub together: Together,
     /// Probability with which each carrier is in an outage that is common, 0 to 1, in the order of the carriers; empty:

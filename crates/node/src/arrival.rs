@@ -35,7 +35,7 @@ pub struct Drained {
 pub struct Taken<'a> {
     /// Payload.
     pub bytes: &'a mut [u8],
-    /// Its sender.
+    /// Sender of the datagram.
     pub source: Option<std::net::SocketAddr>,
     /// Time at which it reached this machine, or the earliest possible one.
     pub arrived: Instant,

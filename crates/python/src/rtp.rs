@@ -181,7 +181,7 @@ pub fn nal_unit_kind(codec: &str, unit: &[u8]) -> PyResult<(bool, Option<u32>)> 
     Ok((kind.key, kind.recovery_frames))
 }
 
-/// What arrived of a frame; see `skybraid_traffic`.
+/// Received parts of a frame; see `skybraid_traffic`.
 #[pyclass(frozen, get_all)]
 pub struct RtpFrame {
     ticks: u64,
@@ -252,7 +252,7 @@ impl RtpReceiver {
         std::iter::from_fn(|| self.buffer.release()).map(|frame| RtpFrame::of(py, frame)).collect()
     }
 
-    /// When a frame is due without further packets.
+    /// Time at which a frame is due without further packets.
     fn next_ns(&self) -> Option<i64> {
         self.buffer.next_due().map(Instant::as_nanos)
     }

@@ -22,7 +22,7 @@ const FILES: [(&str, &str); 5] = [
 pub struct RequirementProfile {
     /// Name, for `require`.
     pub name: &'static str,
-    /// What is required of what.
+    /// Requirement in one sentence.
     pub summary: String,
     /// Numbers, in the order of their keys.
     pub numbers: Vec<ProfileNumber>,
@@ -37,7 +37,7 @@ pub struct ProfileNumber {
     pub value: String,
     /// Document that states it.
     pub source: String,
-    /// How sure it is.
+    /// Confidence in the number.
     pub sure: String,
 }
 

@@ -32,7 +32,7 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// What an interval says of a requirement.
+/// Verdict of an interval on a requirement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// The whole interval reaches the target.

@@ -33,7 +33,7 @@ pub struct RunShare {
     pub block_s: f64,
     /// Time from the first to the last trial, in s.
     pub span_s: f64,
-    /// How many times its own weight each episode has, since the run saw a part of a measurement only.
+    /// Factor on the weight of each episode, since the run saw a part of a measurement only.
     pub clustering: f64,
 }
 

@@ -22,10 +22,10 @@ pub const UNSEEN_S: f64 = 10.0;
 const UNSEEN_PART: f64 = 0.05;
 /// From this number of runs on, runs are the clusters; fewer are judged by blocks unless they differ by more.
 pub const RUNS: usize = 10;
-/// How many times longer a flight may be to be called one that would decide.
+/// Maximum factor on the run's length that is reported as deciding.
 const MAX_FACTOR: f64 = 1e6;
 
-/// What counts as independent.
+/// Unit counted as independent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Blocks of a run.
@@ -57,17 +57,17 @@ pub struct ShareInterval {
     pub missed: u64,
     /// In how many groups they failed, of distinct runs.
     pub episodes: u64,
-    /// How many runs there are.
+    /// Number of runs.
     pub runs: usize,
-    /// What counts as independent.
+    /// Unit counted as independent.
     pub unit: Unit,
     /// Length of a block in s; the longest of all runs.
     pub block_s: f64,
     /// Time of all runs in s.
     pub span_s: f64,
-    /// How many times its own weight each episode counts, where blocks of a measurement's parts decide.
+    /// Factor on the weight of each episode, where blocks of a measurement's parts decide.
     pub clustering: f64,
-    /// How often each distinct run is among the runs.
+    /// Number of copies of each distinct run.
     pub copies: usize,
 }
 
@@ -221,7 +221,7 @@ struct Spread {
     freedom: f64,
     /// Misses of the event that may come next.
     largest: f64,
-    /// How many times its own weight an episode counts.
+    /// Factor on the weight of an episode.
     clustering: f64,
 }
 
@@ -262,7 +262,7 @@ impl Spread {
     }
 }
 
-/// How a weighted sum of Poisson counts varies.
+/// Moments of a weighted sum of Poisson counts.
 struct Events {
     /// Variance of the sum.
     variance: f64,

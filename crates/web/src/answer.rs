@@ -1,4 +1,4 @@
-//! What the page shows of a run: the flows' statistics and requirements, and series for its charts.
+//! Results of a run for the page: the flows' statistics and requirements, and series for its charts.
 
 use serde::Serialize;
 use skybraid_host::record::{Deadline, Histogram, Summary, Tally, Timeline};

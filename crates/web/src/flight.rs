@@ -12,7 +12,7 @@ use skybraid_sim::Observer;
 use skybraid_transport::Class;
 use skybraid_units::{Duration, Instant, Seed};
 
-/// What the page asks for.
+/// Request of the page.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {

@@ -41,7 +41,7 @@ COINCIDENCE = 3.6
 
 
 class Seen(NamedTuple):
-    """What one run shows of a flow.
+    """Result of a flow in one run.
 
     Attributes:
         share: of messages or frames in time; None of a goodput.

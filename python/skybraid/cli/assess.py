@@ -33,7 +33,7 @@ _SHOWN = 6
 
 
 class Measured(NamedTuple):
-    """What is asked of which measurements."""
+    """Measurements to assess, and their options."""
 
     networks: list[Network]
     wanted: list[Wanted]

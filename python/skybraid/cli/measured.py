@@ -1,4 +1,4 @@
-"""What users say of measured files that these do not say themselves: options of `trace`, `fit` and `assess`."""
+"""Options for what measured files do not state themselves: options of `trace`, `fit` and `assess`."""
 
 from pathlib import Path
 from typing import Annotated

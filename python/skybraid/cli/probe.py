@@ -220,7 +220,7 @@ def quic_bulk(
 
 
 class Print(NamedTuple):
-    """Where a measurement goes: a CSV file, and the terminal."""
+    """Outputs of a measurement: a CSV file, and the terminal."""
 
     out: Path | None
     as_json: bool

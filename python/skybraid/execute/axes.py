@@ -93,7 +93,7 @@ class Point:
     """One combination of the axes' steps.
 
     Attributes:
-        labels: what is in the axes' columns, in their order.
+        labels: values of the axes' columns, in their order.
         sets: the keys that are replaced, with their values as TOML.
     """
 
@@ -110,9 +110,9 @@ class Sweep:
     """Axes and seeds.
 
     Attributes:
-        axes: what is varied; none for a campaign over seeds alone.
+        axes: varied keys; none for a campaign over seeds alone.
         seeds: roots of the random streams; None for the scenario's own.
-        notes: what `all` has left out, and why.
+        notes: algorithms that `all` has left out, and the reasons.
     """
 
     axes: tuple[Axis, ...] = ()

@@ -31,7 +31,7 @@ _MAX_BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What all runs of a campaign have in common; it travels to other machines.
+    """Common part of all runs of a campaign; it is sent to other machines.
 
     Attributes:
         text: the scenario.
@@ -46,7 +46,7 @@ class Base:
     plugins: tuple[tuple[str, str], ...] = ()
 
     def scenario(self, point: Point) -> Scenario:
-        """What a point runs.
+        """Returns the scenario of a point.
 
         Raises:
             ScenarioError: it is not a correct scenario.
@@ -72,11 +72,11 @@ class Executor(Protocol):
 
     @property
     def target_s(self) -> float:
-        """How long a batch had better take, in s."""
+        """Target duration of a batch, in s."""
         ...
 
     def outcomes(self, base: Base, batches: Iterator[Batch]) -> Iterator[Sequence[Outcome]]:
-        """What came of batches, in any order; nothing at all from time to time, so that the caller gets a turn."""
+        """Iterates over the outcomes of batches, in any order; now and then an empty one, to give the caller a turn."""
         ...
 
 
@@ -142,7 +142,7 @@ def run_batch(base: Base, batch: Batch, go_on: Callable[[float], bool] = lambda 
 
 
 class Pace:
-    """How long a run takes, as it was seen lately; makes batches of about the same length in time."""
+    """Duration of recent runs; makes batches of about the same length in time."""
 
     def __init__(self, target_s: float) -> None:
         self._target_s = target_s
@@ -156,7 +156,7 @@ class Pace:
 
     @property
     def size(self) -> int:
-        """How many runs the next batch should have."""
+        """Number of runs of the next batch."""
         if self._run_s is None:
             return 1
         return max(1, min(_MAX_BATCH, int(self._target_s / max(self._run_s, 1e-6))))
@@ -171,7 +171,7 @@ class Threads:
     """Makes runs in threads of this process; the simulator needs no Python meanwhile, so that all cores work.
 
     Args:
-        workers: how many; by default one a core.
+        workers: number of processes; by default one per core.
     """
 
     target_s = 0.02
@@ -180,7 +180,7 @@ class Threads:
         self.workers = workers or cores()
 
     def outcomes(self, base: Base, batches: Iterator[Batch]) -> Iterator[Sequence[Outcome]]:
-        """What came of batches; at most two a worker are under way."""
+        """Iterates over the outcomes of batches, with at most two per worker under way."""
         stop = threading.Event()
 
         def go_on(_simulated_s: float) -> bool:

@@ -29,17 +29,17 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What `campaign.json` says.
+    """Contents of `campaign.json`.
 
     Attributes:
         name: the scenario's name.
         base: the scenario, with what every point has in common.
         version: of Skybraid.
-        axes: what is varied.
+        axes: varied keys.
         points: their combinations that are part of the campaign, by the number that the tables name.
         digests: of what each point runs.
         paths: names of the paths, over all points.
-        created: when it began, as ISO 8601.
+        created: start time, as ISO 8601.
     """
 
     name: str
@@ -120,10 +120,10 @@ class Campaign:
     """Many runs of a scenario over points and seeds, as they lie in a folder or at a URL.
 
     Attributes:
-        url: where it lies.
-        manifest: what it consists of.
+        url: folder of the campaign.
+        manifest: contents of `campaign.json`.
         answers: to the question until which seeds were added, for each point; of a campaign that was just run.
-        notices: what the user should know of how it was run; of a campaign that was just run.
+        notices: notes on the execution, for the user; of a campaign that was just run.
     """
 
     url: str
@@ -157,7 +157,7 @@ class Campaign:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """What is varied."""
+        """Varied keys."""
         return self.manifest.axes
 
     @property
@@ -210,7 +210,7 @@ class Campaign:
         return self.scan(RUNS).filter(pl.col("status") == FAILED).sort("point", "seed").collect()
 
     def scenario_of(self, point: int) -> Scenario:
-        """What a point runs.
+        """Returns the scenario of a point.
 
         Raises:
             ResultError: there is no such point.
@@ -226,7 +226,7 @@ class Campaign:
 
         Args:
             key: of the run, or as much of its beginning as no other run shares.
-            tables: which to keep, as of `skybraid.run`.
+            tables: tables to keep, as of `skybraid.run`.
             out: folder for the result; None keeps it in memory.
 
         Raises:

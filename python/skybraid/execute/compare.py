@@ -59,7 +59,7 @@ _UNCONTROLLED = "udp"
 
 
 class Combination(NamedTuple):
-    """What one row compares; no congestion control for a protocol that has none."""
+    """Transport of one row; no congestion control for a protocol that has none."""
 
     protocol: str
     scheduler: str
@@ -77,7 +77,7 @@ class Names(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is compared.
+    """Options to compare.
 
     Attributes:
         flows: flows whose transport is replaced in these three keys; the others stay as they are. By default all that
@@ -146,7 +146,7 @@ def compare(
 
     Args:
         scenario: a `Scenario`, or the path of its file.
-        choice: what is compared.
+        choice: options to compare.
         seed: root of the random streams of every flight; the scenario's own if neither this nor `seeds` is given.
         seeds: several seeds, each run once with every combination; traces then begin at a place drawn from the seed
             unless the scenario says where.
@@ -268,7 +268,7 @@ def _medians(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def text(frame: pl.DataFrame) -> str:
-    """What `compare` gave as a table to read: a line a combination, medians where several seeds were run.
+    """Formats the result of `compare` as a table: one line per combination, medians where several seeds were run.
 
     For each flow: messages within the deadline (or arrived, where it requires none), one-way delay that half of the
     messages and 99 % of them did not exceed, data that arrived, and the share of its packets on each path but the last.
@@ -372,7 +372,7 @@ def frames_title(within_ms: float | None) -> str:
 
 
 def rate_cells(row: Mapping[str, Any]) -> list[str]:
-    """What stands below `RATE_TITLES`."""
+    """Cells of the columns `RATE_TITLES`."""
     return [
         _cell(row["frame_rate"], 1, 2),
         _cell(row["worst_frame_rate"], 1, 1),
@@ -403,7 +403,7 @@ def aligned(lines: list[list[str]], names: int, groups: Mapping[str, int], share
 
     Args:
         lines: the titles first, all of one length.
-        names: how many of the columns are names.
+        names: number of columns that are names.
         groups: titles over that many columns each, behind the names.
         shared: in how many of the first columns lines must agree to stand together; by default all names but one.
     """

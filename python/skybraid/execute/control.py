@@ -55,7 +55,7 @@ class Running:
     Attributes:
         name: its scenario's name as it is in the socket's name.
         pid: number of the process that was started; nested ones after a dot.
-        socket: where it listens.
+        socket: address on which it listens.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Running:
 
 
 def folder() -> Path:
-    """Where this user's control sockets lie: `$XDG_RUNTIME_DIR/skybraid`, or `/tmp/skybraid-UID` without one."""
+    """Returns the folder of this user's control sockets: `$XDG_RUNTIME_DIR/skybraid`, else `/tmp/skybraid-UID`."""
     if FOLDER in os.environ:
         return Path(os.environ[FOLDER])
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -89,14 +89,14 @@ def own_label(name: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """What a command hands on to itself inside the sandbox: where sockets lie, and its number."""
+    """Returns the environment of the command inside the sandbox: the sockets' folder and the emulation's number."""
     outer = os.environ.get(LABEL)
     number = str(os.getpid()) if outer is None else f"{outer}.{os.getpid()}"
     return {FOLDER: str(folder()), LABEL: number}
 
 
 def depth() -> int:
-    """How many emulations surround this process."""
+    """Returns the number of emulations around this process."""
     return int(os.environ.get(DEPTH, "0"))
 
 

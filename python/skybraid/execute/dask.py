@@ -64,7 +64,7 @@ class Dask:
             raise ResultError(f"--on: {url}: no Dask scheduler answers: {error}") from error
 
     def outcomes(self, base: Base, batches: Iterator[Batch]) -> Iterator[Sequence[Outcome]]:
-        """What came of batches; a few a core are under way."""
+        """Iterates over the outcomes of batches, with a few per core under way."""
         shipped = replace(base, file=str(Path(base.file).resolve()))
         pending: dict[Any, tuple[Batch, int]] = {}
         numbers = count()

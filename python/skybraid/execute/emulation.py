@@ -39,7 +39,7 @@ _TCP_LISTENS = "0A"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a scenario is emulated.
+    """Options of an emulation.
 
     Attributes:
         precise: spend a core on punctuality.
@@ -103,7 +103,7 @@ def emulate(
     Args:
         scenario: a `Scenario`, or the path of its file.
         seed: root of the links' random streams; the scenario's own if it is not given.
-        tables: which of messages, subflows, links, packets to keep; by default the first three.
+        tables: tables to keep, of messages, subflows, links and packets; by default the first three.
         out: folder to write the result into; None keeps it in memory.
         pcap: also write packet captures; needs `out`.
         precise: spend a core on punctuality.
@@ -189,7 +189,7 @@ def emulate_here(
     pcap: bool = False,
     progress: Progress | None = None,
 ) -> Results:
-    """The same inside the sandbox, where the command is.
+    """Emulates a scenario from inside the sandbox.
 
     Raises:
         ScenarioError: `seed` or `tables` are not correct.
@@ -202,7 +202,7 @@ def emulate_here(
 
 
 def emulator(scenario: Scenario, options: Options) -> Driver:
-    """What runs a scenario's flows in real time, inside the sandbox."""
+    """Returns the emulator of a scenario, which runs its flows in real time, inside the sandbox."""
 
     def make(
         seed: int, tables: list[str], report: Report, folder: Path | None, captures: Path | None

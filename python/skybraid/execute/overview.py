@@ -27,7 +27,7 @@ _INTERVAL = ("low", "high")
 
 
 def summary(campaign: Campaign) -> pl.DataFrame:
-    """What each flow did at each point, over all seeds.
+    """Summarises each flow at each point, over all seeds.
 
     Returns:
         A row for each point and flow: `point`, the axes' columns, `flow`, `runs`, `failed`; `deadline_ms`, `met`,

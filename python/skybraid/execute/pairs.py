@@ -54,7 +54,7 @@ _Key = tuple[tuple["Label", ...], str, int]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far B lies above A, over the flights that they share.
+    """Difference of B and A, over the flights that they share.
 
     Attributes:
         point: the point's values, where several are compared; else empty.
@@ -66,7 +66,7 @@ class Difference:
         difference: mean of B - A.
         low: of its 95 % interval; None below two pairs.
         high: of the same.
-        pairs: how many flights are compared.
+        pairs: number of compared flights.
         left_out: pairs without a value on either side, as a delay where nothing arrived.
         words: all this in a sentence.
     """
@@ -87,14 +87,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """What a comparison gave.
+    """Result of a paired comparison.
 
     Attributes:
         a: the name of the first.
         b: the name of the second.
         differences: one for each point, flow and metric.
         seeds: the seeds that both have.
-        notes: what could not be compared, and how the flights were made.
+        notes: remarks on what could not be compared, and on how the flights were made.
     """
 
     a: str

@@ -33,7 +33,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What must be run.
+    """Runs to be made.
 
     Attributes:
         manifest: the campaign as it will be described.
@@ -41,7 +41,7 @@ class Plan:
         wanted: positions of the points to run, in `manifest.points`.
         alike: those of them where no seed changes anything, so that one run stands for all.
         drawn: the note on traces that begin at random since several seeds are run; empty where none do.
-        notes: what the user should know.
+        notes: remarks for the user.
         flows: names of the flows, over all points.
         videos: names of those that are video at some point.
     """
@@ -127,7 +127,7 @@ def plan(
 
 
 class _Survey:
-    """What the points have in common and what they need, gathered point by point.
+    """Common scenario parts and required files of the points, gathered point by point.
 
     Args:
         plugins: Python files with algorithms of one's own.
@@ -159,7 +159,7 @@ class _Survey:
 
 
 def _read(base: Base, points: Sequence[Point], columns: Sequence[str], place: int) -> Scenario:
-    """What a point runs.
+    """Returns the scenario of a point.
 
     Raises:
         ScenarioError: it is wrong; it says which point.

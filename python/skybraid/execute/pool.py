@@ -49,7 +49,7 @@ def finished(
 
     Args:
         work: runs a job; what it raises is raised here.
-        jobs: what to run.
+        jobs: runs to be made.
         stop: tells running jobs to end; called when the generator ends, whatever ends it.
         workers: number of threads; by default one per core.
         goes_on: called at Ctrl-C; returns whether the jobs end by themselves, so that their results are waited for.
@@ -80,8 +80,8 @@ class Gauge:
     """Progress of runs; and how runs are stopped.
 
     Args:
-        runs: how many there are.
-        duration_s: how long each takes in its own time, in s.
+        runs: number of runs.
+        duration_s: simulated duration of each, in s.
         keeps: whether the first interruption only ends the runs, and what they have is kept.
     """
 

@@ -85,7 +85,7 @@ class Ranking:
     Attributes:
         frame: a row for each combination, seed and flow, as `compare` returns it.
         places: the best first.
-        measure: what decides the order among equal verdicts, in words.
+        measure: quantity that orders equal verdicts, in words.
         left_out: why combinations could not be run, in sentences.
     """
 

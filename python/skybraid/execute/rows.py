@@ -54,8 +54,8 @@ class Outcome:
     Attributes:
         point: position of its point.
         seed: root of its random streams.
-        error: what went wrong; None for a run that is done.
-        wall_s: how long it took, in s.
+        error: message of the failure; None for a completed run.
+        wall_s: wall-clock duration, in s.
         simulated_s: simulated time in s.
         flows: its rows of `flows`, without what names the run.
         requirements: its rows of `requirements`, without what names the run.
@@ -223,7 +223,7 @@ class Buffer:
     Attributes:
         schemas: the tables' columns.
         paths: names of the paths, in the order of their columns.
-        runs: how many runs it holds.
+        runs: number of runs.
     """
 
     schemas: Mapping[str, Mapping[str, pl.DataType]]
@@ -232,12 +232,12 @@ class Buffer:
 
     @property
     def runs(self) -> int:
-        """How many runs it holds."""
+        """Number of runs."""
         return len(self._rows[RUNS])
 
     @property
     def rows(self) -> int:
-        """How many rows it holds, of all tables."""
+        """Number of rows of all tables."""
         return sum(len(rows) for rows in self._rows.values())
 
     def add(self, outcome: Outcome, key: str, point: Point, replay: str) -> None:

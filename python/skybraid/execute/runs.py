@@ -37,12 +37,12 @@ its time to, the folder that becomes the result, and a folder for captures."""
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What makes runs of a scenario.
+    """Maker of a scenario's runs.
 
     Attributes:
         name: "simulation" or "emulation".
         make: makes one.
-        duration_s: how long a run takes in its own time, in s.
+        duration_s: simulated duration of a run, in s.
         command: the command of the command line that does the same.
         options: further words of that command line.
         keeps: whether a run that is stopped early returns what it has seen so far; others return nothing.
@@ -58,7 +58,7 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What is kept of runs.
+    """Selection of the tables that are kept of runs.
 
     Attributes:
         tables: names; None for the default of one run or of several.

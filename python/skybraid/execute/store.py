@@ -57,7 +57,7 @@ class Store:
     Attributes:
         url: the folder as it was given.
         tables: names of its tables, in the order in which their parts are written; a part counts by the last.
-        noun: what errors call it.
+        noun: name of the store in errors.
     """
 
     url: str
@@ -80,9 +80,9 @@ class Store:
 
         Args:
             url: a path, or a URL such as s3://bucket/folder.
-            options: what fsspec wants to know for this kind of storage.
+            options: fsspec's options for this kind of storage.
             tables: names of its tables, that by which a part counts last.
-            noun: what errors call it.
+            noun: name of the store in errors.
 
         Raises:
             ResultError: the kind of URL is not known, or its package is not installed.
@@ -102,7 +102,7 @@ class Store:
         return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
 
     def place(self, name: str) -> str:
-        """Where a file lies, as its file system names it."""
+        """Returns the path of a file on its file system."""
         return f"{self._root}/{name}"
 
     def read(self, name: str) -> bytes | None:
@@ -169,7 +169,7 @@ class Store:
         return sorted(str(place).rpartition("/")[2] for place in found)
 
     def manifest(self) -> dict[str, Any] | None:
-        """What `campaign.json` says, or None where there is none.
+        """Returns the contents of `campaign.json`, or None without one.
 
         Raises:
             ResultError: it is damaged.
@@ -246,7 +246,7 @@ class Store:
         return found
 
     def _fault(self, name: str) -> str | None:
-        """What is wrong with a Parquet file of the campaign."""
+        """Returns the error for a damaged Parquet file of the campaign."""
         data = self.read(name)
         if data is None:
             return "the file is missing"
@@ -356,7 +356,7 @@ class Store:
 
 @dataclass(slots=True)
 class Cadence:
-    """When finished runs become the next part: soon at first, then every sixtieth of the time so far, up to 30 s.
+    """Schedule of writing finished runs as parts: soon at first, then every sixtieth of the time so far, up to 30 s.
 
     Attributes:
         first_s: shortest time between two parts, in s.

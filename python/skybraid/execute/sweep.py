@@ -35,15 +35,15 @@ _MAX_ROWS = 20_000
 
 @dataclass(slots=True)
 class Status:
-    """How far a campaign is.
+    """Progress of a campaign.
 
     Attributes:
         total: runs that are wanted so far, with those that were there already.
         cached: runs that were there already.
         done: runs that have been made now, without the failed ones.
         failed: runs that failed now.
-        left_s: how long the rest will take, in s; None before the first run.
-        url: where the campaign is.
+        left_s: estimated remaining time, in s; None before the first run.
+        url: folder of the campaign.
     """
 
     total: int = 0
@@ -63,9 +63,9 @@ class Running:
     """A campaign whose missing runs are being made, under its lock.
 
     Args:
-        store: where it goes.
-        planned: what is wanted.
-        executor: what makes the runs.
+        store: destination.
+        planned: runs to be made.
+        executor: maker of the runs.
         progress: told how far it is, a few times a second.
     """
 
@@ -227,7 +227,7 @@ def sweep(
         budget: at most so many runs of the campaign, or a time such as "30min"; 10 000 runs by default. Needs `until`.
         progress: told how far it is.
         note: told what the user should know, such as what `all` leaves out.
-        storage_options: what fsspec wants to know for `out`.
+        storage_options: fsspec's options for `out`.
 
     Raises:
         ScenarioError: the sweep, one of its points or the question is wrong; nothing was run.
@@ -256,7 +256,7 @@ def sweep(
 
 
 def executor_of(on: str | None, workers: int | None) -> Executor:
-    """What makes the runs.
+    """Returns the executor of the runs.
 
     Raises:
         ResultError: `on` is not `dask://HOST:PORT`, or nobody answers there.

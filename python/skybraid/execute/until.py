@@ -62,12 +62,12 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of each point.
+    """Question to be decided at each point.
 
     Attributes:
-        text: as it was put.
+        text: the question in the user's words.
         flow: the flow's name.
-        metric: what is measured.
+        metric: measured quantity.
         at_least: whether the target must be reached (or else not exceeded); None without a target.
         target: share from 0 to 1, bit/s, ms, frames a second, or freezes a minute; None where only precision is asked.
         reach: how far the interval may reach to either side, in the same unit; None for "shown".
@@ -106,14 +106,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a point's flights say.
+    """Answer of a point's flights.
 
     Attributes:
         point: its number.
         name: its values.
-        question: as it was put.
+        question: the question in the user's words.
         verdict: met, not met, or inconclusive within the budget.
-        flights: how many were run.
+        flights: number of completed flights.
         estimate: in the unit of the question's target; None where there is none.
         low: of the 95 % interval that counts.
         high: of the same.
@@ -152,7 +152,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much a campaign may cost.
+    """Limits on a campaign's size.
 
     Attributes:
         runs: at most so many, with those that were there already.
@@ -249,15 +249,15 @@ def run_until(running: Running, asked: Question, limit: Budget) -> list[Answer]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a point's flights say so far.
+    """Evidence of a point's flights so far.
 
     Attributes:
-        flights: how many were run.
+        flights: number of completed flights.
         estimate: of what is asked; None where no flight says anything.
         shown: its 95 % interval.
         decides: the interval by which the question is decided.
         share: with its misses, where shares are asked for.
-        needed: how many flights would decide the question, in words; empty where that cannot be told.
+        needed: number of flights that would decide the question, in words; empty if unknown.
     """
 
     flights: int
@@ -339,7 +339,7 @@ def _verdict(asked: Question, seen: _Seen) -> Verdict:
 
 
 def _mean(values: Sequence[float], confidence: float) -> Interval | None:
-    """That of the mean; none where a flight counts as without end."""
+    """Interval of the mean; none where a flight counts as infinite."""
     return mean_interval(values, confidence) if all(map(math.isfinite, values)) else None
 
 

@@ -21,7 +21,7 @@ _SLOPE = 0.25
 
 
 class Events(NamedTuple):
-    """What a series of probes shows.
+    """Events found in a series of probes.
 
     Attributes:
         outages: starts and lengths in s; shape (n, 2).
@@ -54,9 +54,9 @@ def find_events(times_s: Floats, delay_ms: Floats, length_s: float) -> Events:
     """Finds outages (runs of lost probes) and stalls (delays that fall with slope -1).
 
     Args:
-        times_s: when each probe was sent, in s, shape (n,).
+        times_s: sending time of each probe, in s, shape (n,).
         delay_ms: infinity: lost; NaN: not measured.
-        length_s: where the last probe's time ends, in s.
+        length_s: end of the last probe's interval, in s.
     """
     ends_s = np.append(times_s[1:], length_s)
     lost = np.isinf(delay_ms)

@@ -1,4 +1,4 @@
-"""How good a fit is: flights that it did not see, against flights drawn from it and from blocks of measured ones."""
+"""Goodness of a fit: flights that it did not see, against flights drawn from it and from blocks of measured ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Goodness:
 
     Attributes:
         checks: the numbers.
-        split: which flights were fitted, and which were held back.
+        split: flights that were fitted, and flights that were held back.
         fitted: drawn flights, for a page.
         measured: held-back flights, for a page.
     """
@@ -96,7 +96,7 @@ def held_back(
     Args:
         flights: at least one.
         draws: flights drawn from the fit, and from blocks.
-        runs: how many of these are run with transports; 0: none.
+        runs: number of these that are run with transports; 0: none.
         progress: receives the share that is done.
 
     Raises:

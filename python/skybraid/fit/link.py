@@ -62,7 +62,7 @@ FEW_FLIGHTS = 5
 
 @dataclass(frozen=True)
 class FittedFlight:
-    """What one flight was like.
+    """Characteristics of one flight.
 
     Attributes:
         name: its files.
@@ -113,9 +113,9 @@ class FittedLink:
         handover_gaps: law of the time between handovers; None: not measured.
         handover_length: law of their execution.
         spread: factors between flights: "rate", "delay", "jitter", "loss", "outage", "stall".
-        unknown: what the data cannot tell, in sentences.
+        unknown: parameters that the data cannot determine, in sentences.
         queue_bytes: limit of the queue of each direction under load; empty: not measured.
-        phase_s: when the first epoch of Starlink's begins, in s from 0 to 15; None: the delay has no such steps.
+        phase_s: start of the first Starlink epoch, in s from 0 to 15; None: the delay has no such steps.
     """
 
     flights: tuple[FittedFlight, ...]
@@ -374,7 +374,7 @@ class _Pooled(NamedTuple):
     """Outages or stalls of all flights together.
 
     Attributes:
-        per_s: how many begin in a second; None: the measurements have no such events.
+        per_s: events per second; None: the measurements have no such events.
         lengths_s: shape (n,).
     """
 

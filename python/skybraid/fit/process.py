@@ -32,7 +32,7 @@ _LAG_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Memory:
-    """How long values remember.
+    """Memory of a process: how long its values stay correlated.
 
     Attributes:
         slow_s: correlation time of the slow part in s (1/e); 0: none.
@@ -61,7 +61,7 @@ class Process:
 
     Attributes:
         table: pairs of probability and value; probabilities increase from 0 to 1, values do not decrease.
-        memory: how long values remember.
+        memory: how long values stay correlated.
         step_s: for how long a value holds, in s.
         plus: added to every value.
         both_ways: correlation of the normal scores with those of the other direction, 0 to 1.

@@ -57,11 +57,11 @@ class Daemon:
 
     Attributes:
         program: `skybraid-node`.
-        node: where it runs.
+        node: network node in which it runs.
         file: its configuration.
-        status_port: where its state can be looked at, on the node's loopback.
+        status_port: port of its status page, on the node's loopback.
         wrapper: words before its command, for a program that runs it in its own place.
-        clock_ahead_s: how far its monotonic clock is ahead of the machine's.
+        clock_ahead_s: offset of its monotonic clock from the machine's.
     """
 
     program: Path
@@ -266,6 +266,6 @@ def in_emulator(addresses: Mapping[str, str], port: int = PORT) -> dict[str, dic
 
     Args:
         addresses: of the ground by path; the vehicle's interfaces are named like the paths.
-        port: where the ground listens, on each of its addresses.
+        port: listening port of the ground, on each of its addresses.
     """
     return {path: {"interface": path, "remote": f"{address}:{port}"} for path, address in addresses.items()}

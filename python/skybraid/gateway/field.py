@@ -35,7 +35,7 @@ _DONE = "is what it ended with"
 
 
 class Streams(TypedDict, total=False):
-    """Where a program reads, prints and works, as of `subprocess`."""
+    """Standard streams and working folder of a program, as of `subprocess`."""
 
     stdin: int | None
     stdout: int | IO[bytes] | None
@@ -51,7 +51,7 @@ class Node:
 
     Args:
         namespace: the file of its network, or None for this process's own.
-        environment: what programs there find besides ours.
+        environment: additional environment variables of programs there.
     """
 
     def __init__(self, namespace: str | None = None, environment: Mapping[str, str] | None = None) -> None:
@@ -97,8 +97,8 @@ class Node:
 
         Args:
             command: the program and its arguments.
-            environment: what it finds besides what is in the node.
-            clock_ahead_s: how far its monotonic clock is ahead of the machine's, as that of another machine is.
+            environment: environment variables besides those of the node.
+            clock_ahead_s: offset of its monotonic clock from the machine's, as between two machines.
             first: it goes before the machine's other work, which is not what is measured.
             streams: as of `subprocess`; none of them by default.
         """

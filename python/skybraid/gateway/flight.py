@@ -63,9 +63,9 @@ class Flown:
     """Outcome of a flight, with the interface of a finished run for readers of `messages`.
 
     Attributes:
-        simulated_s: how long it was.
-        wall_s: how long it took.
-        facts: what the gateways and the emulator say of themselves.
+        simulated_s: simulated duration.
+        wall_s: wall-clock duration.
+        facts: figures reported by the gateways and the emulator.
         sent_ns: by flow, when each message was written, since the links' beginning.
         delivered_ns: by flow, when each arrived first; negative for never.
         message_bytes: by flow.

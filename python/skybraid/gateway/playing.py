@@ -43,7 +43,7 @@ class Flow:
     Attributes:
         bits_per_s: of application data.
         message_bytes: of one message.
-        start_s: when the first is written.
+        start_s: time of the first message.
     """
 
     bits_per_s: float
@@ -63,8 +63,8 @@ class Play:
     Attributes:
         paths: that they use.
         tables: of both files.
-        flows: what applications write, by name.
-        words: what carries the flows.
+        flows: messages of the applications, by flow.
+        words: description of the carrier of the flows.
     """
 
     paths: tuple[str, ...]

@@ -54,7 +54,7 @@ class RunShare(NamedTuple):
             would vary as much.
         block_s: length of a block in s.
         span_s: time from the first to the last trial, in s.
-        clustering: how many times its own weight each episode has, since the run saw a part of a measurement only.
+        clustering: factor on the weight of each episode, since the run saw a part of a measurement only.
     """
 
     trials: int
@@ -123,12 +123,12 @@ class ShareInterval(NamedTuple):
         trials: messages (or frames) whose fate is decided.
         missed: those among them that failed.
         episodes: in how many groups they failed.
-        runs: how many runs there are.
-        method: what counts as independent: "blocks" or "runs".
+        runs: number of runs.
+        method: unit counted as independent: "blocks" or "runs".
         block_s: length of a block in s; the longest of all runs.
         span_s: time of all runs in s.
-        clustering: how many times its own weight each episode counts, where blocks of a measurement's parts decide.
-        copies: how often each distinct run is among the runs; `episodes` and the interval are of the distinct ones.
+        clustering: factor on the weight of each episode, where blocks of a measurement's parts decide.
+        copies: number of copies of each distinct run; `episodes` and the interval are of the distinct ones.
     """
 
     estimate: float

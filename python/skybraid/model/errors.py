@@ -80,7 +80,7 @@ def unknown(where: str, found: str, known: Iterable[str], *, several: bool = Fal
     Args:
         where: the option or argument.
         found: the name.
-        known: what there is.
+        known: valid names.
         several: whether more than one may be named.
     """
     names = list(known)

@@ -22,7 +22,7 @@ class Keys:
     """Reader of one table; keys that are never taken are errors.
 
     Attributes:
-        where: what errors begin with.
+        where: beginning of error messages.
     """
 
     def __init__(self, table: Mapping[str, Any], where: str) -> None:

@@ -48,7 +48,7 @@ class Slots(NamedTuple):
 
 @dataclass(frozen=True)
 class LinkService:
-    """How a link served transactions over a run.
+    """Service of a link's transactions over a run.
 
     Attributes:
         begun: transactions begun on an available link, in each slot; each loss of the link counts as one.

@@ -22,7 +22,7 @@ class Unit(NamedTuple):
 
     Attributes:
         unit: in which a value is given, as a scenario writes it; none for a plain number.
-        scale: how much of the column's number one of these is.
+        scale: factor from the column's unit to this one.
         example: of such a value.
         told: the column's number in words.
         apart: the size of a difference of two in words.
@@ -50,7 +50,7 @@ class Counted(NamedTuple):
     """Denominator of a share.
 
     Attributes:
-        things: what is counted.
+        things: noun of what is counted.
         met: the column of those that met it.
         trials: the column of those whose fate is decided.
         within_ms: the column of the time in question, in ms.
@@ -74,11 +74,11 @@ class Measure(NamedTuple):
     Attributes:
         name: as `--until` takes it.
         column: of the tables of flows.
-        words: what it is where a time is in question, which stands for "{}", and where none is.
-        unit: how its values are printed.
+        words: description with a time, which replaces "{}", and without one.
+        unit: printed unit of its values.
         counted: of a share, what it is a share of.
         mean: whether flights are put together by their mean with Student's interval; else by their median.
-        nothing: what a flight without a value counts as where it must count: its worst.
+        nothing: value of a flight without one, where it must count: the worst.
         video: whether only a video has it.
         told: whether `compare A B` and the summary of a campaign tell it unasked.
     """

@@ -59,7 +59,7 @@ class Cause:
     Attributes:
         cause: its name, as `docs/explain.md` lists them.
         path: the path that it happened on, where it happened on one.
-        effect: what lost the packet: queue, random, burst, handover, outage, mtu, or unknown.
+        effect: cause of the loss: queue, random, burst, handover, outage, mtu, or unknown.
         count: misses.
         share: of all misses, 0 to 1.
         words: the cause as the end of a sentence: "lost on leo by handover".

@@ -32,7 +32,7 @@ def essence(scenario: Scenario, seeds: Sequence[int], driver: str = "simulation"
 
     Args:
         scenario: the scenario that is run.
-        seeds: how often.
+        seeds: number of seeds.
         driver: "simulation" or "emulation"; the latter's tables differ each time, as real time and real programs do.
     """
     return {
@@ -67,7 +67,7 @@ def replay_command(scenario: Scenario, seeds: Sequence[int], command: str = "run
 
     Args:
         scenario: the scenario that is run.
-        seeds: how often.
+        seeds: number of seeds.
         command: "run" or "emulate".
         options: further words of the command line.
     """
@@ -96,7 +96,7 @@ def seeds_from(seeds: str | Iterable[int], where: str = "--seeds", max_seeds: in
     Args:
         seeds: the text or the numbers.
         where: stands before what is wrong.
-        max_seeds: how many there may be; a range is not expanded before this is checked.
+        max_seeds: maximum number; a range is not expanded before this is checked.
 
     Raises:
         ScenarioError: no seeds, one twice, one that is no seed, or too many.

@@ -43,11 +43,11 @@ class Members:
     """Verdicts of a group's single flows: one per vehicle, node or connection.
 
     Attributes:
-        met: how many meet the requirement.
-        not_met: how many do not.
+        met: number of trials that meet the requirement.
+        not_met: number of trials that do not.
         inconclusive: for how many the runs do not decide.
         worst: the name of the one that does worst; None where nothing was seen of any.
-        worst_estimate: what it does: share from 0 to 1, delay in ms, or bit/s.
+        worst_estimate: its value: share from 0 to 1, delay in ms, or bit/s.
     """
 
     met: int
@@ -68,7 +68,7 @@ class Members:
         return cls(**renamed)
 
     def words(self, metric: str) -> str:
-        """The same in a sentence."""
+        """Requirement in a sentence."""
         text = f"met by {count(self.met)} of {count(self.total)}"
         if self.inconclusive:
             text += f", inconclusive for {count(self.inconclusive)}"
@@ -91,7 +91,7 @@ class Requirement(Evidence):
         deadline_ms: the delay in question in ms; None for goodput, for a share without deadline, and of a video for all
             but "frames".
         target: share from 0 to 1, quantile from 0 to 1, bit/s, frames a second, or freezes a minute.
-        runs: how many runs there are.
+        runs: number of runs.
         members: of a flow that is several connections or vehicles, how each fares; all else is of them together.
         ssim: the structural similarity in question.
         lost_after_ms: of a required link performance, time in ms without a completed transaction after which the link

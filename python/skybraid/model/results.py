@@ -128,9 +128,9 @@ class Results:
         name: the scenario's name.
         scenario: the effective scenario as TOML.
         requirements: each requirement judged on all runs together.
-        flows: what each flow did, by name.
+        flows: summaries of the flows, by name.
         flights: each run by itself.
-        provenance: what the result comes from; only `provenance["circumstances"]` varies between equal runs.
+        provenance: origin of the result; only `provenance["circumstances"]` varies between equal runs.
         tables: the tables that were kept.
         folder: the result's folder on disk, or None.
     """

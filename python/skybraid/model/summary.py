@@ -83,15 +83,15 @@ class FlowSummary:
         held_messages: messages that lay whole in the receiver's buffer behind something missing: head-of-line blocking.
         held_total_s: for how long they did, each one's time added up, in s.
         held_longest_s: for how long one did at most, in s; over several runs the longest of all.
-        window_blocked_s: how long the peer's receive window kept back data for which a path had room, in s.
-        window_blocked_times: how often it began to.
-        holding_s: how long the receiver of an MPTCP connection held data of any subflow behind something missing, in s.
+        window_blocked_s: time for which the peer's receive window held back data for which a path had room, in s.
+        window_blocked_times: number of such periods.
+        holding_s: time for which the receiver of an MPTCP connection held data of any subflow behind a gap, in s.
         reinjections: chunks offered to another path because theirs failed.
         opportunistic_retransmissions: chunks sent again on a faster path because the peer's window was blocked.
         interval: with several runs, the 95 % interval of each median in the same nesting (None below six runs).
         delay_tail: (delay in ms, share of the messages that took longer) over all runs, from the median's side to
             the last message.
-        video: what the frames came to, where the flow is video, over all runs: `frames`, `complete`, `intact` (shown
+        video: counts of frames of a video flow, over all runs: `frames`, `complete`, `intact` (shown
             undamaged), `shown`, `latency_ms` (p50, p95, p99, p999, max), `frame_rate`, `worst_frame_rate` (in a
             second), `freezes`, `freezes_per_minute`, `frozen_s`, `longest_gap_s`.
         misses: misses by cause, over all runs: an entry for each deadline, with `metric` (share or frames),
@@ -143,13 +143,13 @@ class Flight:
         seed: root of its random streams.
         simulated_s: simulated time in s.
         packet_hops: packets that a link was offered.
-        flows: what each flow did.
+        flows: summaries of the flows.
         requirements: each requirement judged on this run alone.
         links: totals of each link direction: path, direction, delivered, delivered_bytes, lost_<cause>.
-        emulation: how well real time was kept, and whose code carried each flow, where it was emulated: `lateness_us`
+        emulation: accuracy of real time, and the implementation of each flow, where it was emulated: `lateness_us`
             (p50, p99, p99.9, max), `early_share`, `emulator_losses`, `doubtful`, `stacks`, `connections`,
             `interrupted` (it was ended early); of programs also `programs`.
-        members: what each of the single flows did that flows of the scenario stand for.
+        members: summaries of the single flows of each flow with a count.
     """
 
     seed: int

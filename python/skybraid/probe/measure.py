@@ -42,9 +42,9 @@ class Measurement:
     Attributes:
         probe: its name, as on the command line.
         target: the address or URL.
-        words: what was done, for people.
+        words: description of the measurement, for people.
         rows: one each run, connection or echo; shape of a tidy table.
-        failures: what went wrong in runs that are not in `rows`.
+        failures: errors of runs that are not in `rows`.
     """
 
     probe: str
@@ -126,7 +126,7 @@ def _quantity(text: str, option: str, units: dict[str, Any], expected: str) -> f
 
 
 async def addresses(host: str, port: int, kind: socket.SocketKind) -> list[Address]:
-    """Where a host can be reached, in the order in which to try.
+    """Addresses of a host, in the order in which to try them.
 
     Raises:
         ProbeError: nobody knows the name.

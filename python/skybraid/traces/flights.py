@@ -53,11 +53,11 @@ class Flight:
 
     Attributes:
         name: the files that they came from.
-        times_s: when each row begins, in s, strictly increasing from 0; shape (n,).
+        times_s: start of each row, in s, strictly increasing from 0; shape (n,).
         columns: of `rate`, `delay` and `loss`; NaN: not measured.
         length_s: in s.
-        notes: what was assumed.
-        clock_s: when each row was measured, in s, pauses included; shape (n,). None: `times_s`.
+        notes: assumptions.
+        clock_s: measuring time of each row, in s, pauses included; shape (n,). None: `times_s`.
     """
 
     name: str
@@ -226,7 +226,7 @@ def read_flight(text: str, options: Options | None = None) -> Flight:
 
     Args:
         text: `drive.csv`, `uplink:up.csv+downlink:down.csv+ping.txt`; a direction is that of columns without one.
-        options: what the files do not say.
+        options: facts that the files do not contain.
 
     Raises:
         TraceError: a file cannot be read, or holds nothing that a link can replay.

@@ -35,7 +35,7 @@ def load(path: str | Path, format: str | None = None, options: Options | None = 
     Args:
         path: of the file.
         format: its name in `formats.FORMATS`; by default recognised.
-        options: what the file does not say.
+        options: facts that the file does not contain.
 
     Raises:
         TraceError: the format is not certain, or the file does not follow it.
@@ -58,8 +58,8 @@ def import_files(
         paths: of the files.
         out: a folder, or a new file that ends in `.csv` where there is one measurement.
         format: name of the format of all files; by default recognised, file by file.
-        options: what the files do not say.
-        gaps: what becomes of gaps: "outage", "hold" or "split"; without it they are an error.
+        options: facts that the files do not contain.
+        gaps: treatment of gaps: "outage", "hold" or "split"; without it they are an error.
 
     Returns:
         What was written, with its file.
@@ -108,8 +108,8 @@ def join(
         paths: a name and a file for each.
         out: a new file that ends in `.csv`.
         format: name of the format of all files; by default recognised.
-        options: what the files do not say.
-        gaps: what becomes of gaps, "outage" or "hold".
+        options: facts that the files do not contain.
+        gaps: treatment of gaps, "outage" or "hold".
 
     Raises:
         TraceError: a file has no dates, or they have no time in common.

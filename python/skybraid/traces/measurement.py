@@ -1,4 +1,4 @@
-"""What a measuring tool's file holds: columns over one clock, with gaps and lost probes kept."""
+"""Contents of a measuring tool's file: columns over one clock, with gaps and lost probes kept."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ class Measurement:
 
     Attributes:
         source: the file or files that they came from.
-        times_s: when each row begins, in s, strictly increasing from 0; shape (n,).
+        times_s: start of each row, in s, strictly increasing from 0; shape (n,).
         columns: at least one.
         start_unix_s: time of the first row in s since 1970 (UTC); None where the file has no date.
-        end_s: where the last row ends, in s; None: it holds for one sampling interval.
+        end_s: end of the last row, in s; None: it holds for one sampling interval.
         is_sampled: whether rows come at an even interval, so that a longer pause is a gap.
         label: distinguishes the measurements of one file; "" where there is one.
-        notes: what the reader assumed or left out.
+        notes: assumptions and omissions of the reader.
     """
 
     source: str
@@ -149,7 +149,7 @@ class MeasuredTrack:
         longitude_deg: east positive; shape (n,).
         altitude_m: as the file gives it; shape (n,).
         start_unix_s: time of the first position in s since 1970 (UTC); None where the file has no date.
-        notes: what the reader assumed or left out.
+        notes: assumptions and omissions of the reader.
     """
 
     source: str

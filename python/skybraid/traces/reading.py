@@ -280,7 +280,7 @@ def _seconds(path: Path, cell: str) -> float:
 
 
 def _quantity(path: Path, name: str, unit: str) -> Quantity:
-    """What a column of this name and unit holds."""
+    """Returns the quantity of a column of this name and unit."""
     if unit in RATE_UNITS:
         return "rate"
     if unit in LOSS_UNITS:

@@ -40,7 +40,7 @@ def path_lines(flight: Flight, file: Path, name: str) -> str:
     """Returns the lines of a path that replays a written flight again and again.
 
     Args:
-        flight: as it was written.
+        flight: the written flight.
         file: next to the scenario.
         name: of the path.
     """

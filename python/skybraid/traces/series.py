@@ -36,12 +36,12 @@ class TraceError(SkybraidError):
 class Trace:
     """One step-wise series.
 
-    times_s: when each value begins, in s, strictly increasing from 0; shape (n,).
+    times_s: start of each value, in s, strictly increasing from 0; shape (n,).
     values: the values in `unit`; shape (n,). A round trip of infinity: there is no path meanwhile.
     quantity: "rate", "delay" (one way), "loss" or "rtt".
     unit: "Mbit/s", "ms" or "%".
     name: the file and column that it came from.
-    end_s: where the last value ends, in s; None: it holds as long as the one before it.
+    end_s: end of the last value, in s; None: it holds as long as the one before it.
     """
 
     times_s: NDArray[np.float64]
@@ -60,7 +60,7 @@ class Trace:
         return float(2 * self.times_s[-1] - self.times_s[-2])
 
     def durations_s(self) -> NDArray[np.float64]:
-        """How long each value holds, in s; shape (n,)."""
+        """Duration of each value, in s; shape (n,)."""
         return np.diff(self.times_s, append=self.length_s())
 
     def at(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:

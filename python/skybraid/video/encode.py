@@ -84,7 +84,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    """How a clip is to be encoded.
+    """Options of encoding a clip.
 
     Attributes:
         codec: "h264" or "h265".

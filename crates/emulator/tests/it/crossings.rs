@@ -1,4 +1,4 @@
-//! What crosses the links: every protocol over IP, in packets of every size. Takes root.
+//! Crossing of the links: every protocol over IP, in packets of every size. Takes root.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};

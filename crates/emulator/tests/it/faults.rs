@@ -1,4 +1,4 @@
-//! What goes wrong while an emulation runs: interfaces, connections, disks. Takes root.
+//! Faults while an emulation runs: interfaces, connections, disks. Takes root.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 /// Hosts `vehicle` and `ground` with a satellite between them, and the proxies at its ends.
 struct Course {
     testbed: Testbed,
-    /// That of the vehicle's side comes first.
+    /// Proxies, the vehicle's first.
     proxies: Vec<Proxy>,
     _forwarder: Forwarder,
 }
@@ -409,7 +409,7 @@ fn over_a_long_lossy_link_proxies_carry_more_than_reno_from_end_to_end() {
     assert!(split > 3 * alone, "{alone} B from end to end, {split} B with proxies");
 }
 
-/// How many subflows an MPTCP socket has besides its first; `None` if it fell back to TCP.
+/// Subflows of an MPTCP socket besides its first; `None` if it fell back to TCP.
 fn additional_subflows(socket: &impl AsRawFd) -> Option<u8> {
     const SOL_MPTCP: i32 = 284;
     const MPTCP_INFO: i32 = 1;

@@ -17,7 +17,7 @@ pub(super) struct Channel {
     pub kind: Kind,
     /// Finds key frames, of a port of a class whose key frames leave on every path.
     pub keys: Option<KeyFrames>,
-    /// Its number on the wire; `None` before a session, and where the peer has no channel of this name.
+    /// Channel number on the wire; `None` before a session, and where the peer has no channel of this name.
     pub wire: Option<u8>,
     pub written: u64,
     pub delivered: u64,

@@ -25,9 +25,9 @@ const MIN_RTT_WINDOW: Duration = Duration::from_secs(30);
 pub struct Path {
     /// Name.
     pub name: String,
-    /// Its number on the wire; `None` before a session, and where the peer has no path of this name.
+    /// Path number on the wire; `None` before a session, and where the peer has no path of this name.
     pub wire: Option<u8>,
-    /// Its configuration.
+    /// Configuration of the path.
     pub config: PathConfig,
     /// Address of the peer, if it is known.
     pub remote: Option<SocketAddr>,

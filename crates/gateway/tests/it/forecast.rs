@@ -1,4 +1,4 @@
-//! What a class's scheduler expects to reach, as a gateway reports it.
+//! Forecast of a class's scheduler, as a gateway reports it.
 
 use crate::field::{AIRCRAFT, Field, LEO, LTE};
 use skybraid_gateway::event::What;

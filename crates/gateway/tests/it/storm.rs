@@ -24,9 +24,9 @@ enum Kind {
     Dead(usize),
     /// Nothing that a side sends on a path arrives.
     Silent(usize, usize),
-    /// What a side sends on a path is held up by so many milliseconds.
+    /// Additional delay of a side's datagrams on a path, in ms.
     Slow(usize, usize, i64),
-    /// What a side sends is held up on all paths.
+    /// Additional delay of a side's datagrams on all paths, in ms.
     AllSlow(usize, i64),
     /// Nothing arrives anywhere.
     Cut,
@@ -91,7 +91,7 @@ fn draw(random: &mut Stream, paths: usize, count: usize) -> Vec<Trouble> {
         .collect()
 }
 
-/// What is wrong at a moment, made of all that happens then.
+/// Sets the state of all paths from the troubles of a moment.
 fn apply(field: &mut Field, troubles: &[Trouble], begun: &[Trouble], random: &mut Stream) {
     let paths = field.ways.len();
     let mut faults = vec![[Fault::default(); 2]; paths];

@@ -29,7 +29,7 @@ struct Received {
 pub struct Datagram<'a> {
     /// Payload.
     pub bytes: &'a mut [u8],
-    /// Its sender.
+    /// Sender of the datagram.
     pub source: Option<SocketAddr>,
     /// Arrival at the kernel in nanoseconds of `CLOCK_REALTIME`, where the socket asks for that.
     pub stamp: Option<i64>,

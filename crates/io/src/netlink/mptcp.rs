@@ -77,7 +77,7 @@ pub struct Endpoint {
     pub address: IpAddr,
     /// Index of the interface; 0 leaves the choice to routing.
     pub interface: u32,
-    /// Its use.
+    /// Uses of the endpoint.
     pub flags: EndpointFlags,
     /// Address ID in MPTCP options, 1 … 255; 0 leaves the choice to the kernel.
     pub id: u8,

@@ -142,7 +142,7 @@ pub struct Access {
     pub phase: Option<Duration>,
     /// Bytes of a label.
     pub label: Bytes,
-    /// What is particular to the link.
+    /// Configuration specific to the direction.
     pub carrier: Carrier,
     /// Es/N0, if it matters.
     pub es_n0: Option<EsN0>,

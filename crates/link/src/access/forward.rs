@@ -209,7 +209,7 @@ impl Forward {
     }
 }
 
-/// What is left of a packet.
+/// Remaining bits of a packet.
 struct Packet {
     /// Bytes with the header of the next fragment.
     rest: u64,

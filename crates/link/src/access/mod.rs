@@ -49,7 +49,7 @@ pub(crate) enum Placed {
     },
     /// An outage begins before its last frame is sent.
     Cut,
-    /// It is never sent.
+    /// The packet is never sent.
     Never,
 }
 

@@ -13,7 +13,7 @@ downlink.access = { kind = "dvb", rules = "opensand", frame = "1ms", modcod = 1,
 downlink.queue = { packets = 6000 }
 "#;
 
-/// That of Chavali 2022: frames of 26 ms and 10 ms, 10 ms on the ground, CRA 100 kbit/s.
+/// Access layer of Chavali 2022: frames of 26 ms and 10 ms, 10 ms on the ground, CRA 100 kbit/s.
 const THESIS: &str = r#"
 uplink.access = { kind = "dvb", rules = "opensand", frame = "26ms", waveform = 12, cra = "100kbit/s", terminal_delay = "9ms", gateway_delay = "9ms", delay_clock = "1ms", satellite_frame = "10ms", ground = "10ms" }
 uplink.queue = { packets = 6000 }

@@ -29,7 +29,7 @@ const SENDER_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct End {
     /// Kind and address.
     pub name: String,
-    /// Its counters.
+    /// Counters of the endpoint.
     pub counts: Counts,
     /// RADIO_STATUS is sent to this endpoint.
     pub radio_status: bool,

@@ -20,7 +20,7 @@ use skybraid_io::batch::{BUFFER, Outbox};
 pub struct Port {
     /// Name and address of the port.
     pub name: String,
-    /// Its counters.
+    /// Counters of the port.
     pub counts: Counts,
     channel: ChannelId,
     place: u8,

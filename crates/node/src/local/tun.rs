@@ -44,7 +44,7 @@ struct Request {
 pub struct Tun {
     /// Name.
     pub name: String,
-    /// Its counters.
+    /// Counters of the interface.
     pub counts: Counts,
     channel: ChannelId,
     device: File,

@@ -1,4 +1,4 @@
-//! How fast two gateways are on this machine, next to a bare socket. Run by hand, in a release build:
+//! Speed of two gateways on this machine, next to a bare socket. Run by hand, in a release build:
 //! `cargo test --release -p skybraid-node --test it speed -- --ignored --nocapture`.
 
 use std::net::UdpSocket;

@@ -19,14 +19,14 @@ use super::units::unit_kind;
 /// fill the memory.
 const MAX_FRAMES: usize = 1024;
 
-/// What arrived of a frame.
+/// Received parts of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedFrame {
     /// Timestamp, extended to 64 bits.
     pub ticks: u64,
     /// Time at which it must be shown.
     pub due: Instant,
-    /// Its whole NAL units.
+    /// Complete NAL units.
     pub units: Vec<Vec<u8>>,
     /// Whether all of it arrived.
     pub complete: bool,

@@ -17,7 +17,7 @@ const MAX_ROWS: usize = 256;
 pub struct Recovered {
     /// The datagram.
     pub datagram: Datagram,
-    /// Its payload; empty if payloads were not decoded.
+    /// Payload of the datagram; empty if payloads were not decoded.
     pub payload: Vec<u8>,
 }
 

@@ -39,7 +39,7 @@ impl Config {
     }
 }
 
-/// What the rule compares of all paths, computed once per acknowledgement.
+/// Maxima over all paths that the rule compares, computed once per acknowledgement.
 #[derive(Debug, Default)]
 struct Survey {
     /// Quality and window in whole bytes, by path.

@@ -48,12 +48,12 @@ impl Receipts {
     }
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrived after this time one way.
+    /// Arrived, with this one-way delay.
     Arrived(Duration),
-    /// It did not arrive, and later packets did.
+    /// Lost: later packets arrived.
     Lost,
 }
 

@@ -226,7 +226,7 @@ impl IndexMut<SubflowId> for Subflows {
     }
 }
 
-/// What a lookup expects. An id of another connection is a bug; a release build then uses the first subflow.
+/// Expectation of a lookup. An id of another connection is a bug; a release build then uses the first subflow.
 const EXPECTED: &str = "a subflow of this connection";
 
 #[inline]

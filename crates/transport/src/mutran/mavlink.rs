@@ -42,9 +42,9 @@ pub struct Header {
 /// Reason why bytes are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoHeader {
-    /// They may be the beginning of a header.
+    /// The bytes may be the beginning of a header.
     Incomplete,
-    /// They are not a header.
+    /// The bytes are not a header.
     Foreign,
 }
 

@@ -133,7 +133,7 @@ struct Deadline {
     /// Time within which messages must arrive, once it is known.
     within: Option<Duration>,
     purse: Purse,
-    /// What became of earlier packets.
+    /// Fates of earlier packets.
     odds: PathOdds,
     paths: PerPath<PathState>,
     forecast: Forecast,

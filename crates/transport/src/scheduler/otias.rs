@@ -70,7 +70,7 @@ impl Config {
 struct Otias {
     compat: Compat,
     queue: Option<u64>,
-    /// What the place of each path in `ranking` depends on.
+    /// Values that decide each path's place in `ranking`.
     seen: Vec<Seen>,
     /// Order by rank and expected arrival.
     ranking: Ranking<(Option<usize>, Duration)>,

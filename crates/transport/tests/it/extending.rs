@@ -19,11 +19,11 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// How slow a path may be.
+/// Limit on the round-trip time of a path.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Longest round-trip time of a path that is taken; above zero.
+    /// Maximum round-trip time of an eligible path; above zero.
     pub limit: Duration,
 }
 

@@ -13,7 +13,7 @@ use skybraid_units::{Duration, Instant, Probability, Seed};
 
 const EVERY_MS: i64 = 10;
 
-/// What a flow of equal messages reached.
+/// Result of a flow of equal messages.
 struct Outcome {
     /// Share of the messages that were late or lost.
     missed: f64,

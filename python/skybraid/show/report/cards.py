@@ -110,7 +110,7 @@ def _sentence(text: str) -> str:
 
 
 def _what(one: Requirement) -> str:
-    """What was measured, and what is required."""
+    """Measured and required value."""
     within = "" if one.deadline_ms is None else f" within {milliseconds(one.deadline_ms)}"
     match one.metric:
         case "share":
@@ -157,7 +157,7 @@ def _ends(one: Requirement) -> tuple[str, str]:
 
 
 def _changes(results: Results, one: Requirement, reason: UnmetRequirement | None) -> tuple[str, list[Change]]:
-    """What would change a verdict, and the heading above it."""
+    """Remedies that would change a verdict, and the heading above them."""
     if one.verdict is Verdict.MET:
         return "", []
     if is_short_of_runs(one):

@@ -1,4 +1,4 @@
-"""What matters of a run over time: delays with their misses, who carried what, and the worst moments."""
+"""Overview of a run over time: delays with their misses, traffic by path, and the worst moments."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one row shows in one column.
+    """Value of one row in one column.
 
     Attributes:
         text: the estimate with its interval.

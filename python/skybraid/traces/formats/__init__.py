@@ -40,8 +40,8 @@ class Entry(NamedTuple):
     """A format.
 
     Attributes:
-        title: what the file is.
-        gives: what is read from it.
+        title: name of the format.
+        gives: quantities read from it.
         recognises: whether a file is of this format.
         read: reads it.
     """

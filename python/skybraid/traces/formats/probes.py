@@ -28,11 +28,11 @@ def of_probes(
 
     Args:
         source: the file.
-        times_s: when each was sent, in s from the first on.
+        times_s: sending times, in s from the first on.
         rtt_ms: in ms; infinity: lost.
-        start_unix_s: when the first was sent, in s since 1970.
-        end_s: when the last one's time ends, in s.
-        notes: what the reader assumed.
+        start_unix_s: sending time of the first, in s since 1970.
+        end_s: end of the last one's interval, in s.
+        notes: assumptions of the reader.
     """
     rtt = np.asarray(rtt_ms, dtype=np.float64)
     columns = (Column("rtt", "ms", rtt), Column("round_trip_loss", "%", np.where(np.isinf(rtt), 100.0, 0.0)))
@@ -52,7 +52,7 @@ def even_probes(
         first: sequence number of the first probe.
         last: of the last one.
         every_s: time between them in s.
-        notes: what the reader assumed.
+        notes: assumptions of the reader.
     """
     count = last - first + 1
     rtt = [replies.get(first + place, math.inf) for place in range(count)]

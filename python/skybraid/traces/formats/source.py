@@ -31,13 +31,13 @@ _BYTE_UNITS = {"B/s": 8e-6, "kB/s": 8e-3, "MB/s": 8.0, "GB/s": 8e3}
 
 @dataclass(frozen=True)
 class Options:
-    """What the user says of a file where it does not say so itself.
+    """The user's statements about a file that does not contain them.
 
     Attributes:
         every_s: time between lines or probes in s.
         zone: time zone of dates without one, such as "Europe/Zurich".
-        client: where the measuring client was: "vehicle" or "ground".
-        columns: what columns hold, by their name or number: "downlink rate [Mbit/s]".
+        client: side of the measuring client: "vehicle" or "ground".
+        columns: contents of columns, by their name or number: "downlink rate [Mbit/s]".
         one_way: whether the clocks of both ends agree, so that one-way delays are as measured.
         peer: the capture at the other end.
         lost: value of a round trip or delay that stands for a lost probe, such as -1.

@@ -44,7 +44,7 @@ _DIRECTIONS = (("downlink", r"down|\bdl\b|dl_|_dl|\brx\b"), ("uplink", r"up(load
 
 
 class Meaning(NamedTuple):
-    """What a column holds, its unit, and the size of that in the quantity's own."""
+    """Quantity of a column, its unit, and the factor to the quantity's own unit."""
 
     quantity: str
     direction: str

@@ -106,7 +106,7 @@ pub struct Field {
 pub struct Copier {
     /// Source address of its copies.
     pub address: SocketAddr,
-    /// It passes on to the aircraft what the ground sends it.
+    /// Whether it relays the ground's messages to the aircraft.
     pub relays: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What others do who listen, forge, send again and flood.
+//! Attackers who listen, forge, replay and flood.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! What networks and restarts do.
+//! Sessions under faults of networks, and restarts of an end.
 
 use proptest::prelude::*;
 use skybraid_gateway::Side;

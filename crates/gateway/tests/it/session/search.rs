@@ -27,7 +27,7 @@ const TICKS: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(
 /// Time limit for two ends to find each other.
 const RECOVERY: Duration = Duration::from_secs(10);
 
-/// What happens next.
+/// Next step of the search.
 #[derive(Clone, Copy, Debug)]
 enum Move {
     /// A datagram that was sent at some time reaches its addressee.
@@ -65,7 +65,7 @@ struct World {
     starts: [u64; 2],
     /// Every datagram that was ever sent, and to whom.
     sent: Vec<(usize, Vec<u8>)>,
-    /// When each message was sealed, by which end.
+    /// Time of sealing and sealing end of each message.
     sealed: BTreeMap<Vec<u8>, (Instant, usize)>,
     accepted: BTreeSet<Vec<u8>>,
 }
@@ -107,7 +107,7 @@ impl World {
         world
     }
 
-    /// What both ends have to say leaves.
+    /// Sends the pending datagrams of both ends.
     fn settle(&mut self) {
         let mut out = Vec::new();
         for end in [AIRCRAFT, GROUND] {
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// What may happen from here.
+    /// Steps possible in this state.
     fn moves(&self) -> Vec<Move> {
         let deliveries = (0..self.sent.len()).map(Move::Deliver);
         let seals = [AIRCRAFT, GROUND].map(Move::Seal);

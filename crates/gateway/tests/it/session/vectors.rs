@@ -13,7 +13,7 @@ use super::field::{address, ground};
 
 const BEGIN: &str = "kept by a test of the gateway crate; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n";
 
-/// What an end draws, in this order.
+/// Random values that an end draws, in this order.
 const DRAWN: [&str; 4] =
     ["instance", "ephemeral private key", "number of the session", "secret of the cookies"];
 

@@ -7,7 +7,7 @@ use skybraid_units::Instant;
 use super::ReportBlock;
 use crate::video::rtp::{Header, Unwrapper, VIDEO_CLOCK_HZ};
 
-/// What a receiver reports on a source of video.
+/// Reception statistics of a video source, for receiver reports.
 #[derive(Clone, Debug, Default)]
 pub struct Reception {
     sequence: Unwrapper<16>,

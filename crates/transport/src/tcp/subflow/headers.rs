@@ -30,7 +30,7 @@ const REMOVE_ADDRESS_OPTION: u32 = 4;
 /// Size in bytes of MP_JOIN on the third acknowledgement (RFC 8684 §3.2).
 const JOIN_HMAC_OPTION: u32 = 24;
 
-/// What the headers of a subflow's segments have in common.
+/// Header fields common to a subflow's segments.
 #[derive(Debug)]
 pub struct Headers {
     subflow: SubflowId,

@@ -1,4 +1,4 @@
-//! How much of its congestion window a subflow uses.
+//! Use of the congestion window by a subflow.
 //!
 //! Source: RFC 7661; Linux `tcp_is_cwnd_limited` and `tcp_cwnd_validate`.
 
