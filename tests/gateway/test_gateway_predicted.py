@@ -23,7 +23,7 @@ LENGTH_S = 14.0
 
 
 @pytest.mark.parametrize("case", ["constant", "frames"])
-def test_control_on_two_paths_and_video_over_mp_dccp_arrive_as_the_simulator_says(case: str, tmp_path: Path) -> None:
+def test_control_and_video_arrive_as_the_simulator_says(case: str, tmp_path: Path) -> None:
     try:
         held = hold(case, cases(LENGTH_S)[case], tmp_path, [1], LENGTH_S)
     except StallError as still:
@@ -32,7 +32,7 @@ def test_control_on_two_paths_and_video_over_mp_dccp_arrive_as_the_simulator_say
     assert [words for one in held for words in one.wrong] == [], table
 
 
-def test_repair_packets_make_frames_whole_that_two_lossy_links_would_damage(tmp_path: Path) -> None:
+def test_repair_packets_restore_frames_over_two_lossy_links(tmp_path: Path) -> None:
     file = tmp_path / "frames.toml"
     file.write_text(cases(LENGTH_S)["frames"], encoding="utf-8")
     # A frame of 17 packets, each lost with 1 %, is whole with 84 %. Groups of 10 and 7 with 2 repair packets each fail

@@ -102,7 +102,7 @@ def latencies_ms(received: Received) -> list[float]:
 
 
 @pytest.mark.parametrize("how", [{}, {"one_port": True}, {"tcp": True}, {"mptcp": True}], ids=str)
-def test_every_picture_of_the_camera_is_shown_once_undamaged_and_when_due(h264: Encoded, how: dict[str, bool]) -> None:
+def test_every_picture_is_shown_once_undamaged_and_when_due(h264: Encoded, how: dict[str, bool]) -> None:
     if "mptcp" in how and not has_mptcp():
         pytest.skip("this kernel has no MPTCP")
     sent, received = carried(h264, 1.2, **how)
@@ -132,7 +132,7 @@ def test_a_clip_goes_on_from_its_beginning_and_h265_is_shown_too(clip: clips.Cli
     assert not any(row.damaged for row in received.rows)
 
 
-def test_what_a_loss_damages_is_told_up_to_the_next_key_frame_and_an_old_picture_is_known_by_its_code(
+def test_damage_is_reported_until_the_next_key_frame(
     h264: Encoded,
 ) -> None:
     port = free_port()
@@ -379,7 +379,7 @@ def median_ms(rows: list[dict[str, str]]) -> float:
 
 
 @pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
-def test_over_an_emulated_link_pictures_are_as_late_as_the_simulator_says(
+def test_emulated_pictures_are_as_late_as_the_simulator_says(
     skybraid: Command, clip: clips.Clip, h264: Encoded, tmp_path: Path
 ) -> None:
     scenario = tmp_path / "link.toml"

@@ -38,7 +38,7 @@ def test_the_kernel_carries_over_a_link_what_the_simulator_says(case: Case, tmp_
     judge(found, found.holds)
 
 
-def test_skybraids_own_transports_do_in_real_time_what_they_do_in_virtual_time(tmp_path: Path) -> None:
+def test_own_transports_agree_in_real_and_virtual_time(tmp_path: Path) -> None:
     text = scenario(
         8,
         {name: PATHS[name] + 'uplink.loss = { uniform = "0.5%" }\n' for name in ("lte", "starlink")},

@@ -52,7 +52,7 @@ def shown(flights: list[Results]) -> int:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
-def test_frames_reach_the_screen_in_real_time_as_they_do_in_virtual_time(tmp_path: Path, transport: str) -> None:
+def test_frames_reach_the_screen_alike_in_real_and_virtual_time(tmp_path: Path, transport: str) -> None:
     file = tmp_path / "video.toml"
     file.write_text(SCENARIO + transport, encoding="utf-8")
     simulated = [skybraid.run(file, seed=seed, tables=["frames"]) for seed in SEEDS]

@@ -130,7 +130,7 @@ OPTIONAL = {"aioquic", "diptest", "matplotlib", "pyulog"}
 SPARED = ("bokeh", "jinja2", "matplotlib", "numpy", "polars", "rich.progress", "scipy")
 """What `import skybraid` and the command's beginning go without."""
 
-LONGEST = 620
+MAX_LINES = 620
 """Maximum lines of a file."""
 
 
@@ -160,17 +160,17 @@ def sources(*patterns: str) -> Iterator[Path]:
         yield from sorted(ROOT.glob(pattern))
 
 
-def test_every_room_uses_exactly_what_its_line_says(packages: dict[str, dict[str, Any]]) -> None:
+def test_every_crate_uses_exactly_the_crates_of_its_line(packages: dict[str, dict[str, Any]]) -> None:
     found = {name: used(package, None) for name, package in packages.items() if name != "bench"}
     assert found == {name: set(words.split()) for name, words in USES.items()}
 
 
-def test_no_room_uses_another_that_the_design_does_not_allow(packages: dict[str, dict[str, Any]]) -> None:
+def test_no_crate_uses_another_against_the_design(packages: dict[str, dict[str, Any]]) -> None:
     for name, allowed in MAY_USE.items():
         assert used(packages[name], None, "build", "dev") & packages.keys() <= allowed, name
 
 
-def test_the_tests_in_rust_and_in_python_share_every_crate_that_is_built() -> None:
+def test_tests_in_rust_and_python_share_every_built_crate() -> None:
     if shutil.which("cargo") is None:
         pytest.skip("the features of crates are read with cargo, which is not installed")
     tree = ["cargo", "tree", "--locked", "--prefix", "none", "--format", "{p} {f}"]
@@ -183,12 +183,12 @@ def test_the_tests_in_rust_and_in_python_share_every_crate_that_is_built() -> No
     assert again == set(), "features that differ make the native module's crates compile twice in `make test`"
 
 
-def test_no_room_runs_code_while_it_is_built(packages: dict[str, dict[str, Any]]) -> None:
+def test_no_crate_runs_code_while_it_is_built(packages: dict[str, dict[str, Any]]) -> None:
     assert {name: used(package, "build") for name, package in packages.items() if used(package, "build")} == {}
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_a_pure_room_keeps_the_system_and_unsafe_code_out(name: str) -> None:
+def test_a_pure_crate_has_no_system_calls_and_no_unsafe_code(name: str) -> None:
     text = (ROOT / "crates" / name / "src" / "lib.rs").read_text(encoding="utf-8")
     code = [line for line in text.splitlines() if line and not line.startswith("//!")]
     assert code[:2] == ["#![no_std]", "#![forbid(unsafe_code)]"]
@@ -196,14 +196,25 @@ def test_a_pure_room_keeps_the_system_and_unsafe_code_out(name: str) -> None:
         assert "extern crate std" not in file.read_text(encoding="utf-8"), file
 
 
-def test_no_file_is_longer_than_a_room() -> None:
+def test_no_file_is_longer_than_the_limit() -> None:
     lengths = {
         file.relative_to(ROOT).as_posix(): len(file.read_text(encoding="utf-8").splitlines())
         for file in sources("crates/**/*.rs", "python/**/*.py", "python/**/*.pyi", "studies/**/*.py")
     }
     assert lengths
-    too_long = {name: lines for name, lines in lengths.items() if lines > LONGEST}
+    too_long = {name: lines for name, lines in lengths.items() if lines > MAX_LINES}
     assert too_long == {}
+
+
+def test_a_tests_name_has_at_most_60_characters() -> None:
+    declared = re.compile(r"#\[test\]\s*(?:#\[[^\]]*\]\s*)*fn (\w+)|^\s*def test_(\w+)", re.MULTILINE)
+    names = [
+        match[1] or match[2]
+        for file in sources("crates/**/*.rs", "benches/**/*.rs", "tests/**/test_*.py")
+        for match in declared.finditer(file.read_text(encoding="utf-8"))
+    ]
+    assert names
+    assert [name for name in names if len(name) > 60] == []
 
 
 def test_a_lint_is_switched_off_only_with_a_reason() -> None:
@@ -406,7 +417,7 @@ def test_functions_import_only_what_is_optional(modules: dict[str, Imports], stu
 
 
 @pytest.mark.parametrize("words", ["import skybraid", "from skybraid.cli import main; main()"])
-def test_a_beginning_loads_nothing_heavy(words: str) -> None:
+def test_the_first_command_loads_nothing_heavy(words: str) -> None:
     program = f"import atexit, sys\natexit.register(lambda: print([name for name in {SPARED} if name in sys.modules]))"
     command = [sys.executable, "-c", f"{program}\n{words}", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -430,7 +441,7 @@ def test_each_command_is_in_one_section_of_the_help() -> None:
     assert sorted(name for names in cli.GROUPS.values() for name in names) == sorted(cli.COMMANDS)
 
 
-def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+def test_the_list_of_commands_has_each_commands_help() -> None:
     assert cli.added().keys() == {"reproduce", "import-lines"}
     for name, entry in (cli.COMMANDS | cli.added()).items():
         assert " ".join(str(cli.imported(name).help).split()).startswith(entry.help.rstrip(".")), name

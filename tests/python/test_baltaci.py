@@ -164,7 +164,7 @@ def test_with_its_measurements_a_reading_replays_them(monkeypatch: pytest.Monkey
 # Observations.
 
 
-def test_a_round_trip_of_the_connection_is_the_way_there_and_the_acknowledgements_way_back() -> None:
+def test_a_connections_round_trip_is_both_one_way_delays() -> None:
     seen = Made(messages=messages([30, 30, 90, None]), links=links(40, queue_bytes=1000))
     # 1000 B at 8 Mbit/s wait for 1 ms.
     assert read(seen, "data_rtt_mean", flow="data") == pytest.approx((71 + 71 + 131) / 3)

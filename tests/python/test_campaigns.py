@@ -334,7 +334,7 @@ def test_a_full_disk_leaves_whole_runs_and_the_next_attempt_goes_on(
     assert not list((tmp_path / "out").rglob("*.partial"))
 
 
-def test_a_campaign_that_is_killed_goes_on_without_a_run_lost_or_made_twice(tiny: Path, tmp_path: Path) -> None:
+def test_a_killed_campaign_resumes_without_a_run_lost_or_repeated(tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = [sys.executable, "-m", "skybraid", "sweep", str(tiny), "--seeds", "1..120", "--out", str(out), "--quiet"]
     # Long enough, one at a time, for the first part to be written well before the last run.

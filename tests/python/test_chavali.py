@@ -37,7 +37,7 @@ def test_the_listings_first_line_is_a_single_path_over_lte_with_cubic() -> None:
     assert found["flow"]["stream"]["transport"]["congestion"] == "cubic"
 
 
-def test_the_listings_second_line_is_a_satellite_with_ten_ms_at_either_end_and_ten_on_the_ground() -> None:
+def test_the_listings_second_line_is_a_satellite_with_ground_delays() -> None:
     found = written(LISTING.splitlines()[1])
     assert found["path"].keys() == {"leo"}
     assert found["path"]["leo"]["uplink"]["delay"] == "20ms"
@@ -46,7 +46,7 @@ def test_the_listings_second_line_is_a_satellite_with_ten_ms_at_either_end_and_t
     assert found["flow"]["stream"]["transport"]["congestion"] == "reno"
 
 
-def test_the_listings_third_line_is_multipath_with_the_loss_in_percent() -> None:
+def test_the_listings_third_line_is_multipath_with_loss_in_percent() -> None:
     # CHV-C23: `-L` is in percent, the table's loss a ratio.
     found = written(LISTING.splitlines()[2])
     assert list(found["path"]) == ["lte", "leo"]
@@ -87,7 +87,7 @@ def test_drx_sleeps_as_the_thesis_says() -> None:
     assert (drx["setup"], drx["ramp_from"], drx["ramp_for"]) == ("70ms", "5Mbit/s", "500ms")
 
 
-def test_thirty_seconds_of_twenty_megabits_come_down_after_the_priming() -> None:
+def test_thirty_seconds_of_20_mbit_s_follow_the_priming() -> None:
     flow = written("-P 7")["flow"]["stream"]
     assert (flow["from"], flow["start"], flow["stop"]) == ("ground", "7s", "37s")
     assert flow["traffic"]["rate"] == "20Mbit/s"
@@ -120,7 +120,7 @@ def test_every_combination_of_the_lists_is_one() -> None:
     assert len({name_of(it) for it in found}) == len(found)
 
 
-def test_values_that_are_themselves_lists_have_alternatives_by_repetition() -> None:
+def test_values_that_are_lists_have_alternatives_by_repetition() -> None:
     found = expand("-E 9,9 -E 10,12 -I 10,10,10,10 -I 2,2,2,2")
     assert [(it["space_delays_ms"], it["initial_windows"][0]) for it in found] == [
         ((9, 9), 10),
@@ -147,7 +147,7 @@ def test_attenuation_and_modulation_act_on_the_coding_of_frames() -> None:
 
 
 # Source: Chavali 2022, figures 4.9 and 4.10; README of the testbed, options -C, -W and -g.
-def test_a_pep_splits_tcp_on_both_sides_of_the_satellite_with_the_letters_of_gateway_and_terminal() -> None:
+def test_a_pep_splits_tcp_on_both_sides_of_the_satellite() -> None:
     testbed = written("-O LEO -r SAT -C rccr")["testbed"]
     cubic = {"congestion": "cubic"}
     assert testbed["path"]["leo"]["proxy"] == {"vehicle": cubic, "ground": cubic}
@@ -156,18 +156,18 @@ def test_a_pep_splits_tcp_on_both_sides_of_the_satellite_with_the_letters_of_gat
 
 
 @pytest.mark.parametrize("line", ["-O LEO -r SAT -W", "-O LEO -r LTE", "-O LEO -r MP"])
-def test_no_pep_stands_where_it_is_switched_off_off_the_route_or_before_mptcp(line: str) -> None:
+def test_no_pep_is_on_other_routes_before_mptcp_or_switched_off(line: str) -> None:
     assert written(line)["testbed"] == {"server": {}}
 
 
-def test_the_way_from_the_gateway_on_is_the_paths_unless_a_proxy_stands_before_it() -> None:
+def test_the_gateways_ground_delay_is_the_paths_without_a_proxy() -> None:
     split, whole = written("-O LEO -r SAT"), written("-O LEO -r SAT -W")
     assert split["path"]["leo"]["downlink"]["delay"] == "18ms"
     assert split["testbed"]["path"]["leo"]["ground_delay"] == "10ms"
     assert whole["path"]["leo"]["downlink"]["delay"] == "28ms"
 
 
-def test_ground_delays_stand_around_the_path_that_has_them_and_the_servers_behind_both() -> None:
+def test_ground_delays_surround_their_path_and_end_at_the_server() -> None:
     found = written("-O LEO -r MP -g 1,2,4")
     assert found["testbed"] == {
         "server": {"delay": "4ms"},
@@ -187,7 +187,7 @@ def test_ground_delays_stand_around_the_path_that_has_them_and_the_servers_behin
         ("-O LEO -r MP", {}),
     ],
 )
-def test_a_scenario_says_how_the_simulator_gets_the_delays_that_it_leaves_out(
+def test_a_scenario_says_how_to_simulate_delays_it_leaves_out(
     line: str, delays: dict[str, tuple[str, str]]
 ) -> None:
     text = scenario_toml(one(line), line)
@@ -223,7 +223,7 @@ def test_path_managers_have_their_counterparts(given: str, paths: list[str], man
     assert (transport["paths"], transport["path_manager"]) == (paths, manager)
 
 
-def test_the_sender_of_the_flow_is_the_server_so_its_letter_and_window_count() -> None:
+def test_the_servers_letter_and_window_count_as_it_sends() -> None:
     transport = written("-r SAT -C crrr -I 4,10,10,10")["flow"]["stream"]["transport"]
     assert (transport["congestion"], transport["initial_window"]) == ("cubic", 4)
 
@@ -294,7 +294,7 @@ def test_what_a_line_measures_besides_has_its_probe() -> None:
         ("-O 'LEO", "No closing quotation"),
     ],
 )
-def test_a_wrong_line_is_refused_with_its_place_what_was_found_and_what_was_expected(line: str, told: str) -> None:
+def test_a_wrong_line_is_refused_with_place_found_and_expected(line: str, told: str) -> None:
     with pytest.raises(LineError) as caught:
         read_lines(f"\n{line}\n", "lines.txt")
     assert str(caught.value).startswith("lines.txt, line 2: ")
@@ -327,7 +327,7 @@ def test_a_command_with_a_wrong_line_writes_nothing(skybraid: Command, tmp_path:
     assert not (tmp_path / "new").exists()
 
 
-def test_lte_alone_carries_the_flow_and_the_satellite_alone_does_not_as_the_thesis_measured() -> None:
+def test_lte_alone_carries_the_flow_and_the_satellite_does_not() -> None:
     # Source: Chavali 2022, Figure 5.7, single paths with loss: LTE keeps 20 Mbit/s, the satellite falls short.
     scenarios = read_lines("-O LEO -r LTE,SAT -C rrrr,cccc", "lines.txt")
     for name, text in scenarios.items():

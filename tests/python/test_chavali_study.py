@@ -74,7 +74,7 @@ def test_every_experiment_of_the_thesis_is_there_and_parses() -> None:
         assert all(one.claims for one in experiments.values())
 
 
-def test_a_round_trip_is_that_of_the_last_segment_which_an_acknowledgement_answers() -> None:
+def test_a_round_trip_is_that_of_the_last_acknowledged_segment() -> None:
     seen = Made(1.0, packets=PACKETS)
     assert chavali.round_trips_ms(seen, "stream", "lte").tolist() == [40.0, 50.0]
     assert chavali.packet_rtt(seen, "stream", "satcom", 1.0) == 58.0
@@ -108,7 +108,7 @@ def messages(*rates_mbps: float) -> list[dict[str, Any]]:
     ]
 
 
-def test_goodput_is_enough_if_it_is_so_in_enough_seconds_and_no_round_trip_is_too_long() -> None:
+def test_goodput_must_suffice_in_enough_seconds() -> None:
     seen = Made(10.0, packets=PACKETS, messages=messages(5, 10, 15, *[20] * 7))
     keys = {"flow": "stream", "paths": ["lte", "satcom"]}
     good = observations()["chavali.good_enough"]
@@ -121,7 +121,7 @@ def test_goodput_is_enough_if_it_is_so_in_enough_seconds_and_no_round_trip_is_to
 
 
 # Source: RFC 6298's round trip of a path without a queue: both delays, and the time that both packets take.
-def test_a_flown_round_trip_is_the_paths_delays_and_what_the_packets_take() -> None:
+def test_a_run_round_trip_is_delays_plus_transmission() -> None:
     text = """
 duration = "3s"
 [path.one]
@@ -183,7 +183,7 @@ def test_a_path_alone_with_losses_is_what_the_thesis_found() -> None:
     assert row.claims[0].ours >= 70
 
 
-def test_a_satellite_of_19_megabits_carries_less_than_19_megabits_of_goodput() -> None:
+def test_a_19_mbit_s_satellite_carries_less_goodput() -> None:
     (row,) = reproduce("chavali2022", ["CHV-X08"], quick=True).rows
     assert [claim.verdict for claim in row.claims] == [Holds.NO, Holds.YES]
     assert row.ours == pytest.approx(19 * 1448 / 1500, abs=0.05)

@@ -249,7 +249,7 @@ def values(key: str, default: str) -> Any:
 
 
 @pytest.mark.parametrize(("key", "cells"), rows("### `transport`", "key").items(), ids=rows("### `transport`", "key"))
-def test_a_key_of_a_transport_takes_its_default_which_is_also_the_guides(key: str, cells: list[str]) -> None:
+def test_a_key_of_a_transport_has_the_guides_default(key: str, cells: list[str]) -> None:
     default = cells[0].strip("`")
     assert default
     if default not in OTHER_VALUES:
@@ -295,7 +295,7 @@ def of_guide(section: str, head: str) -> list[list[str]]:
     return [[part.strip() for part in line.split("|")[1:-1]] for line in body]
 
 
-def test_the_guide_to_video_names_the_keys_of_its_traffic_with_their_defaults() -> None:
+def test_the_guide_to_video_names_its_keys_and_defaults() -> None:
     (video,) = (one for one in registry("traffic") if one["name"] == "video")
     told = {cells[0].strip("`"): cells[1].strip('`"') for cells in of_guide("The camera", "key")}
     assert told == {one["name"]: one["default"].strip("()") for one in video["parameters"]}
@@ -428,7 +428,7 @@ def test_every_scenario_of_a_document_is_one(file: Path) -> None:
         Scenario(text, "example.toml")
 
 
-def test_the_guides_flows_share_a_connection_and_control_is_sent_twice() -> None:
+def test_the_guides_flows_share_a_connection_with_doubled_control() -> None:
     (text,) = (text for text in examples(TRANSPORT) if "with = " in text)
     results = run(Scenario(text, "example.toml"), tables=["messages", "subflows"])
     assert results.tables["subflows"]["flow"].unique().to_list() == ["video"]
@@ -438,7 +438,7 @@ def test_the_guides_flows_share_a_connection_and_control_is_sent_twice() -> None
     assert (copies["video"] == 1).sum() > 0.9 * copies["video"].len()
 
 
-def test_the_guides_path_carries_nothing_while_its_address_is_gone_and_comes_back_as_a_new_subflow() -> None:
+def test_the_guides_path_returns_as_a_new_subflow() -> None:
     (text,) = (text for text in examples(TRANSPORT) if "remove_path" in text)
     results = run(Scenario(text, "example.toml"), tables=["messages", "packets", "subflows"])
     packets = results.tables["packets"].filter(pl.col("path") == "lte")

@@ -240,7 +240,7 @@ path.near.proxy.vehicle = { congestion = "reno" }
 """
 
 
-def test_flows_of_the_kernel_are_told_as_iperf3_tells_them_and_proxies_and_notes_are_shown(
+def test_kernel_flows_are_reported_as_by_iperf3(
     skybraid: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "split.toml").write_text(SPLIT, encoding="utf-8")
@@ -430,7 +430,7 @@ def test_ctrl_c_and_sigterm_keep_what_was_seen_and_leave_nothing(
     assert interfaces() == before
 
 
-def test_a_killed_emulation_leaves_no_process_and_what_lies_about_is_swept_up(
+def test_leftovers_of_a_killed_emulation_are_removed(
     skybraid: Command, begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
 ) -> None:
     before = interfaces()
@@ -476,7 +476,7 @@ def test_a_full_disk_is_a_plain_error(skybraid: Command, flight: Path, tmp_path:
         subprocess.run(["umount", disk], check=True)
 
 
-def test_a_link_delays_a_program_in_both_directions_and_hands_on_its_exit_code(skybraid: Command) -> None:
+def test_a_link_delays_a_program_and_returns_its_exit_code(skybraid: Command) -> None:
     behind = ("link", "--rate", "10Mbit/s", "--delay", "30ms", "--ground", program(ECHO), "--")
     done = skybraid(*behind, sys.executable, "-c", PROBE)
     assert done.returncode == 0, done.stderr

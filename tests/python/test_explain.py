@@ -47,7 +47,7 @@ def path(flow: FlowExplained, name: str) -> PathUse:
 
 
 @pytest.mark.parametrize("tables", [ALL, SAMPLED, []], ids=["with decisions", "without decisions", "summary alone"])
-def test_the_scheduler_single_is_named_for_the_path_that_it_never_uses(tables: list[str]) -> None:
+def test_the_scheduler_single_is_named_for_its_unused_path(tables: list[str]) -> None:
     flow = explained(tables, flow__data__transport__scheduler="single")
     assert path(flow, "near").findings == []
     assert path(flow, "far").findings == [
@@ -63,7 +63,7 @@ def test_single_on_the_slower_link_is_named_for_the_aggregate() -> None:
     assert flow.findings[-1] == "the scheduler single uses near, whose link carries 8 Mbit/s"
 
 
-def test_a_tiny_receive_buffer_is_named_with_the_share_of_the_time_that_it_blocks() -> None:
+def test_a_tiny_receive_buffer_is_named_with_its_blocked_share() -> None:
     flow = explained(ALL, flow__data__transport__receive_buffer="20kB")
     assert flow.goodput_bps < 6e6
     blocked = next(finding for finding in flow.findings if "receive window" in finding)
@@ -83,7 +83,7 @@ def test_a_large_receive_buffer_is_not_named() -> None:
     assert "nothing to explain" in text(flow)
 
 
-def test_without_decisions_the_buffer_is_seen_in_what_is_in_flight_and_decisions_are_advertised() -> None:
+def test_without_decisions_bytes_in_flight_show_the_buffer() -> None:
     flow = explained(SAMPLED, flow__data__transport__receive_buffer="20kB")
     assert any("of the samples what was in flight nearly filled" in finding for finding in flow.findings)
     assert flow.waits is None
@@ -106,7 +106,7 @@ def test_half_a_flight_of_outage_is_half_the_time_down() -> None:
     assert path(flow, "near").down == pytest.approx(0.5, abs=0.011)
 
 
-def test_a_slow_path_that_low_rtt_never_needs_is_told_with_both_round_trip_times() -> None:
+def test_a_slow_path_unused_by_low_rtt_has_both_round_trips() -> None:
     keys = {"flow__data__traffic": {"kind": "cbr", "rate": "1Mbit/s", "packet": "1000B"}}
     flow = explained(ALL, **keys)
     findings = path(flow, "far").findings
@@ -123,7 +123,7 @@ def test_backup_and_priority_are_told() -> None:
     assert any("it is a backup path" in finding for finding in path(flow, "far").findings)
 
 
-def test_shares_of_decisions_and_packets_agree_where_nothing_is_sent_again() -> None:
+def test_shares_of_decisions_and_packets_agree_without_loss() -> None:
     flow = explained(ALL)
     for one in flow.paths:
         assert one.share_of_decisions == pytest.approx(one.share_of_packets, abs=0.02)

@@ -78,7 +78,7 @@ def same_tables(one: sky.Results, two: sky.Results) -> None:
         assert one.tables[table].equals(two.tables[table]), table
 
 
-def test_the_documents_lowest_rtt_scheduler_gives_the_tables_of_the_built_in_one(files: dict[str, Path]) -> None:
+def test_the_documents_low_rtt_gives_the_built_in_tables(files: dict[str, Path]) -> None:
     same_tables(run(bulk("low_rtt"), tables=TABLES), run(bulk("python:lowest_rtt"), tables=TABLES))
 
 

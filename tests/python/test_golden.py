@@ -94,7 +94,7 @@ ABOUT = """\
 """
 
 
-def test_every_scheduler_with_every_congestion_control_flies_the_remote_piloting_scenario() -> None:
+def test_every_scheduler_with_every_congestion_control() -> None:
     scenario = skybraid.Scenario.load(PILOTING).with_all({"duration": "30s", "event": OUTAGES})
     schedulers, congestion = (
         [entry["name"] for entry in skybraid.registry(kind)] for kind in ("schedulers", "congestion")

@@ -31,7 +31,7 @@ def test_ctrl_c_waits_until_the_end_of_what_it_must_not_break() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_without_a_signal_nothing_is_raised_and_handlers_are_as_before() -> None:
+def test_without_a_signal_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with deferred():
         pass

@@ -57,7 +57,7 @@ def test_what_needs_no_runs_comes_out_as_the_page_says() -> None:
 
 
 # Source: LEE-V1, figure 1: a the data alone, b all copied, c plain duplicates, d MuTran in either mode.
-def test_a_copy_outlives_the_link_of_the_first_one_only_on_another_link() -> None:
+def test_a_copy_survives_a_failed_link_only_on_another_link() -> None:
     arrived = {system: lee.figure_1_arrived(system, 1) for system in range(1, 6)}
     assert arrived == {1: 0, 2: 1, 3: 0, 4: 1, 5: 1}
     later = {system: lee.figure_1_extra(system, 1) for system in range(1, 6)}

@@ -23,7 +23,7 @@ def test_a_saturated_link_serves_one_packet_after_the_other() -> None:
     assert arrivals_s == pytest.approx(0.010 + 0.001 * np.arange(1, 1_001), abs=1e-8)
 
 
-def test_a_million_packets_go_through_in_one_call_and_losses_have_their_cause() -> None:
+def test_a_million_packets_in_one_call_have_causes_of_loss() -> None:
     lossy = SATURATED + '\nuplink.loss = { uniform = "1%" }'
     times_s = np.arange(1_000_000, dtype=np.float64) * 0.002
     sizes = np.full(1_000_000, 1_000, dtype=np.uint32)
@@ -60,7 +60,7 @@ def test_a_wrong_link_is_told(toml: str, direction: str) -> None:
         Link(toml, direction=direction)
 
 
-def test_arrays_of_unlike_length_and_times_that_are_no_numbers_are_told() -> None:
+def test_unequal_arrays_and_times_that_are_no_numbers_are_errors() -> None:
     with pytest.raises((ScenarioError, ValueError)):
         Link(SATURATED).admit(np.zeros(2), np.zeros(3, dtype=np.uint32))
     with pytest.raises((ScenarioError, ValueError)):

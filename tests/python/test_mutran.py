@@ -28,7 +28,7 @@ TABLE = """
 
 
 @pytest.mark.parametrize("line", TABLE.strip().splitlines())
-def test_the_ratios_and_delays_of_figures_5_and_7_are_those_of_the_table(line: str) -> None:
+def test_ratios_and_delays_of_figures_5_and_7_match_the_table(line: str) -> None:
     loss, *printed = line.split()
     q = float(loss)
     computed = [
@@ -63,7 +63,7 @@ def test_the_curves_have_the_shapes_that_the_paper_describes() -> None:
 TARGET_ATTEMPTS = 2.45
 
 
-def test_figure_8_has_one_interface_within_its_target_up_to_a_loss_of_a_fifth() -> None:
+def test_figure_8_one_interface_meets_its_target_up_to_20_percent() -> None:
     # Source: LEE-E04.
     frame = mutran.figure_8(TARGET_ATTEMPTS, 1, 1)
     single = frame.filter(mode="single")
@@ -74,7 +74,7 @@ def test_figure_8_has_one_interface_within_its_target_up_to_a_loss_of_a_fifth() 
     assert single.filter(loss=0.35)["within"].item() == pytest.approx(1 - 0.35**2)
 
 
-def test_figure_8_has_most_commands_of_mutran_within_its_target_at_a_loss_of_two_fifths() -> None:
+def test_figure_8_mutran_meets_most_targets_at_40_percent() -> None:
     # Source: LEE-E05, LEE-E06.
     frame = mutran.figure_8(TARGET_ATTEMPTS, 1, 1).filter(pl.col("loss") <= 0.4)
     for mode in ("tcp", "udp"):
@@ -165,7 +165,7 @@ def test_random_trials_agree_with_the_expected_delay_over_tcp(loss: float, count
     assert covers(interval(alone_s), mutran.expected_tcp_s(0.1, loss, count))
 
 
-def test_subflows_that_retransmit_by_themselves_gain_from_the_shorter_round_trip() -> None:
+def test_own_retransmission_gains_from_the_shorter_round_trip() -> None:
     # Source: LEE-C10 with unequal attempts, for which equation 18 has no value.
     rng = np.random.default_rng(10)
     losses, attempts_s = [0.4, 0.1], [0.05, 0.2]
@@ -190,7 +190,7 @@ def test_random_trials_agree_with_the_expected_delay_over_udp(loss: float, count
     assert delays_s.std() == pytest.approx(mutran.spread_s(0.5, loss, count), rel=0.02)
 
 
-def test_the_number_of_interfaces_is_that_of_the_logarithms_rounded_up() -> None:
+def test_the_number_of_interfaces_is_the_ratio_of_logarithms() -> None:
     # Source: LEE-T4; equations 26 and 29.
     for loss in (0.05, 0.2, 0.5, 0.9):
         for target_s in (0.11, 0.15, 0.3, 0.9, 2.0):

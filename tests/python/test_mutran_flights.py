@@ -93,7 +93,7 @@ def test_all_files_share_their_paths_and_their_failure() -> None:
 
 
 # LEE-E07 and LEE-E08, figure 10.
-def test_over_a_single_interface_control_is_sparse_and_scattered_after_its_antenna_is_removed() -> None:
+def test_a_single_interface_without_antenna_scatters_control() -> None:
     before, after = gaps_s("single", NORMAL_S), gaps_s("single", PROBLEM_S)
     assert before.max() < 0.51
     assert len(after) < 0.8 * 120
@@ -101,7 +101,7 @@ def test_over_a_single_interface_control_is_sparse_and_scattered_after_its_anten
 
 
 # LEE-E09, figure 12. A round robin that passes over a full window does not collapse: docs/mutran.md.
-def test_the_default_scheduler_keeps_the_good_path_and_round_robin_collapses() -> None:
+def test_the_default_keeps_the_good_path_round_robin_collapses() -> None:
     good_path = 20 * 1200 / 1264
     default = fmean(goodput_mbps(CASES[3], PROBLEM_S, seed) for seed in SEEDS)
     turns = fmean(goodput_mbps(CASES[4], PROBLEM_S, seed) for seed in SEEDS)
@@ -110,7 +110,7 @@ def test_the_default_scheduler_keeps_the_good_path_and_round_robin_collapses() -
 
 
 # LEE-E10, LEE-E11 and LEE-E12, table 2, as far as they come out.
-def test_after_the_failure_copies_in_datagrams_come_most_regularly_and_those_taking_turns_least() -> None:
+def test_datagram_copies_are_the_most_regular_after_the_failure() -> None:
     found = {case: gap_mean_and_sd_s(case, PROBLEM_S) for case in CASES}
     mean, sd = ({case: pair[which] for case, pair in found.items()} for which in (0, 1))
     assert mean[1] == pytest.approx(0.5, rel=0.01)
@@ -124,7 +124,7 @@ def test_after_the_failure_copies_in_datagrams_come_most_regularly_and_those_tak
 
 
 # LEE-E13, figure 15a: bulk data for a minute without failure.
-def test_copying_everything_and_separate_interfaces_halve_the_data_of_mutran() -> None:
+def test_full_copies_and_separate_interfaces_halve_mutrans_data() -> None:
     reference = goodput_mbps("mutran-tcp", NORMAL_S, 1, BULK)
     assert reference == pytest.approx(goodput_mbps("mutran-udp", NORMAL_S, 1, BULK), rel=0.01)
     for scheme in ("all-duplicated", "separate-interfaces"):
@@ -132,11 +132,11 @@ def test_copying_everything_and_separate_interfaces_halve_the_data_of_mutran() -
 
 
 # LEE-E14, figure 15b: the predecessor [15] duplicates control in the queue of the data.
-def test_mutran_is_more_regular_than_copies_in_the_shared_queue_but_not_perfect() -> None:
+def test_mutran_is_more_regular_than_copies_in_a_shared_queue() -> None:
     (_, mutran), (_, predecessor) = (gap_mean_and_sd_s(case, PROBLEM_S) for case in (1, 3))
     assert 0.001 < mutran < predecessor
 
 
-def test_a_control_packet_is_sent_once_for_each_interface_or_duplicate() -> None:
+def test_control_is_sent_once_for_each_interface_or_duplicate() -> None:
     for scheme, copies in {"mutran-udp": 2, "mutran-tcp": 2, "default-duplicates": 2, "single": 1}.items():
         assert fly(scheme).control_copies == {copies}, scheme

@@ -79,7 +79,7 @@ def test_neighbours_differ_in_their_marker_as_well() -> None:
     assert all(one.colour != other.colour and one.marker != other.marker for one, other in pairwise(every))
 
 
-def test_an_algorithm_of_ones_own_takes_a_look_that_none_of_the_registry_has() -> None:
+def test_a_plugin_algorithm_has_a_look_of_its_own() -> None:
     built_in = looks("scheduler", [entry["name"] for entry in registry("schedulers")])
     own = looks("scheduler", ["low_rtt", "python:patient", "python:moody"])
     assert own["low_rtt"] == built_in["low_rtt"]
@@ -118,7 +118,7 @@ def test_every_kind_is_drawn_of_what_has_it(
         assert plots.save(figure, tmp_path / f"{kind}.svg").stat().st_size > 5000
 
 
-def test_a_figure_is_as_wide_on_paper_as_was_asked_and_has_its_fonts_with_it(swept: Campaign, tmp_path: Path) -> None:
+def test_a_figure_has_the_requested_width_and_its_fonts(swept: Campaign, tmp_path: Path) -> None:
     figure = plots.draw(swept, "tradeoff", flow="video")
     pdf = plots.save(figure, tmp_path / "one.pdf", width="88mm").read_bytes()
     (box,) = re.findall(rb"/MediaBox \[ ?0 0 ([\d.]+) [\d.]+ ?\]", pdf)
@@ -167,7 +167,7 @@ def test_a_curve_of_the_tail_ends_at_the_share_that_was_lost(flown: Results) -> 
     assert last == pytest.approx(video.lost / (video.lost + video.delivered), rel=0.05)
 
 
-def test_a_flow_that_is_not_there_and_an_axis_that_is_not_there_are_told(flown: Results, swept: Campaign) -> None:
+def test_an_unknown_flow_and_an_unknown_axis_are_errors(flown: Results, swept: Campaign) -> None:
     with pytest.raises(ResultError, match="--flow: found moon, expected one of video, control"):
         plots.draw(flown, "ccdf", flow="moon")
     with pytest.raises(ResultError, match="--flow: found moon, expected one of"):
@@ -248,7 +248,7 @@ def test_frames_are_drawn_of_video_alone(flown: Results, filmed: Results) -> Non
             plots.draw(flown, kind)
 
 
-def test_the_frame_rate_falls_to_zero_in_the_second_without_any_path_which_is_shaded(filmed: Results) -> None:
+def test_the_frame_rate_is_zero_in_the_shaded_outage(filmed: Results) -> None:
     (axes,) = plots.frame_rate(filmed).axes
     line = next(one for one in axes.get_lines() if one.get_label() == "frames shown in a second")
     video = filmed.flows["video"].video
@@ -260,7 +260,7 @@ def test_the_frame_rate_falls_to_zero_in_the_second_without_any_path_which_is_sh
     assert 4 < begin_s < 4.3
 
 
-def test_the_curve_of_undamaged_frames_passes_the_required_latency_at_the_share_that_missed_it(filmed: Results) -> None:
+def test_the_curve_of_undamaged_frames_shows_the_missed_share(filmed: Results) -> None:
     _, tail = plots.frame_latency(filmed).axes
     curve = next(one for one in tail.get_lines() if one.get_label() == "video")
     latency_ms, missing = np.asarray(curve.get_xdata()), np.asarray(curve.get_ydata())

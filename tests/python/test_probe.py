@@ -193,7 +193,7 @@ def test_multipath_tcp_is_told_from_a_fall_back_to_tcp(probe: Probe, port: int) 
 # Pages.
 
 
-def test_a_page_takes_the_servers_thinking_for_itself_and_for_each_round_of_its_objects(
+def test_a_page_waits_for_the_server_once_per_round_of_objects(
     probe: Probe, port: int
 ) -> None:
     found = measured(probe("http", f"http://127.0.0.1:{port}/", "--parallel", 4, "--json"))
@@ -208,7 +208,7 @@ def test_a_page_takes_the_servers_thinking_for_itself_and_for_each_round_of_its_
     assert sample["goodput_mbps"] == pytest.approx(sample["bytes"] * 8e-3 / sample["page_ms"], rel=1e-3)
 
 
-def test_one_connection_at_a_time_takes_as_many_thoughts_as_there_are_answers(probe: Probe, port: int) -> None:
+def test_one_connection_waits_for_the_server_once_per_answer(probe: Probe, port: int) -> None:
     url = f"http://127.0.0.1:{port}/"
     done = probe("http", url, "--objects", 3, "--bytes", "1kB", "--parallel", 1, "--json")
     (sample,) = measured(done)["samples"]
@@ -386,7 +386,7 @@ def test_wrong_words_are_refused_with_what_was_expected(probe: Probe, words: tup
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_ends_at_a_signal_without_a_word_even_with_a_connection_open(number: signal.Signals) -> None:
+def test_a_server_ends_quietly_at_a_signal_despite_a_connection(number: signal.Signals) -> None:
     process, port = started()
     with socket.create_connection(("127.0.0.1", port)):
         assert ended(process, number) == (0, "")
@@ -418,7 +418,7 @@ def test_a_quantile_is_the_least_value_that_so_many_do_not_exceed() -> None:
     assert spread([7.0]) == {"min": 7, "p50": 7, "p95": 7, "p99": 7, "max": 7}
 
 
-def test_a_pages_objects_are_those_that_a_browser_loads_from_its_server() -> None:
+def test_a_pages_objects_are_those_that_a_browser_loads() -> None:
     page = """<img src="/a.png"><script src="b.js"></script><link rel="stylesheet" href="c.css?v=1">
     <link rel="canonical" href="/no"><a href="/no">no</a><img src="http://elsewhere/no.png">"""
     assert objects_of(page, "http://here:80/folder/") == ["/a.png", "/folder/b.js", "/folder/c.css?v=1"]

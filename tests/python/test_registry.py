@@ -89,7 +89,7 @@ def test_a_parameter_that_is_not_listed_is_refused(kind: str, entry: dict[str, A
 
 
 @pytest.mark.parametrize(("kind", "entry"), ALGORITHMS, ids=map(named, ALGORITHMS))
-def test_a_choice_of_linux_is_told_where_there_is_one_and_nowhere_else(kind: str, entry: dict[str, Any]) -> None:
+def test_the_choice_of_linux_is_shown_only_where_it_exists(kind: str, entry: dict[str, Any]) -> None:
     assert bool(entry["linux"]) == (refused(kind, entry, {"compat": "linux"}) == [])
 
 

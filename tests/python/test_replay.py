@@ -66,7 +66,7 @@ def test_a_saturated_link_carries_the_rates_of_the_series(path: Path, column: st
     assert np.allclose(carried.mean(), rates_bps.mean(), rtol=0.01)
 
 
-def test_a_saturated_link_carries_the_opportunities_of_the_starlink_trace() -> None:
+def test_a_saturated_link_uses_all_opportunities_of_the_trace() -> None:
     path = TRACES / "starlink_leocc" / "downlink.down"
     times_s, _ = skybraid.read_trace(path.read_text(), "mahimahi", None, None)
     seconds = int(times_s[-1])

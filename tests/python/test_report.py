@@ -382,14 +382,14 @@ def test_outages_and_halts_are_told_apart() -> None:
     assert series.halts(samples) == [pytest.approx((0.4, 0.5))]
 
 
-def test_a_figure_without_its_table_and_a_path_that_is_not_there_are_told(flown: Results) -> None:
+def test_a_missing_table_and_an_unknown_path_are_errors(flown: Results) -> None:
     with pytest.raises(MissingTableError, match="links"):
         plots.timeline(run(Scenario(TWO_PATHS), tables=[]))
     with pytest.raises(MissingTableError, match="found moon, expected one of near, far"):
         plots.timeline(flown, ["moon"])
 
 
-def test_the_report_of_an_emulation_says_what_its_proxies_did_and_what_its_user_may_not_expect(flown: Results) -> None:
+def test_the_report_of_an_emulation_has_proxies_and_notes(flown: Results) -> None:
     counts = {"finished": 1, "reset": 0, "failed": 0, "to_server_bytes": 2_100_000, "to_client_bytes": 40_000}
     emulation = {
         "lateness_us": {"p50": 1.0},
@@ -473,7 +473,7 @@ def independent(missed: int) -> dict[str, float]:
     return {f"misses_{name}": value for name, value in zip(SPREAD, values, strict=True)}
 
 
-def test_frames_of_a_campaign_are_judged_over_all_runs_and_freezes_by_the_mean_of_the_runs() -> None:
+def test_frames_of_a_campaign_are_judged_over_all_runs() -> None:
     columns = {"point": 0, "flow": "video", "ssim": None}
     shares = [
         columns
@@ -500,7 +500,7 @@ def test_frames_of_a_campaign_are_judged_over_all_runs_and_freezes_by_the_mean_o
     assert found["freezes"].wanted.words == "video: at most 2 freezes/min"
 
 
-def test_the_report_of_a_campaign_says_how_many_points_hold_and_which_runs_failed(swept: Campaign) -> None:
+def test_the_report_of_a_campaign_counts_points_and_failed_runs(swept: Campaign) -> None:
     text, page = parsed(swept)
     assert "None of 12 points meets every requirement." in page.text
     assert "12 points, 60 runs, 15 failed" in page.text
@@ -529,7 +529,7 @@ def test_a_campaigns_requirement_is_judged_over_all_runs_of_a_point() -> None:
     assert easy.episodes == 8
 
 
-def test_a_delay_and_a_goodput_of_a_campaign_are_judged_by_the_means_of_their_runs() -> None:
+def test_delay_and_goodput_of_a_campaign_are_judged_by_run_means() -> None:
     columns = {"point": 0, "flow": "video", "met": None, "trials": 1, "ssim": None}
     delays = [("percentile", 90.0, 0.95, value) for value in (70.0, 72.0, 74.0)]
     goodputs = [("goodput", None, 4e6, value) for value in (3.5e6, 3.6e6, 3.7e6)]

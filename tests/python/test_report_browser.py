@@ -295,7 +295,7 @@ def test_on_a_phone_nothing_sticks_out(window: Chromium, which: str, request: py
     window.shoot(ARTEFACTS / f"{which}-phone.png")
 
 
-def test_on_paper_charts_are_pictures_in_the_colours_of_day_and_all_is_opened(folded: Chromium) -> None:
+def test_on_paper_charts_are_light_pictures_and_all_is_open(folded: Chromium) -> None:
     folded.look(dark=True)
     folded.send("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     folded.run(ON_PAPER)

@@ -136,7 +136,7 @@ CUT = [(5.0, change("lte", "up", "suspected")), (5.1, change("lte", "suspected",
 BACK = [(8.1, change("lte", "down", "probation")), (9.1, change("lte", "probation", "up"))]
 
 
-def test_how_long_a_path_was_down_is_told_by_its_events_to_the_millisecond(tmp_path: Path) -> None:
+def test_downtime_of_a_path_is_exact_to_the_millisecond(tmp_path: Path) -> None:
     log = GatewayLog.read(log_of(tmp_path, [*STARTED, *CUT, *BACK]))
     found = [(one.state, round(one.end_s - one.begin_s, 3)) for one in log.spans("lte", "incoming")]
     assert found == [
@@ -184,7 +184,7 @@ def test_the_logs_of_both_sides_are_held_against_one_another(tmp_path: Path) -> 
     assert "22 s, from 2 logs" in page.text
 
 
-def test_a_gateway_that_was_started_again_has_a_section_for_each_start(tmp_path: Path) -> None:
+def test_a_restarted_gateway_has_a_section_for_each_start(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -283,7 +283,7 @@ def page_of_both(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1000, False), (1000, True), (390, False)])
-def test_in_a_browser_all_is_drawn_nothing_is_asked_for_and_nothing_sticks_out(
+def test_a_browser_draws_all_without_requests_or_overflow(
     window: Chromium, page_of_both: Path, width: int, dark: bool
 ) -> None:
     window.look(width=width, dark=dark)
@@ -313,7 +313,7 @@ def test_in_a_browser_events_are_filtered(window: Chromium, page_of_both: Path) 
 
 
 @pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE")
-def test_logs_of_two_gateways_that_flew_are_read_and_held_against_one_another(tmp_path: Path) -> None:
+def test_logs_of_both_gateways_are_compared(tmp_path: Path) -> None:
     program = binary()
     assert program is not None
     wan, into, out, air_page, ground_page = ports(5)

@@ -147,7 +147,7 @@ def test_a_folder_below_a_file_cannot_be_written(two_paths: Path) -> None:
     assert [file.name for file in two_paths.parent.iterdir()] == [two_paths.name]
 
 
-def test_a_full_disk_leaves_earlier_results_whole_and_nothing_half_done(two_paths: Path, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_earlier_results_whole(two_paths: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)]

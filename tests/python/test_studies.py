@@ -228,7 +228,7 @@ def test_a_claim_is_judged_by_what_came_out(kind: str, keys: dict[str, Any], ver
 
 
 # Source: the rule of three: without a failure in n trials, one-sided 95 % of 1 − 3 / n; two-sided 3.69 / n.
-def test_a_share_over_all_flights_counts_messages_where_none_is_lost_and_flights_where_some_are() -> None:
+def test_a_share_over_flights_counts_messages_or_flights() -> None:
     def share(*met: float) -> Holds:
         found = lines(met=[[one] for one in met], of=[[10_000.0]] * len(met))
         return judged("pooled", found, of="met", to="of", at_least=99.99)

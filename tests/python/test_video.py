@@ -51,7 +51,7 @@ def flight(text: str = ONE_LINK, **keys: Any) -> tuple[dict[str, Any], pl.DataFr
 DUE_NS = 20_009_824 + 150_000_000
 
 
-def test_on_a_fat_link_without_loss_every_frame_is_shown_undamaged_when_it_is_due() -> None:
+def test_without_loss_every_frame_is_shown_when_due() -> None:
     video, frames = flight()
     # 25 frames a second; those of the last 170 ms are not due before the end.
     assert (video["frames"], video["complete"], video["intact"], video["shown"]) == (250, 250, 246, 246)
@@ -72,7 +72,7 @@ def test_the_jitter_buffer_is_what_a_frame_waits(jitter_buffer_ms: int) -> None:
     assert latency_ms.max() < 20.1 + jitter_buffer_ms
 
 
-def test_a_second_of_video_has_the_rate_of_its_encoder_and_a_key_frame_of_four_times_the_others_size() -> None:
+def test_a_second_of_video_has_its_encoders_rate_and_key_frame() -> None:
     _, frames = flight()
     payload = (frames["bytes"] - 12 * frames["packets"].cast(pl.UInt32)).cast(pl.Int64)
     assert payload.sum() * 8 / 10 == pytest.approx(5e6, rel=0.005)
@@ -90,7 +90,7 @@ def test_a_frame_is_sent_when_the_last_of_its_packets_is() -> None:
     assert (spread["sent_ns"] - spread["captured_ns"]).to_list() == (20_000_000 // packets * (packets - 1)).to_list()
 
 
-def test_a_frame_that_is_lost_damages_the_picture_until_the_next_key_frame() -> None:
+def test_a_lost_frame_damages_pictures_until_the_next_key_frame() -> None:
     # Frame 63 leaves at 2.52 s, alone in these 40 ms; the next key frame is 75.
     video, frames = flight(ONE_LINK + outage("2.49s", "40ms"))
     damaged = frames.filter(pl.col("shown_ns").is_not_null() & ~pl.col("intact"))
@@ -108,7 +108,7 @@ def test_a_key_frame_more_often_shortens_the_damage() -> None:
     assert damaged["frame"].to_list() == [64]
 
 
-def test_without_retransmission_an_outage_freezes_the_picture_as_long_as_it_lasts() -> None:
+def test_without_retransmission_a_freeze_is_as_long_as_the_outage() -> None:
     # Frames 75 to 124 are lost; 125, a key frame, is shown 51 intervals after 74.
     video, frames = flight(ONE_LINK + outage("3s", "2s"))
     assert frames["arrived"].eq(0).sum() == 50
@@ -118,7 +118,7 @@ def test_without_retransmission_an_outage_freezes_the_picture_as_long_as_it_last
     assert video["freezes_per_minute"] == pytest.approx(60 / 9)
 
 
-def test_over_mptcp_an_outage_freezes_the_picture_once_and_the_latency_returns() -> None:
+def test_over_mptcp_an_outage_freezes_the_picture_once() -> None:
     video, frames = flight(ONE_LINK + outage("3s", "2s"), **{"flow.video.transport.protocol": "mptcp"})
     assert (video["complete"], video["intact"], video["shown"]) == (250, 246, 246)
     assert video["freezes"] == 1
@@ -269,7 +269,7 @@ def test_the_terminal_says_what_came_to_the_screen(skybraid: Command, tmp_path: 
     ) in printed.stdout
 
 
-def test_a_video_is_measured_against_the_rate_of_its_encoder_not_against_its_links() -> None:
+def test_a_video_is_measured_against_its_encoders_rate() -> None:
     (explained,) = explain(run(Scenario(ONE_LINK)))
     assert explained.offered_bps == 5e6
     assert explained.findings == []

@@ -59,7 +59,7 @@ def test_the_flight_moves_banks_and_lands() -> None:
     assert np.abs(blue[-1, -8:, WIDTH // 4 - 8 : WIDTH // 4 + 8].astype(int) - 128).max() <= 3
 
 
-def test_a_surface_is_read_between_its_texels_and_goes_on_beyond_its_edge() -> None:
+def test_a_surface_is_interpolated_and_wraps_at_its_edge() -> None:
     picture = np.zeros((4, 4), np.uint8)
     picture[0, 0], picture[0, 1], picture[1, 0] = 80, 160, 40
     surface = terrain.Surface(picture, texel_m=2.0)

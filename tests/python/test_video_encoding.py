@@ -105,7 +105,7 @@ def test_a_picture_is_cut_into_as_many_slices_as_asked(clip: clips.Clip, codec: 
     assert {len(found) for found in slices} == {2}
 
 
-def test_every_decoded_picture_says_which_frame_it_is_even_at_a_low_rate(clip: clips.Clip) -> None:
+def test_every_decoded_picture_is_numbered_even_at_a_low_rate(clip: clips.Clip) -> None:
     for codec in ("h264", "h265"):
         made = encode(clip, Encoding(codec=codec, rate_bps=60e3))
         codes = [(number, timecode.read(planes[:HEIGHT])) for number, planes in decode(made, sent(made))]
@@ -156,7 +156,7 @@ def test_without_loss_the_pictures_are_those_of_the_byte_stream(encoded: Encoded
 
 @pytest.mark.parametrize("codec", ["h264", "h265"])
 @pytest.mark.parametrize(("slices", "lost"), [(1, 40), (2, 40), (2, 0)])
-def test_a_lost_unit_breaks_what_it_breaks_in_the_byte_stream_without_it(
+def test_a_lost_unit_damages_like_its_absence_in_the_stream(
     clip: clips.Clip, codec: str, slices: int, lost: int, tmp_path: Path
 ) -> None:
     made = encode(clip, Encoding(codec=codec, rate_bps=RATE_BPS, slices=slices))

@@ -48,7 +48,7 @@ def test_a_row_of_a_comparison_tells_of_a_video_what_a_run_tells() -> None:
     assert all(control[name].null_count() == control.height for name in VIDEO_COLUMNS)
 
 
-def test_its_text_has_the_frames_of_a_video_and_the_messages_of_others() -> None:
+def test_the_text_has_frames_of_video_and_messages_of_others() -> None:
     frame = compare(FILM, flows=["video"], protocols=["udp"], schedulers=["redundant"])
     _, titles, line = text(frame).splitlines()
     assert titles.split("  ")[0] == "protocol"
@@ -92,7 +92,7 @@ def test_a_link_that_is_longer_shows_every_frame_later_by_as_much() -> None:
     assert not any("frame" in one.metric for one in found.differences if one.flow == "control")
 
 
-def test_a_second_without_paths_freezes_the_picture_once_and_costs_a_second_of_frames() -> None:
+def test_a_second_without_paths_freezes_the_picture_once() -> None:
     found = skybraid.paired(FILM, DARK, seeds=[1, 2, 3])
     worst, freezes, share = (
         difference(found, it) for it in ("worst_frame_rate", "freezes_per_minute", "frames_in_time")
@@ -122,7 +122,7 @@ def test_results_campaigns_and_scenarios_tell_the_same_of_a_video(results: Resul
 # Campaigns.
 
 
-def test_a_campaign_counts_frames_by_the_strictest_time_that_is_required(shot: Campaign) -> None:
+def test_a_campaign_counts_frames_by_the_strictest_requirement(shot: Campaign) -> None:
     flows = shot.scan("flows").filter(pl.col("flow") == "video").sort("point", "seed").collect()
     required = shot.scan("requirements").filter(metric="frames", deadline_ms=300.0).sort("point", "seed").collect()
     assert flows["frames_within_ms"].unique().to_list() == [300.0]
@@ -227,7 +227,7 @@ def test_seeds_are_added_until_a_question_of_a_video_is_decided(
     assert words in answer.words
 
 
-def test_a_video_that_never_came_counts_as_no_frame_a_second_and_as_no_end_of_latency(tmp_path: Path) -> None:
+def test_a_video_never_shown_has_rate_zero_and_infinite_latency(tmp_path: Path) -> None:
     black = FILM.with_("event", [{"at": "0s", "path": {"near": {"down": "3s"}, "far": {"down": "3s"}}}])
     for asked, words in (
         ("video.frame_rate >= 20 ± shown", "not met. 0 frames/s in 10 flights"),

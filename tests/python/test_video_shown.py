@@ -76,7 +76,7 @@ def test_what_was_worked_out_of_a_clip_is_kept(folder: Path, monkeypatch: pytest
     assert np.array_equal(shown.encoded_similarity(clip, made), once)
 
 
-def test_the_older_a_picture_the_less_it_looks_like_what_the_camera_sees(folder: Path) -> None:
+def test_older_pictures_resemble_the_cameras_view_less(folder: Path) -> None:
     clip, made = made_of(folder)
     found = shown.aged_similarity(clip, made)
     assert np.array_equal(found[0], shown.encoded_similarity(clip, made)[[0, 31]])
@@ -104,7 +104,7 @@ def test_a_screen_is_behind_by_the_frames_that_are_late() -> None:
     assert shown.screen_ages(frames([None, None]), 1e9).size == 0
 
 
-def test_a_screen_in_time_shows_what_the_encoder_made_and_a_late_one_less(folder: Path) -> None:
+def test_a_timely_screen_shows_the_encoded_quality_a_late_one_less(folder: Path) -> None:
     in_time = flown(scenario(folder))
     clip, made = made_of(folder)
     fresh = shown.aged_similarity(clip, made)[0]

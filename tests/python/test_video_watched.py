@@ -59,7 +59,7 @@ def test_without_loss_the_screen_shows_what_the_encoder_made(folder: Path) -> No
     assert judged.trials == 145
 
 
-def test_lost_packets_break_the_frames_that_ffmpeg_breaks_on_the_same_units(folder: Path) -> None:
+def test_lost_packets_damage_the_frames_that_ffmpeg_damages(folder: Path) -> None:
     results = flown(folder, "1%", slices=4)
     frames = results.tables["frames"]
     assert frames.filter(pl.col("missing") != "").height > 3
@@ -178,7 +178,7 @@ def test_the_worst_moments_are_kept_apart_and_shown_in_the_report(folder: Path, 
     assert "Worst moments" not in flown(folder, "2%").report(tmp_path / "plain.html").read_text(encoding="utf-8")
 
 
-def test_two_flights_stand_beside_what_was_sent_where_they_differ_most(folder: Path) -> None:
+def test_two_flights_are_shown_next_to_the_original(folder: Path) -> None:
     plain, repaired = flown(folder, "3%"), flown(folder, "3%", repair='{ kind = "reed_solomon", share = "50%" }')
     drawn = beside(plain, repaired, rows=2)
     # Three columns and two rows of pictures, lines of words above each.

@@ -38,7 +38,7 @@ def two_delays() -> Results:
     return flown({"fast": path("10ms"), "slow": path("60ms")}, EVERY_TEN_MS, transport, "3s")
 
 
-def test_in_turn_over_10_and_60_ms_every_second_message_is_held_for_40_ms(two_delays: Results) -> None:
+def test_over_10_and_60_ms_in_turn_every_second_waits_40_ms(two_delays: Results) -> None:
     # The message after one on the slow path leaves 10 ms later and needs 50 ms less.
     data = two_delays.flows["data"]
     assert data.held_longest_s == 0.04
@@ -65,7 +65,7 @@ def test_what_was_held_is_in_the_frame_of_flows_and_in_the_report(two_delays: Re
     assert "window blocked data" not in page
 
 
-def test_one_lost_segment_holds_the_thirteen_behind_it_until_its_retransmission() -> None:
+def test_one_lost_segment_holds_the_next_thirteen() -> None:
     # Message 50 leaves at 1.5 s into an outage of a millisecond.
     paths: dict[str, object] = {"only": path("50ms") | {"down": [["1500ms", "1ms"]]}}
     results = flown(paths, EVERY_TEN_MS, {"protocol": "tcp", "loss_detection": "sack"}, "4s")
@@ -83,7 +83,7 @@ def test_one_lost_segment_holds_the_thirteen_behind_it_until_its_retransmission(
 
 # Source: RFC 8684 §3.3.5's rule: 8 Mbit/s at 20 ms and 2 Mbit/s at 150 ms need between 37.5 and 187.5 kB.
 @pytest.mark.parametrize(("buffer", "blocks"), [("37.5kB", True), ("750kB", False)])
-def test_a_receive_buffer_of_one_path_s_product_blocks_and_four_times_the_sum_s_does_not(
+def test_a_receive_buffer_of_one_paths_product_blocks(
     buffer: str, blocks: bool
 ) -> None:
     queue = {"bytes": "40kB"}

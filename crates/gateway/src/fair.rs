@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_one_of_its_kind_takes_the_place_of_the_one_that_waits() {
+    fn a_newer_message_replaces_a_waiting_one_of_its_kind() {
         let mut queue = Queue::new(10);
         assert_eq!(queue.push(1, 1, 45, Some(69), 1), None);
         assert_eq!(queue.push(1, 1, 45, None, 2), None);

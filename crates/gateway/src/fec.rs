@@ -475,7 +475,7 @@ mod tests {
         }
 
         #[test]
-        fn streams_with_losses_and_disorder_give_each_piece_at_most_once(
+        fn lossy_reordered_streams_give_each_piece_at_most_once(
             lost in prop::collection::vec(any::<bool>(), 200),
             swaps in prop::collection::vec((0usize..180, 0usize..12), 0..40),
         ) {

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_set_point_behind_a_newer_one_is_dropped_and_a_command_is_not() {
+    fn an_older_set_point_is_dropped_and_an_older_command_kept() {
         let mut order = Order::default();
         let (sticks, command) = (header(255, 69, false), header(255, 76, false));
         assert!(order.admits(0, 10, &sticks, None, true));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_never_comes_costs_those_behind_it_no_more_than_their_patience() {
+    fn a_lost_frame_delays_the_next_by_the_timeout_at_most() {
         let mut waiting = Waiting::default();
         let at = Instant::from_millis;
         waiting.on_received(at(0), 0, &[], true, PATIENCE);

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_sticks_and_hand_shakes_are_control_and_logs_and_files_are_bulk() {
+    fn commands_and_sticks_are_control_logs_and_files_are_bulk() {
         let mut policy = Policy::new(&MessagesConfig::default(), &[]);
         for control in [0, 11, 20, 22, 23, 44, 47, 69, 70, 73, 75, 76, 77, 84, 86] {
             assert_eq!(class(&mut policy, control), Class::Control, "{control}");
@@ -202,7 +202,7 @@ mod tests {
 
     // Source: RFC 791 §3.1, RFC 8200 §3, RFC 2474 §3 (the DSCP is the upper six bits).
     #[test]
-    fn packets_are_told_apart_by_dscp_and_port_in_both_versions_of_ip() {
+    fn packets_are_classified_by_dscp_and_port_in_ipv4_and_ipv6() {
         let rules = [
             RuleConfig { dscp: Some(46), port: None, class: Class::Control },
             RuleConfig { dscp: None, port: Some(5600), class: Class::Video },

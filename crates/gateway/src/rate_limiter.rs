@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_minimum_rate_is_left_whatever_waits_and_the_limit_is_lifted() {
+    fn the_minimum_rate_holds_and_the_limit_is_lifted() {
         let mut limiter = RateLimiter::default();
         for at in 0..200 {
             limiter.on_queueing_delay(

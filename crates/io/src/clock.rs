@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_counts_from_its_start_and_agrees_with_the_kernels_stamps() {
+    fn a_clock_starts_at_zero_and_agrees_with_kernel_stamps() {
         let clock = Clock::starting_in(Duration::from_secs(5));
         let before = clock.now();
         assert!(before < Instant::ZERO && before > Instant::from_millis(-6000));

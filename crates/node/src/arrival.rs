@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_step_of_the_wall_clock_the_oldest_possible_age_counts() {
+    fn after_a_wall_clock_step_the_oldest_possible_age_counts() {
         for step in [-3_600, 3_600] {
             let age = age(|drained| drained.offset_ns += step * 1_000_000_000).as_millis_f64();
             assert!((300.0..400.0).contains(&age), "{age} ms");

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_name_server_delays_no_other_name_and_no_numeric_address() {
+    fn a_dead_name_server_delays_no_other_name_or_address() {
         // The name server for names in `.dead` responds after a minute.
         let mut names = Names::with(|name| {
             if name.contains(".dead:") {

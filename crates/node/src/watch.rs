@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_its_data_and_the_metrics_are_served_and_nothing_else() {
+    fn page_data_and_metrics_are_served_and_nothing_else() {
         let address = format!("127.0.0.1:{}", free_port());
         let shared = Arc::new(Shared::default());
         let (events, watchers) =
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_cannot_be_written_is_an_alarm_and_holds_up_nothing() {
+    fn an_unwritable_log_is_an_alarm_and_blocks_nothing() {
         let shared = Arc::new(Shared::default());
         shared.publish(sample::snapshot(), SocketCounters::default());
         let text = "[log]\nfile = '/proc/flight.jsonl'\nevery = '100ms'\n";

@@ -158,7 +158,7 @@ mod tests {
 
     // Source: Linux `tcp_update_pacing_rate`, `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`.
     #[test]
-    fn a_window_is_paced_at_twice_its_rate_in_slow_start_then_at_1_2() {
+    fn a_window_is_paced_at_twice_its_rate_then_at_1_2() {
         let mut pacer = Pacer::of_windows(true);
         let mut rate = |threshold| {
             pacer.follow(None, 12_500, threshold, Some(Duration::from_millis(100)));

@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wall_clock_that_is_set_while_a_frame_waits_to_be_read_moves_it_by_the_wait_at_most() {
+    fn setting_the_wall_clock_moves_a_stamp_by_the_wait_at_most() {
         let (earliest, now) = (Instant::from_millis(1000), Instant::from_millis(1003));
         let wall_ns = 1_700_000_000_000_000_000;
         let hour_ns = 3_600_000_000_000;

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_doubtful_when_packets_were_late_or_lost_by_the_emulator() {
+    fn a_result_is_doubtful_if_packets_were_late_or_lost() {
         let mut result = Forwarded::default();
         assert_eq!(result.doubtful(), None);
         for number in 0..10_000 {

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_datagram_crosses_loopback_and_a_larger_one_is_refused() {
+    fn the_largest_datagram_crosses_and_a_larger_one_is_refused() {
         let [mut vehicle, mut ground] = sides(1, false);
         assert_eq!(vehicle.send(PathId(0), 1, &segment(1, 65_507)).unwrap(), Sent::Left);
         let mut lengths = Vec::new();

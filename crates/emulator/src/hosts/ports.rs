@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_belongs_to_the_flow_of_the_grounds_port_in_either_direction() {
+    fn a_packet_belongs_to_the_flow_of_the_grounds_port() {
         let up = udp(vehicle(3, 1), ground(3, 1), 100);
         let down = udp(ground(3, 1), vehicle(3, 1), 100);
         for packet in [up, down] {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_opens_and_a_bare_acknowledgement_carries_nothing_over_ipv6_too() {
+    fn a_syn_opens_and_a_bare_ack_carries_nothing_over_ipv6_too() {
         let tcp = || PacketBuilder::ipv6([1; 16], [2; 16], 64).tcp(50_000, ground(0, 0), 1, 1000);
         let (mut syn, mut ack, mut data) = (Vec::new(), Vec::new(), Vec::new());
         tcp().syn().write(&mut syn, &[]).unwrap();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn testbeds_side_by_side_and_within_one_another_have_different_addresses() {
+    fn nested_and_parallel_testbeds_have_different_addresses() {
         let (vehicle, ground) = (0x0a00_0001, 0x0a00_0002);
         let first = Block::free(&[vehicle]).unwrap();
         let second = Block::free(&[vehicle, end(first, 0, 2)]).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_of_testbeds_side_by_side_have_different_names_that_the_kernel_takes() {
+    fn interfaces_of_parallel_testbeds_have_valid_distinct_names() {
         let node = Block::VEHICLE;
         assert_eq!(node.slot(0).interface("link", 0), "link-0");
         assert_eq!(node.slot(3).interface("satellite-geost", 15), "satellite-ge-63");

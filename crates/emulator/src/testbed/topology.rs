@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_bear_the_paths_names_cut_to_what_the_kernel_takes_and_all_different() {
+    fn interfaces_bear_the_paths_names_cut_to_the_kernels_limit() {
         let plan = Plan::direct(&[
             ("lte", 1500),
             ("satellite-geostationary", 1500),
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_two_proxies_has_three_segments_and_keeps_its_addresses_at_its_ends() {
+    fn a_path_with_two_proxies_has_three_segments() {
         let layout =
             Plan::direct(&[("lte", 1500), ("sat", 1400)]).with_proxies("sat", true, true).layout();
         let layout = layout.unwrap();

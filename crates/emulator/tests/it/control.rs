@@ -100,7 +100,7 @@ fn a_path_is_cut_set_and_reset_by_hand() {
 }
 
 #[test]
-fn whoever_watches_is_told_every_half_second_and_a_client_that_does_not_read_harms_nobody() {
+fn watchers_get_updates_and_a_stuck_client_harms_nobody() {
     let Some(bed) = Bed::new(&[1500]) else { return };
     let forwarder = forwarder(&bed);
     let path = place("watch");

@@ -200,7 +200,7 @@ fn every_protocol_crosses_in_packets_of_every_size() {
 // Source: RFC 791 §3.2: a datagram larger than the MTU travels in fragments whose data begin at multiples
 // of 8 bytes.
 #[test]
-fn a_datagram_larger_than_the_mtu_arrives_whole_in_its_fragments() {
+fn a_datagram_larger_than_the_mtu_arrives_in_fragments() {
     let mut fragments = Vec::new();
     for v6 in [false, true] {
         let carried = over(&path("plain", 1500, "5ms"), |nodes| {
@@ -230,7 +230,7 @@ fn over_a_path_of_576_bytes_everything_crosses_in_small_packets() {
 }
 
 #[test]
-fn the_first_packet_is_delayed_once_since_neighbours_find_each_other_at_once() {
+fn neighbour_discovery_does_not_delay_the_first_packet() {
     let delay = Duration::from_millis(150);
     let carried = over(&path("far", 1500, "150ms"), |nodes| {
         for v6 in [false, true] {
@@ -243,7 +243,7 @@ fn the_first_packet_is_delayed_once_since_neighbours_find_each_other_at_once() {
 }
 
 #[test]
-fn a_link_that_is_down_lets_neighbours_find_each_other_and_nothing_else() {
+fn a_link_that_is_down_carries_neighbour_discovery_alone() {
     if let Err(error) = Namespace::create("probe") {
         println!("skipped: {error}");
         return;

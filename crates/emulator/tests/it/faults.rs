@@ -172,12 +172,12 @@ fn down_and_up(node: &str) {
 }
 
 #[test]
-fn an_interface_of_the_vehicle_that_goes_down_comes_back_with_its_traffic() {
+fn traffic_returns_with_an_interface_of_the_vehicle() {
     down_and_up("vehicle");
 }
 
 #[test]
-fn an_interface_of_the_ground_that_goes_down_comes_back_with_its_traffic() {
+fn traffic_returns_with_an_interface_of_the_ground() {
     down_and_up("ground");
 }
 
@@ -198,7 +198,7 @@ fn without_one_interface_the_other_paths_go_on() {
 }
 
 #[test]
-fn a_connection_that_is_killed_ends_its_flow_with_a_plain_error_and_the_others_go_on() {
+fn a_killed_connection_ends_its_flow_alone_with_an_error() {
     for node in ["vehicle", "ground"] {
         let Some(mut emulation) = build(FLIGHT, Options::default()) else { return };
         let place = emulation.node(node).unwrap().try_clone().unwrap();
@@ -232,7 +232,7 @@ fn a_connection_that_is_killed_ends_its_flow_with_a_plain_error_and_the_others_g
 }
 
 #[test]
-fn a_flight_that_is_ended_early_is_judged_by_what_it_had_time_for() {
+fn a_run_that_ends_early_is_judged_by_its_duration() {
     let Some(mut emulation) = build(FLIGHT, Options::default()) else { return };
     let flown = emulation.fly(&mut |now| now < ms(1000)).unwrap();
     check(&flown);
@@ -267,7 +267,7 @@ fn a_disk_that_is_full_is_a_plain_error() {
 }
 
 #[test]
-fn a_control_socket_or_a_capture_that_cannot_be_is_a_plain_error() {
+fn an_impossible_control_socket_or_capture_is_an_error() {
     let folder = folder("nowhere");
     let nowhere = folder.join("missing");
     let control = Options { control: Some(nowhere.join("x.sock")), ..Options::default() };

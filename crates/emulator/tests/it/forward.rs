@@ -106,7 +106,7 @@ fn check(forwarded: &Forwarded) {
 /// The kernel puts up with an interface that is switched off for as long as it is asked: a forwarder that
 /// asked again and again would have no time for other paths.
 #[test]
-fn an_interface_that_is_off_is_an_outage_of_its_path_and_holds_up_no_other() {
+fn an_interface_that_is_off_is_an_outage_of_its_path_alone() {
     let _turn = alone();
     let Some(bed) = Bed::new(&[1500, 1500]) else { return };
     let link = config(Rate::from_mbps(100.0), ms(5));

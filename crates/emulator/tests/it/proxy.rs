@@ -156,7 +156,7 @@ fn exchange(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
 const BOTH: [Option<&str>; 2] = [Some("cubic"), Some("cubic")];
 
 #[test]
-fn the_split_answers_the_client_within_a_round_trip_of_its_access() {
+fn the_split_answers_within_a_round_trip_of_the_access_link() {
     let satellite = plain(Duration::from_millis(200));
     let Some(mut course) = course(BOTH, &satellite, &satellite) else { return };
     let (server, served) = course.serve(false, |stream| stream.peer_addr().unwrap());
@@ -175,7 +175,7 @@ fn the_split_answers_the_client_within_a_round_trip_of_its_access() {
 }
 
 #[test]
-fn bytes_arrive_whole_and_the_server_sees_the_client_with_any_proxies_and_either_kind_of_address() {
+fn any_proxies_deliver_all_bytes_with_the_clients_address() {
     let one = Some("cubic");
     for sides in [[one, one], [one, None], [None, one]] {
         let Some(course) = Course::quick(sides) else { return };
@@ -213,7 +213,7 @@ fn bytes_arrive_whole_and_the_server_sees_the_client_with_any_proxies_and_either
 }
 
 #[test]
-fn both_halves_have_the_congestion_control_and_the_round_trip_of_their_own() {
+fn both_halves_have_their_own_congestion_control_and_rtt() {
     let satellite = plain(Duration::from_millis(50));
     let Some(course) = course([Some("reno"), Some("bbr")], &satellite, &satellite) else { return };
     let (server, served) = course.serve(false, |mut stream| {
@@ -267,7 +267,7 @@ fn what_one_side_breaks_off_is_broken_off_at_the_other() {
 }
 
 #[test]
-fn a_server_that_does_not_read_holds_the_client_up_and_loses_nothing() {
+fn a_server_that_does_not_read_blocks_the_client_without_loss() {
     let Some(course) = Course::quick(BOTH) else { return };
     let (go, wait) = std::sync::mpsc::channel();
     let (server, served) = course.serve(false, move |mut stream| {
@@ -354,7 +354,7 @@ fn a_client_may_have_any_port_and_have_it_again() {
 }
 
 #[test]
-fn a_congestion_control_that_the_kernel_lacks_is_refused_before_anybody_connects() {
+fn an_unavailable_congestion_control_is_refused_at_once() {
     let Ok(node) = Namespace::create("sat-vp") else { return };
     let error = Proxy::start(&node, "hybla-of-tomorrow").err().unwrap().to_string();
     assert!(error.contains("sat-vp with hybla-of-tomorrow"), "{error}");
@@ -392,7 +392,7 @@ fn arrives(sides: [Option<&str>; 2]) -> Option<u64> {
 // Source: Mathis 1997: Reno gets MSS / RTT √(3 / 2p), here 0.84 Mbps of 20; BBR does not slow down for
 // single losses.
 #[test]
-fn over_a_long_lossy_link_proxies_carry_more_than_reno_from_end_to_end() {
+fn over_a_long_lossy_link_proxies_carry_more_than_reno() {
     let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     if !known.unwrap_or_default().contains("bbr") {
         println!("skipped: the kernel has no BBR");
@@ -425,7 +425,7 @@ fn additional_subflows(socket: &impl AsRawFd) -> Option<u8> {
 // Source: RFC 8684 §3.7 (fallback when the answer to MP_CAPABLE lacks it) and §3.2 (a subflow whose
 // answer lacks MP_JOIN is closed).
 #[test]
-fn mptcp_falls_back_to_tcp_on_a_path_with_a_proxy_and_gets_no_subflow_on_it_from_another() {
+fn mptcp_falls_back_to_tcp_on_a_path_with_a_proxy() {
     let Some(course) = Course::quick(BOTH) else { return };
     let vehicle = &course.testbed.vehicle().namespace;
     let Ok(mut manager) = PathManager::open(vehicle) else {

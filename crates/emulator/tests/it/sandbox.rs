@@ -133,7 +133,7 @@ fn inside_programs_stay() {
 }
 
 #[test]
-fn the_sandbox_gives_the_exit_status_and_its_testbed_works_for_root_and_for_an_ordinary_user() {
+fn the_sandbox_works_for_root_and_ordinary_users() {
     if !possible() {
         return;
     }
@@ -152,7 +152,7 @@ fn the_sandbox_gives_the_exit_status_and_its_testbed_works_for_root_and_for_an_o
 }
 
 #[test]
-fn killing_the_outer_process_ends_every_process_and_interface_of_the_sandbox() {
+fn killing_the_outer_process_removes_the_whole_sandbox() {
     if !possible() {
         return;
     }
@@ -208,7 +208,7 @@ fn killing_any_process_of_the_sandbox_ends_the_others() {
 }
 
 #[test]
-fn where_user_namespaces_are_forbidden_the_error_says_what_allows_them() {
+fn forbidden_user_namespaces_are_an_error_with_its_remedy() {
     if !possible() {
         return;
     }
@@ -228,7 +228,7 @@ fn where_user_namespaces_are_forbidden_the_error_says_what_allows_them() {
 }
 
 #[test]
-fn the_outer_process_passes_sigterm_on_and_leaves_the_terminals_signals_to_the_inner_one() {
+fn the_outer_process_forwards_sigterm_but_no_terminal_signals() {
     if !possible() {
         return;
     }
@@ -268,7 +268,7 @@ fn a_command_that_cannot_be_executed_is_reported_from_inside() {
 }
 
 #[test]
-fn capabilities_say_what_was_found_and_leave_the_process_as_it_was() {
+fn capabilities_are_reported_and_leave_the_process_as_it_was() {
     let own = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let before = own();
     let found = capabilities().unwrap();
@@ -286,7 +286,7 @@ fn capabilities_say_what_was_found_and_leave_the_process_as_it_was() {
     // An ordinary user finds the same in a user namespace.
     let copy = Copy::make("capabilities");
     let mut command = Command::new(&copy.0);
-    let test = "sandbox::capabilities_say_what_was_found_and_leave_the_process_as_it_was";
+    let test = "sandbox::capabilities_are_reported_and_leave_the_process_as_it_was";
     let output =
         command.args(["--exact", test, "--nocapture"]).uid(NOBODY).gid(NOBODY).current_dir("/");
     let output = output.output().unwrap();

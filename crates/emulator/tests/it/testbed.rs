@@ -113,7 +113,7 @@ fn a_server_behind_the_gateway_is_reached_over_each_path() {
 }
 
 #[test]
-fn testbeds_nest_side_by_side_in_vehicle_and_ground_and_within_one_another() {
+fn testbeds_run_in_parallel_and_within_one_another() {
     if !namespaces() {
         return;
     }
@@ -151,7 +151,7 @@ fn testbeds_nest_side_by_side_in_vehicle_and_ground_and_within_one_another() {
 }
 
 #[test]
-fn proxies_on_a_path_forward_between_its_segments_and_addresses_stay() {
+fn proxies_forward_between_segments_and_keep_addresses() {
     if !namespaces() {
         return;
     }
@@ -189,7 +189,7 @@ fn proxies_on_a_path_forward_between_its_segments_and_addresses_stay() {
 }
 
 #[test]
-fn a_tcp_connection_crosses_a_segment_in_real_packets_of_the_paths_mtu() {
+fn a_tcp_connection_crosses_in_packets_of_the_paths_mtu() {
     if !namespaces() {
         return;
     }
@@ -256,7 +256,7 @@ fn nodes_filter_no_sources_and_only_routers_forward() {
 }
 
 #[test]
-fn an_error_names_the_interface_the_place_and_the_kernels_reason() {
+fn an_error_names_interface_place_and_the_kernels_reason() {
     if !namespaces() {
         return;
     }
@@ -330,7 +330,7 @@ fn mptcp_counter(namespace: &Namespace, name: &str) -> u64 {
 
 // Source: RFC 8684 §3.2: a host joins another address of its own to a connection by MP_JOIN.
 #[test]
-fn two_paths_give_a_kernel_mptcp_connection_exactly_two_subflows() {
+fn two_paths_give_a_kernel_mptcp_connection_two_subflows() {
     if !namespaces() {
         return;
     }
@@ -402,7 +402,7 @@ fn two_paths_give_a_kernel_mptcp_connection_exactly_two_subflows() {
 }
 
 #[test]
-fn a_program_runs_in_its_node_with_the_addresses_in_its_environment() {
+fn a_program_in_a_node_has_the_addresses_in_its_environment() {
     if !namespaces() {
         return;
     }
@@ -426,7 +426,7 @@ fn a_program_runs_in_its_node_with_the_addresses_in_its_environment() {
 }
 
 #[test]
-fn a_program_ends_with_all_it_has_started_and_a_deaf_one_is_killed() {
+fn a_program_ends_with_its_children_and_a_deaf_one_is_killed() {
     if !namespaces() {
         return;
     }

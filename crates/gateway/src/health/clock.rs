@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_lasts_for_ten_minutes_is_not_taken_for_the_clock() {
+    fn a_delay_of_ten_minutes_is_not_taken_for_the_clock() {
         let held = |second| if second < 10 { (30, 30) } else { (1_500, 30) };
         drift(100, 600, held, |second, delay, estimate, most| {
             assert!(most >= delay && most <= delay + ms(31), "{second} s: {most}");

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_tenth_of_the_datagrams_shows_as_such_whatever_their_order() {
+    fn ten_percent_loss_is_measured_in_any_order_of_arrival() {
         let mut path = path(1500);
         for number in (0..1_000).filter(|number| number % 10 != 3) {
             path.on_received(Instant::ZERO, 100, number ^ 1);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_measured_by_an_echo_without_the_time_that_the_peer_held_it() {
+    fn a_round_trip_excludes_the_time_at_the_peer() {
         let (mut ours, mut peers) = (path(1500), path(1500));
         let peers_clock = Duration::from_secs(4_000);
         let at = Instant::from_millis;

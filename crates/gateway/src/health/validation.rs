@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_answers_replaces_one_that_does_not_after_a_round_trip() {
+    fn an_answering_address_replaces_a_silent_one() {
         let (mut validation, mut count, used) = (Validation::default(), 0, Some(address(1)));
         validation.on_received(at(0), address(6), 60, RTT);
         challenges(&mut validation, at(0), used, &mut count);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_was_replaced_is_forgotten_after_three_seconds() {
+    fn a_replaced_address_is_forgotten_after_three_seconds() {
         let (mut validation, mut count, used) = (Validation::default(), 0, Some(address(1)));
         validation.on_received(at(0), address(6), 60, RTT);
         challenges(&mut validation, at(0), used, &mut count);

@@ -110,7 +110,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn a_silent_path_is_suspected_within_three_probes_and_given_up_within_300_ms() {
+    fn a_silent_path_is_suspected_then_down_within_300_ms() {
         assert_eq!(states(&[0, 50, 100], 1_000), [(0, Up), (250, Suspected), (300, Down)]);
     }
 

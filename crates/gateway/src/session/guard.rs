@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_good_at_one_address_until_the_secret_has_changed_twice() {
+    fn a_cookie_is_valid_at_one_address_for_two_secrets() {
         let (mut guard, mut random) = (guard(), Counting(0));
         let from: SocketAddr = "192.0.2.7:5000".parse().unwrap();
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);

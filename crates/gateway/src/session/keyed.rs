@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_is_used_twice_and_after_the_last_one_nothing_is_sealed() {
+    fn no_nonce_is_used_twice_and_none_after_the_last() {
         let [mut one, mut other] = pair();
         one.sent[PATH.index()] = LAST_NUMBER - 1;
         let (mut out, mut plain) = (Vec::new(), Vec::new());

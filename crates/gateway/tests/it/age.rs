@@ -105,7 +105,7 @@ fn symmetric_paths_lose_nothing_not_even_by_satellite() {
 }
 
 #[test]
-fn the_first_commands_of_a_session_are_not_lost_to_the_comparison() {
+fn the_first_commands_of_a_session_are_not_dropped_as_stale() {
     let mut field = Field::new(26, &[LTE(), LEO()], "");
     let mut first = 0;
     while !(field.snapshot(AIRCRAFT).session && field.snapshot(GROUND).session) {
@@ -144,7 +144,7 @@ fn an_hour_of_drifting_clocks_costs_no_command() {
 }
 
 #[test]
-fn a_stopped_process_delivers_no_stale_command_and_the_newest_sticks() {
+fn a_stopped_process_delivers_no_stale_command() {
     for stopped in [AIRCRAFT, GROUND] {
         for stop in [500, 1_500, 1_900, 10_000] {
             let mut field = Field::new(29, &[LTE(), LEO()], "");

@@ -190,7 +190,7 @@ fn who_relays_challenges_alone_is_left_when_he_stops() {
 }
 
 #[test]
-fn the_aircrafts_new_address_is_used_within_two_and_a_half_round_trips() {
+fn a_new_address_is_used_within_two_and_a_half_round_trips() {
     let mut field = Field::new(5, &[LTE()], "");
     field.run(ms(1_000));
     for round in 0..50_i64 {

@@ -9,7 +9,7 @@ const MANUAL_CONTROL: u32 = 69;
 const ATTITUDE: u32 = 30;
 
 #[test]
-fn control_arrives_once_by_the_faster_path_and_both_ends_know_their_paths() {
+fn control_arrives_once_by_the_faster_path() {
     let mut field = Field::new(1, &[LTE(), LEO()], "");
     field.run(ms(300));
     talk(&mut field, 5_000, |_, _| {});
@@ -35,7 +35,7 @@ fn control_arrives_once_by_the_faster_path_and_both_ends_know_their_paths() {
 }
 
 #[test]
-fn a_silent_path_is_given_up_within_300_ms_and_costs_control_nothing() {
+fn a_silent_path_is_down_within_300_ms_at_no_cost_to_control() {
     let mut field = Field::new(2, &[LTE(), LEO()], "");
     field.run(ms(1_000));
     talk(&mut field, 3_000, |field, at| {
@@ -66,7 +66,7 @@ fn a_silent_path_is_given_up_within_300_ms_and_costs_control_nothing() {
 }
 
 #[test]
-fn control_flows_again_within_a_second_of_a_restart_of_either_side_or_both() {
+fn control_resumes_within_a_second_of_a_restart() {
     for (sides, shapes) in [
         (vec![AIRCRAFT], [LTE(), LEO()]),
         (vec![GROUND], [LTE(), LEO()]),
@@ -103,7 +103,7 @@ fn the_ground_follows_the_aircraft_to_another_address() {
 }
 
 #[test]
-fn an_aircraft_with_one_path_by_satellite_is_controlled_all_the_same() {
+fn an_aircraft_is_controlled_over_one_satellite_path() {
     let mut field = Field::new(5, &[GEO()], "");
     field.run(ms(2_000));
     talk(&mut field, 4_000, |_, _| {});
@@ -115,7 +115,7 @@ fn an_aircraft_with_one_path_by_satellite_is_controlled_all_the_same() {
 }
 
 #[test]
-fn a_command_older_than_its_class_allows_never_reaches_the_autopilot() {
+fn a_command_too_old_for_its_class_is_never_delivered() {
     let mut field = Field::new(6, &[LTE(), LEO()], "");
     field.run(ms(1_000));
     talk(&mut field, 4_000, |field, at| {
@@ -223,7 +223,7 @@ fn signed(message: u32, number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn signed_frames_keep_their_order_when_the_faster_path_loses_some() {
+fn signed_frames_keep_their_order_under_loss_on_one_path() {
     let mut field = Field::new(10, &[LTE(), LEO()], "");
     field.run(ms(1_000));
     field.ways[1].faults[AIRCRAFT].loss = 0.3;
@@ -245,7 +245,7 @@ fn signed_frames_keep_their_order_when_the_faster_path_loses_some() {
 }
 
 #[test]
-fn datagrams_that_are_copied_and_shuffled_on_their_way_arrive_once() {
+fn duplicated_and_reordered_datagrams_are_delivered_once() {
     let mut field = Field::new(11, &[LTE(), LEO()], "");
     field.duplicates = true;
     field.run(ms(1_000));
@@ -272,7 +272,7 @@ fn a_large_datagram_crosses_paths_of_small_packets_whole() {
 }
 
 #[test]
-fn a_path_whose_data_are_used_up_is_spared_until_nothing_else_lives() {
+fn a_path_with_spent_data_volume_is_used_last() {
     let extra = "[path.lte]\ndata_cap = \"200kB\"\n";
     let mut field = Field::new(13, &[LTE(), LEO()], extra);
     let spent = |field: &Field| field.snapshot(AIRCRAFT).paths[1].data_left == Some(0);

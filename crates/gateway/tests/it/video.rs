@@ -113,7 +113,7 @@ fn repair_packets_recover_what_a_lossy_path_loses_of_video() {
 }
 
 #[test]
-fn repair_that_follows_the_loss_costs_nothing_while_nothing_is_lost() {
+fn adaptive_repair_costs_nothing_without_loss() {
     let repair = "repair = { fails = \"0.1%\", group = 12 }";
     let none = fly(&[LTE()], "", |_| 0.0);
     let clean = fly(&[LTE()], repair, |_| 0.0);
@@ -128,7 +128,7 @@ fn repair_that_follows_the_loss_costs_nothing_while_nothing_is_lost() {
 }
 
 #[test]
-fn key_frames_that_leave_on_every_path_outlive_the_losses_of_one() {
+fn key_frames_on_every_path_survive_the_losses_of_one() {
     let shapes = || [LTE(), LEO()];
     let is_key = |frame: i64| frame % KEYS == 0;
     // One flight has 240 packets of key frames, too few to tell.

@@ -105,7 +105,7 @@ stall = { interval = { mean = "20s" }, length = "2s" }
 }
 
 #[test]
-fn stalls_have_their_share_of_time_and_are_those_of_both_directions() {
+fn stalls_have_their_share_of_time_in_both_directions() {
     let text = r#"
 uplink.rate = "1Gbit/s"
 downlink.rate = "1Gbit/s"

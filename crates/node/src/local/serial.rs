@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_that_no_device_knows_and_what_is_no_device_are_refused_in_words() {
+    fn unknown_speeds_and_files_that_are_no_device_are_refused() {
         assert!(speed(57_601).unwrap_err().to_string().contains("57600"));
         let error = open("/dev/null", BaudRate::B57600).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));

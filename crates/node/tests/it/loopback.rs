@@ -190,7 +190,7 @@ fn a_reader_that_has_stopped_costs_nobody_else_anything() {
 }
 
 #[test]
-fn over_tcp_control_and_data_cross_both_ways_and_come_back_after_a_restart() {
+fn over_tcp_both_directions_resume_after_a_restart() {
     prepare();
     let [autopilot, station, camera, screen] = free_ports();
     let [wan] = free_tcp_ports();

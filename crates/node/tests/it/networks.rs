@@ -116,7 +116,7 @@ fn talk([pilot, vehicle]: &[UdpSocket; 2], numbers: std::ops::Range<u32>) {
 }
 
 #[test]
-fn an_interface_may_be_missing_vanish_and_come_back_with_another_number() {
+fn an_interface_may_vanish_and_return_with_another_index() {
     prepare();
     let Some(field) = Field::new() else { return };
     field.wire(0);
@@ -254,7 +254,7 @@ fn tcp_crosses_the_tun_interface_in_large_packets_unchanged() {
 }
 
 #[test]
-fn over_tcp_data_use_every_interface_and_survive_the_loss_of_the_first() {
+fn over_tcp_data_survive_the_loss_of_the_first_interface() {
     prepare();
     let Some(field) = Field::new() else { return };
     field.wire(0);

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_rule_counts_segments_and_waits_no_longer_than_its_delay() {
+    fn a_fixed_rule_counts_segments_and_bounds_the_delay() {
         let mut acks = Acks::new(AckRule::Fixed, 3, ms(25));
         acks.on_in_order(at(0), 1448, &rtt());
         acks.on_in_order(at(10), 100, &rtt());

@@ -313,7 +313,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_out_as_they_went_in_wherever_writes_and_reads_are_cut(
+        fn messages_are_restored_however_writes_and_reads_are_cut(
             messages in 0u32..12,
             bytes in prop_oneof![1u32..40, 1000u32..3000, 65_000u32..70_000],
             copies in 1u8..4,
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_without_room_for_a_header_are_counted_by_their_length() {
+    fn messages_too_short_for_a_header_are_counted_by_length() {
         let mut incoming = Incoming::new(1);
         let mut count = 0;
         incoming.read(&[0xff; 30], &mut OfSize(10, |_| count += 1)).unwrap();

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_infinite_threshold_an_unmeasured_round_trip_and_an_older_kernel_are_understood() {
+    fn unset_values_and_older_kernels_are_understood() {
         let mut bytes = [0; 120];
         put(&mut bytes, 16, &1448_u32.to_ne_bytes());
         put(&mut bytes, 76, &NO_THRESHOLD.to_ne_bytes());
@@ -307,7 +307,7 @@ mod tests {
 
     // Source: tcp_packets_in_flight of Linux: packets_out - (sacked_out + lost_out) + retrans_out.
     #[test]
-    fn what_is_in_flight_leaves_out_what_is_sacked_or_lost_and_counts_what_was_sent_again() {
+    fn bytes_in_flight_are_sent_and_resent_less_sacked_and_lost() {
         let info = TcpInfo {
             segment: 1000,
             unacked: 20,
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_of_newer_and_older_kernels_tell_of_the_same_subflow() {
+    fn options_of_newer_and_older_kernels_agree_on_a_subflow() {
         use crate::hosts::kernel::stream_socket;
         use socket2::{Domain, Protocol};
         use std::os::fd::AsFd;

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_begin_with_the_flow_and_their_bytes_add_up_to_the_total() {
+    fn intervals_start_with_the_flow_and_their_bytes_add_up() {
         let json = json();
         let number = |pointer: &str| json.pointer(pointer).and_then(Value::as_f64).unwrap();
         assert_eq!(json["intervals"].as_array().unwrap().len(), 2);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_a_moment_after_the_end_is_of_the_last_second_before_it() {
+    fn bytes_just_after_the_end_belong_to_the_last_interval() {
         let json = json_of(Instant::from_millis(2500), vec![0, 2500, 500], vec![0, 2000, 900, 100]);
         assert_eq!(json["intervals"].as_array().unwrap().len(), 2);
         let last = &json["intervals"][1]["streams"][0];
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_subflows_add_up_and_their_round_trip_times_are_averaged() {
+    fn windows_of_subflows_add_up_and_round_trips_are_averaged() {
         let json = json();
         let stream = |second: usize| &json["intervals"][second]["streams"][0];
         assert_eq!(stream(0)["snd_cwnd"], 11_000);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduction_is_seen_by_recovery_or_by_a_new_threshold_after_retransmissions() {
+    fn a_reduction_shows_as_recovery_or_as_a_new_threshold() {
         let open = TcpInfo { threshold: 50, ..TcpInfo::default() };
         let recovering = TcpInfo { recovery: 3, threshold: 30, total_retransmitted: 2, ..open };
         let over = TcpInfo { recovery: 0, total_retransmitted: 3, ..recovering };

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_congestion_control_that_is_not_there_is_named_with_what_there_is() {
+    fn a_missing_congestion_control_is_named_with_those_available() {
         let config = TransportConfig { protocol: Protocol::Tcp, ..TransportConfig::default() };
         let options = Options { congestion: "no_such", ..options(&config) };
         let socket = stream_socket(Domain::IPV4, socket2::Protocol::TCP).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ground_of_an_mptcp_connection_listens_for_subflows_to_all_its_addresses() {
+    fn an_mptcp_server_listens_for_subflows_on_all_addresses() {
         let local = "127.0.0.1".parse().unwrap();
         let make: MakeSocket<'_> = &|domain, _| stream_socket(domain, socket2::Protocol::TCP);
         let ends = Ends {

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_runs_its_own_three_congestion_controls_and_no_other() {
+    fn the_kernel_runs_three_congestion_controls_and_no_other() {
         for about in CongestionConfig::ALL {
             let mut congestion = CongestionConfig::by_name(about.name).unwrap();
             let expected = ["reno", "cubic", "bbr"].contains(&about.name);

@@ -169,7 +169,7 @@ fn pings_are_answered_and_answers_carry_the_questions_time() {
 }
 
 #[test]
-fn a_message_that_is_written_three_times_counts_once_and_is_answered_once() {
+fn a_message_written_three_times_counts_once() {
     let mut setup = flow("ping", "reno");
     setup.copies = 3;
     let (outcome, finished) = run(&setup, "127.0.0.2");
@@ -190,7 +190,7 @@ fn a_file_arrives_as_one_message() {
 }
 
 #[test]
-fn bulk_fills_the_connection_until_it_stops_and_samples_fit_what_was_carried() {
+fn bulk_fills_the_connection_and_samples_fit_its_bytes() {
     let (outcome, finished) = run(&flow("bulk", "reno"), "127.0.0.2");
     let summary = &outcome.flows[0].summary;
     // Loopback carries gigabits; even a busy machine achieves 100 Mbit/s for 0.3 s.
@@ -212,7 +212,7 @@ fn bulk_fills_the_connection_until_it_stops_and_samples_fit_what_was_carried() {
 }
 
 #[test]
-fn each_congestion_control_that_the_kernel_allows_is_set_at_both_ends() {
+fn each_allowed_congestion_control_is_set_at_both_ends() {
     let available = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = std::fs::read_to_string(available).unwrap();
     for name in ["reno", "cubic", "bbr"] {
@@ -340,7 +340,7 @@ fn has_mptcp() -> bool {
 }
 
 #[test]
-fn an_mptcp_connection_does_not_fall_back_and_its_subflow_is_on_its_path() {
+fn an_mptcp_connection_keeps_mptcp_and_uses_its_path() {
     if !has_mptcp() {
         return;
     }

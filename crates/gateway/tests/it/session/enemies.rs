@@ -70,7 +70,7 @@ fn a_sealed_datagram_that_is_cut_short_or_too_long_is_refused() {
 }
 
 #[test]
-fn a_handshake_with_a_flipped_bit_is_refused_and_the_true_one_still_completes() {
+fn a_handshake_survives_forged_copies_with_a_flipped_bit() {
     let mut field = Field::new(&[Weather { dead: [true; 2], ..Weather::fine(20) }], 1);
     field.run_for(Duration::from_millis(1));
     let init = field.inits()[0].clone();
@@ -94,7 +94,7 @@ fn a_handshake_with_a_flipped_bit_is_refused_and_the_true_one_still_completes() 
 }
 
 #[test]
-fn a_datagram_sent_again_is_refused_also_when_it_was_late_the_first_time() {
+fn a_replayed_datagram_is_refused_even_if_first_late() {
     let mut field = link();
     let datagrams: Vec<_> = (0..5_000).map(|_| sealed(&mut field, AIRCRAFT, b"arm")).collect();
     let newest = datagrams[4_999].clone();
@@ -201,7 +201,7 @@ fn attacker(number: u32) -> (Vec<u8>, SocketAddr) {
 }
 
 #[test]
-fn a_flood_of_inits_costs_little_and_the_aircraft_still_gets_through_by_a_cookie() {
+fn under_a_flood_of_inits_the_aircraft_connects_by_cookie() {
     let mut field = Field::new(&[Weather::fine(20), Weather::fine(30)], 1);
     let inits: Vec<_> = (0..200).map(attacker).collect();
     let (mut strangers, mut cookies) = (0, 0);
@@ -263,7 +263,7 @@ fn whoever_has_a_cookie_is_heard_five_times_a_second() {
 }
 
 #[test]
-fn no_answer_is_more_than_three_times_as_large_as_what_it_answers() {
+fn no_answer_is_more_than_three_times_its_request() {
     let setup = |side, own: &str, peer: &str, hello| skybraid_gateway::session::Setup {
         side,
         private: private(own),
@@ -334,7 +334,7 @@ fn a_forged_unknown_session_costs_a_handshake_and_nothing_else() {
 }
 
 #[test]
-fn datagrams_of_unknown_sessions_are_answered_ten_times_a_second_at_most() {
+fn unknown_sessions_get_at_most_ten_answers_per_second() {
     let mut field = link();
     let mut datagram = sealed(&mut field, AIRCRAFT, b"lost").bytes;
     datagram[1] ^= 0xff;

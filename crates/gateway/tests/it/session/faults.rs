@@ -35,7 +35,7 @@ fn a_session_stands_one_round_trip_after_the_start() {
 }
 
 #[test]
-fn an_init_is_repeated_with_longer_and_longer_pauses_and_is_the_same_for_five_seconds() {
+fn an_init_is_repeated_with_growing_pauses() {
     let mut field = Field::new(&[Weather { dead: [false, true], ..Weather::fine(10) }], 1);
     field.run_for(Duration::from_millis(8_000));
     let inits: Vec<_> = field.heard.iter().map(|(at, it)| (*at, it.bytes.clone())).collect();
@@ -50,7 +50,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn both_ends_find_each_other_over_networks_that_lose_repeat_and_reorder(
+    fn handshakes_complete_despite_loss_copies_and_reordering(
         seed in any::<u64>(), loss in 0.0f64..0.5, repeat in 0.0f64..0.5, least in 1i64..200,
         spread in 0i64..400,
     ) {
@@ -131,7 +131,7 @@ fn keys_change_every_two_minutes() {
 }
 
 #[test]
-fn the_ground_is_understood_while_it_hears_nothing_of_the_aircraft() {
+fn the_ground_is_heard_while_it_hears_nothing() {
     let mut field = Field::flying_link(&[Weather::fine(20)]);
     // The way up dies between the answer and its confirmation.
     field.run_until(Instant::from_millis(119_000));
@@ -218,7 +218,7 @@ fn a_restarted_ground_is_heard_within_two_round_trips() {
 }
 
 #[test]
-fn a_ground_station_that_comes_back_ends_the_long_pauses_of_the_aircraft() {
+fn a_returning_ground_station_resets_the_aircrafts_backoff() {
     let mut field = Field::flying_link(&[Weather::fine(50)]);
     field.paths[0].dead[GROUND] = true;
     field.ends[AIRCRAFT].renew(field.now);
@@ -253,7 +253,7 @@ fn datagrams_from_before_a_restart_of_the_peer_are_refused() {
 }
 
 #[test]
-fn an_address_is_learnt_from_the_newest_datagram_of_a_path_alone() {
+fn only_a_paths_newest_datagram_updates_its_address() {
     let mut field = Field::flying_link(&[Weather::fine(10), Weather::fine(10)]);
     let mut seal = |path| {
         let mut out = Vec::new();
