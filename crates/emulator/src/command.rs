@@ -165,8 +165,8 @@ impl Program {
     ///
     /// # Errors
     /// As [`Program::poll`].
-    pub fn wait_for(&mut self, longest: Duration) -> io::Result<Option<ExitStatus>> {
-        self.await_end(longest)?;
+    pub fn wait_for(&mut self, timeout: Duration) -> io::Result<Option<ExitStatus>> {
+        self.await_end(timeout)?;
         self.poll()
     }
 
@@ -198,8 +198,8 @@ impl Program {
     }
 
     /// Waits for the end without collecting the exit status.
-    fn await_end(&self, longest: Duration) -> io::Result<()> {
-        let clock = Clock::starting_in(longest);
+    fn await_end(&self, timeout: Duration) -> io::Result<()> {
+        let clock = Clock::starting_in(timeout);
         loop {
             let left = Instant::ZERO.since(clock.now()).as_nanos().max(0);
             let milliseconds = u16::try_from((left + 999_999) / 1_000_000).unwrap_or(u16::MAX);

@@ -126,10 +126,10 @@ mod tests {
         #[test]
         fn a_message_is_put_together_from_its_parts_in_any_order(
             bytes in proptest::collection::vec(any::<u8>(), 0..3_000),
-            most in 100_usize..1_500,
+            max_len in 100_usize..1_500,
             order in any::<u64>(),
         ) {
-            let mut parts = cut(&mut Fragmenter::default(), &bytes, most);
+            let mut parts = cut(&mut Fragmenter::default(), &bytes, max_len);
             let count = parts.len();
             parts.rotate_left(order as usize % count);
             parts.swap(0, order as usize / 7 % count);

@@ -98,10 +98,10 @@ impl Sources {
             return self.sources.len() - 1;
         }
         let numbered = self.sources.iter().enumerate();
-        let least =
+        let replaced =
             numbered.min_by_key(|(_, source)| (source.counts[1] + source.counts[2], source.seen));
-        let at = least.map_or(0, |(at, _)| at);
-        if let Some(place) = self.sources.get_mut(at).promised("the least source") {
+        let at = replaced.map_or(0, |(at, _)| at);
+        if let Some(place) = self.sources.get_mut(at).promised("a counted source") {
             *place = source;
         }
         at

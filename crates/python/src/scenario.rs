@@ -221,11 +221,9 @@ impl Scenario {
                     Requirement::Frames { share, within } => {
                         ("frames", Some(within.as_millis_f64()), share.ratio())
                     }
-                    Requirement::FrameRate { least, worst: false } => ("frame_rate", None, *least),
-                    Requirement::FrameRate { least, worst: true } => {
-                        ("worst_frame_rate", None, *least)
-                    }
-                    Requirement::Freezes { most } => ("freezes", None, *most),
+                    Requirement::FrameRate { min, worst: false } => ("frame_rate", None, *min),
+                    Requirement::FrameRate { min, worst: true } => ("worst_frame_rate", None, *min),
+                    Requirement::Freezes { max } => ("freezes", None, *max),
                     Requirement::Ssim { share, .. } => ("ssim", None, share.ratio()),
                     Requirement::LinkPerformance(performance) => {
                         link_performance(&list, &flow.group, performance)?;
@@ -237,8 +235,8 @@ impl Scenario {
                 entry.set_item("metric", metric)?;
                 entry.set_item("deadline_ms", deadline_ms)?;
                 entry.set_item("target", target)?;
-                if let Requirement::Ssim { least, .. } = requirement {
-                    entry.set_item("ssim", least)?;
+                if let Requirement::Ssim { min, .. } = requirement {
+                    entry.set_item("ssim", min)?;
                 }
                 list.append(entry)?;
             }

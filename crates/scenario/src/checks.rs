@@ -1,17 +1,95 @@
-//! Checks of transports, and warnings about scenarios.
+//! Checks of flows and transports, and warnings about scenarios.
 
 use skybraid_host::{Host, PathSetup, Route, Setup};
 use skybraid_link::{DelayConfig, Shape};
-use skybraid_traffic::TrafficConfig;
+use skybraid_traffic::video::rate::RateError;
+use skybraid_traffic::{TrafficConfig, TrafficError, VideoConfig};
 use skybraid_transport::{PathSet, Protocol, TransportConfig};
 use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Bytes, Duration};
 
+use crate::file::FlowFile;
+use crate::key::is_name;
 use crate::network::DirectedLink;
-use crate::{Flow, Link, Node};
+use crate::{Flow, Link, Node, Requirement};
 
-/// A key below `transport` and the problem with its value.
-type Problem = (String, String);
+/// Maximum number of copies of a message.
+const MAX_COPIES: u32 = 8;
+/// Maximum number of connections between two nodes.
+const MAX_CONNECTIONS: u32 = 10_000;
+
+/// A key below the checked table and the problem with its value.
+pub(crate) type Problem = (String, String);
+
+/// Checks the keys of a flow that depend on no other table.
+pub(crate) fn flow(group: &str, read: &FlowFile, duration: Duration) -> Result<(), Problem> {
+    let wrong = |key: &str, problem: String| Err((key.to_string(), problem));
+    if !is_name(group) {
+        let problem = format!("found the name {group:?}, expected letters, digits, `-` and `_`");
+        return wrong("", problem);
+    }
+    read.traffic.check().map_err(traffic_problem)?;
+    let start = read.start;
+    if start >= duration {
+        let problem = format!("found {start}, expected before the end of the run of {duration}");
+        return wrong("start", problem);
+    }
+    if let Some(stop) = read.stop.filter(|stop| *stop <= start) {
+        return wrong("stop", format!("found {stop}, expected later than `start` {start}"));
+    }
+    let protocol = read.transport.clone().unwrap_or_default().protocol;
+    let protected = read.traffic.video().is_some_and(VideoConfig::is_protected);
+    if read.with.is_none() && protected && protocol.is_reliable() {
+        let name = protocol.name();
+        let problem = format!(
+            "found {name}, which loses nothing that `duplicate` or `repair` could recover; \
+             expected udp, dccp or mp_dccp"
+        );
+        return wrong("transport.protocol", problem);
+    }
+    if let Some(copies) = read.copies.filter(|copies| !(1..=MAX_COPIES).contains(copies)) {
+        return wrong("copies", format!("found {copies}, expected 1 to {MAX_COPIES}"));
+    }
+    if read.transport.is_some() && read.with.is_some() {
+        let problem = "a flow that rides `with` another takes that one's transport; found both";
+        return wrong("transport", problem.to_string());
+    }
+    match read.connections.filter(|count| !(1..=MAX_CONNECTIONS).contains(count)) {
+        Some(count) => {
+            wrong("connections", format!("found {count}, expected 1 to {MAX_CONNECTIONS}"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns the key below a flow that an error in its traffic concerns, and the problem.
+fn traffic_problem(error: TrafficError) -> Problem {
+    let below = |key: &str| format!("traffic.{key}");
+    match error {
+        TrafficError::Zero { key } => (below(key), "expected above zero".into()),
+        TrafficError::TooLarge { key } => (below(key), "expected less than 4GB".into()),
+        TrafficError::Outside { key, found, min, max } => {
+            (below(key), format!("found {found}, expected {min} to {max}"))
+        }
+        TrafficError::RateControl(error) => {
+            let key = match &error {
+                RateError::Range { key, .. } if key.starts_with("repair.") => below(key),
+                RateError::Range { key, .. } => below(&format!("rate_control.{key}")),
+                RateError::Bounds { .. } => below("rate_control"),
+            };
+            (key, error.to_string())
+        }
+    }
+}
+
+/// Checks that requirements of a video are of a flow of video.
+pub(crate) fn requirements(of: &[Requirement], traffic: &TrafficConfig) -> Result<(), Problem> {
+    if traffic.video().is_none() && of.iter().any(Requirement::is_of_video) {
+        let problem = "found a requirement of a video, expected `traffic.kind = \"video\"`";
+        return Err(("require".to_string(), problem.to_string()));
+    }
+    Ok(())
+}
 
 /// Checks the ranges of a transport's parameters.
 pub(crate) fn transport(config: &TransportConfig) -> Result<(), Problem> {
@@ -72,9 +150,14 @@ pub(crate) fn use_of_paths(
     Ok(())
 }
 
-/// Returns whether an application would write endlessly at one instant, since its transport is never full.
-pub(crate) fn never_full(traffic: &TrafficConfig, protocol: Protocol) -> bool {
-    matches!(traffic, TrafficConfig::Bulk { .. }) && protocol == Protocol::Udp
+/// Checks that bulk traffic has a transport that can be full; over another it would write endlessly at one instant.
+pub(crate) fn bulk(traffic: &TrafficConfig, protocol: Protocol) -> Result<(), Problem> {
+    if !matches!(traffic, TrafficConfig::Bulk { .. }) || protocol != Protocol::Udp {
+        return Ok(());
+    }
+    let problem = "`bulk` writes as much as the transport takes, and udp takes without end; \
+                   expected another kind of traffic, or a protocol with congestion control";
+    Err(("traffic.kind".to_string(), problem.to_string()))
 }
 
 /// Returns warnings about valid but probably unintended settings: nodes without a link, and deadlines that no

@@ -28,6 +28,7 @@ mod orbit;
 mod preset;
 mod profiles;
 mod randomness;
+mod requirements;
 mod router;
 mod scenario;
 pub mod schema;

@@ -50,21 +50,21 @@ pub enum Requirement {
     /// Minimum rate of shown video frames.
     FrameRate {
         /// Frames per second, above zero.
-        least: f64,
+        min: f64,
         /// Whether the worst second counts instead of the average.
         worst: bool,
     },
     /// Maximum rate of freezes of the picture.
     Freezes {
         /// Freezes per minute, zero or more.
-        most: f64,
+        max: f64,
     },
     /// Minimum share of decoded video frames with a minimum structural similarity.
     Ssim {
         /// Above zero.
         share: Probability,
         /// Above 0, at most 1.
-        least: f64,
+        min: f64,
     },
     /// Required link performance.
     LinkPerformance(LinkPerformance),
@@ -88,6 +88,15 @@ pub struct LinkPerformance {
 }
 
 impl Requirement {
+    /// Returns the deadline of a message that the requirement sets.
+    pub const fn deadline(&self) -> Option<Duration> {
+        match self {
+            Self::Share { deadline, .. } => *deadline,
+            Self::LinkPerformance(performance) => Some(performance.expiration),
+            _ => None,
+        }
+    }
+
     /// Returns whether only a video can have the requirement.
     pub const fn is_of_video(&self) -> bool {
         !matches!(

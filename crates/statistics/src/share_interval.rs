@@ -192,11 +192,11 @@ fn distinct(runs: &[RunShare]) -> (Vec<RunShare>, usize) {
 }
 
 /// Returns the smallest factor from 1 on at which a monotone condition holds, to a hundredth; `None` beyond `most`.
-fn smallest(holds: impl Fn(f64) -> bool, most: f64) -> Option<f64> {
+fn smallest(holds: impl Fn(f64) -> bool, max: f64) -> Option<f64> {
     let mut high = 1.0;
     while !holds(high) {
         high *= 2.0;
-        if high > most {
+        if high > max {
             return None;
         }
     }
@@ -229,15 +229,15 @@ impl Spread {
     /// `failing` is the share of misses over all `runs`.
     fn of(runs: &[RunShare], failing: f64) -> Self {
         let within = sum(runs.iter().map(|run| run.variance));
-        let most =
+        let max =
             |value: fn(&RunShare) -> f64| runs.iter().map(value).fold(f64::NEG_INFINITY, f64::max);
-        let largest = most(|run| run.largest);
+        let largest = max(|run| run.largest);
         let blocks = Self {
             unit: Unit::Blocks,
             variance: within,
             freedom: sum(runs.iter().map(|run| run.freedom)),
             largest,
-            clustering: most(|run| run.clustering),
+            clustering: max(|run| run.clustering),
         };
         if runs.len() == 1 {
             return blocks;

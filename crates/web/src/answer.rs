@@ -360,17 +360,17 @@ fn judge(
             let binned = Binned::of_deadline(deadlines, *within);
             Judged::new("frames", Some(*within), target.ratio()).share(&binned, clustering)
         }
-        Requirement::FrameRate { least, worst: false } => {
+        Requirement::FrameRate { min, worst: false } => {
             let shown = video.and_then(|video| a_second(video.shown_in_seconds));
-            Judged::new("frame_rate", None, *least).number(shown)
+            Judged::new("frame_rate", None, *min).number(shown)
         }
-        Requirement::FrameRate { least, worst: true } => {
+        Requirement::FrameRate { min, worst: true } => {
             let worst = video.and_then(|video| video.worst_second);
-            Judged::new("worst_frame_rate", None, *least).number(worst.map(f64::from))
+            Judged::new("worst_frame_rate", None, *min).number(worst.map(f64::from))
         }
-        Requirement::Freezes { most } => {
+        Requirement::Freezes { max } => {
             let freezes = video.and_then(|video| a_second(60 * video.freezes));
-            Judged::new("freezes", None, *most).number(freezes)
+            Judged::new("freezes", None, *max).number(freezes)
         }
         Requirement::Ssim { share, .. } => Judged::new("ssim", None, share.ratio()),
         Requirement::LinkPerformance(rlp) => {

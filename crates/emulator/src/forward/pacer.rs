@@ -101,8 +101,8 @@ impl Pacer {
         let step = (self.lead.as_nanos() / 32).max(500);
         let quantile = if self.precise || self.saved > MAX_SAVED / 2 { 95 } else { 25 };
         let change = if late > self.lead { step * quantile } else { step * (quantile - 100) } / 100;
-        let least = if self.precise { PRECISE_LEAD } else { Duration::ZERO };
-        self.lead = (self.lead + Duration::from_nanos(change)).max(least).min(MAX_LEAD);
+        let min = if self.precise { PRECISE_LEAD } else { Duration::ZERO };
+        self.lead = (self.lead + Duration::from_nanos(change)).max(min).min(MAX_LEAD);
     }
 
     /// Sleeps; returns true if woken by a descriptor.

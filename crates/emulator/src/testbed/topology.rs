@@ -459,11 +459,11 @@ fn interface_names(paths: &[PathPlan]) -> Vec<String> {
         let forbidden = |c: char| c.is_whitespace() || c.is_control() || "/:%".contains(c);
         let clean: String = path.name.chars().map(|c| if forbidden(c) { '_' } else { c }).collect();
         let suffixes: &[&str] = if path.has_proxies() { &["", ".a", ".b"] } else { &[""] };
-        let longest = MAX_NAME - suffixes.last().map_or(0, |suffix| suffix.len());
+        let max_len = MAX_NAME - suffixes.last().map_or(0, |suffix| suffix.len());
         let candidates = (1..).map(|number| {
             let tail = if number == 1 { String::new() } else { format!("{number}") };
             let mut name = clean.clone();
-            while name.len() + tail.len() > longest {
+            while name.len() + tail.len() > max_len {
                 name.pop();
             }
             name + &tail

@@ -62,7 +62,7 @@ impl Gateway {
     /// Lower bound of the time from here to the peer by any path that is heard, as far as it is known. For
     /// control it is zero: the peer judges.
     pub(super) fn min_outgoing_delay(&self, now: Instant, class: Class) -> Duration {
-        let delay = |path: &Path| self.clock.outgoing_delay(now, path.outgoing_transit.least()?);
+        let delay = |path: &Path| self.clock.outgoing_delay(now, path.outgoing_transit.min()?);
         let heard = self.paths.iter().filter(|path| path.is_heard() && class != Class::Control);
         heard.filter_map(delay).min().unwrap_or_default().max(Duration::ZERO)
     }

@@ -150,8 +150,8 @@ impl Gateway {
             let alive = self.paths.iter().filter(|path| path.is_heard());
             alive.filter_map(|path| Some(path.transit.smoothed()? + path.transit.jitter() * 4))
         };
-        let least = self.paths.iter().filter_map(|path| path.transit.least()).min();
-        let spread = transits().max().zip(least).map(|(most, least)| nearest(most - least));
+        let min = self.paths.iter().filter_map(|path| path.transit.min()).min();
+        let spread = transits().max().zip(min).map(|(max, min)| nearest(max - min));
         (spread.unwrap_or_default() + MIN_PATIENCE).clamp(MIN_PATIENCE, MAX_PATIENCE)
     }
 

@@ -180,7 +180,7 @@ impl Gateway {
     pub(super) fn limit_control(&mut self, now: Instant, lag_ms: u8) {
         let alive = || self.paths.iter().filter(|path| path.is_heard());
         let newest = alive().filter_map(|path| path.outgoing_transit.last());
-        let lowest = alive().filter_map(|path| path.outgoing_transit.least());
+        let lowest = alive().filter_map(|path| path.outgoing_transit.min());
         let (Some(newest), Some(lowest)) = (newest.min(), lowest.min()) else { return };
         let rtt = alive().filter_map(|path| path.rtt).min().unwrap_or_default();
         // Programs wake up late even in normal operation.

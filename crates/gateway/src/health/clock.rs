@@ -40,7 +40,7 @@ pub struct Transit {
     last: Option<Duration>,
     smoothed: Option<Duration>,
     /// Minimum of the current and of the previous window.
-    least: [Option<Duration>; 2],
+    min: [Option<Duration>; 2],
     since: Instant,
     jitter: Duration,
 }
@@ -57,10 +57,10 @@ impl Transit {
         let smoothed = self.smoothed.unwrap_or(transit);
         self.smoothed = Some(smoothed + Duration::from_nanos((transit - smoothed).as_nanos() / 8));
         if now.since(self.since) > WINDOW {
-            self.least = [None, self.least[0]];
+            self.min = [None, self.min[0]];
             self.since = now;
         }
-        self.least[0] = Some(self.least[0].map_or(transit, |least| least.min(transit)));
+        self.min[0] = Some(self.min[0].map_or(transit, |min| min.min(transit)));
     }
 
     /// Returns the newest transit time.
@@ -74,8 +74,8 @@ impl Transit {
     }
 
     /// Returns the minimum of the last 10 to 20 s.
-    pub fn least(&self) -> Option<Duration> {
-        self.least.iter().flatten().min().copied()
+    pub fn min(&self) -> Option<Duration> {
+        self.min.iter().flatten().min().copied()
     }
 
     /// Returns the jitter of RFC 3550 §6.4.1.
@@ -191,17 +191,17 @@ mod tests {
             for (there, back) in &delays {
                 clock.sample(now, incoming(*there), Some(outgoing(*back)));
             }
-            let least = |delays: &mut dyn Iterator<Item = i64>| delays.min().unwrap();
-            let min_in = least(&mut delays.iter().map(|(incoming, _)| *incoming));
-            let min_out = least(&mut delays.iter().map(|(_, outgoing)| *outgoing));
+            let min = |delays: &mut dyn Iterator<Item = i64>| delays.min().unwrap();
+            let min_in = min(&mut delays.iter().map(|(incoming, _)| *incoming));
+            let min_out = min(&mut delays.iter().map(|(_, outgoing)| *outgoing));
             let shortest = min_in + min_out;
             for (there, back) in &delays {
                 let seen = clock.incoming_delay(now, incoming(*there)).unwrap();
                 prop_assert!((seen - ms(*there)).as_nanos().abs() <= shortest * 500_000 + 1);
                 let seen = clock.outgoing_delay(now, outgoing(*back)).unwrap();
                 prop_assert!((seen - ms(*back)).as_nanos().abs() <= shortest * 500_000 + 1);
-                let most = clock.max_incoming_delay(now, incoming(*there)).unwrap();
-                prop_assert!(most >= ms(*there) && most <= ms(*there + min_out));
+                let max = clock.max_incoming_delay(now, incoming(*there)).unwrap();
+                prop_assert!(max >= ms(*there) && max <= ms(*there + min_out));
             }
         }
     }
@@ -222,16 +222,16 @@ mod tests {
             let transit = ms(there) + offset;
             clock.sample(now, nearest(transit), Some(nearest(ms(back) - offset)));
             let estimate = clock.incoming_delay(now, nearest(transit)).unwrap();
-            let most = clock.max_incoming_delay(now, nearest(transit)).unwrap();
-            each(tick / 20, ms(there), estimate, most);
+            let max = clock.max_incoming_delay(now, nearest(transit)).unwrap();
+            each(tick / 20, ms(there), estimate, max);
         }
     }
 
     #[test]
     fn a_delay_of_ten_minutes_is_not_taken_for_the_clock() {
         let held = |second| if second < 10 { (30, 30) } else { (1_500, 30) };
-        drift(100, 600, held, |second, delay, estimate, most| {
-            assert!(most >= delay && most <= delay + ms(31), "{second} s: {most}");
+        drift(100, 600, held, |second, delay, estimate, max| {
+            assert!(max >= delay && max <= delay + ms(31), "{second} s: {max}");
             // Half the round trip plus half the max drift since.
             let wrong = (estimate - delay).as_nanos().abs();
             assert!(wrong <= ms(30).as_nanos() + second * 300_000, "{second} s: {estimate}");
@@ -241,10 +241,10 @@ mod tests {
     #[test]
     fn both_directions_held_up_at_once_leave_the_bound_true() {
         let held = |second| if second < 10 { (30, 30) } else { (1_500, 1_900) };
-        drift(-150, 600, held, |second, delay, _, most| {
-            assert!(most >= delay, "{second} s: {most}");
+        drift(-150, 600, held, |second, delay, _, max| {
+            assert!(max >= delay, "{second} s: {max}");
             let widened = ms(31) + Duration::from_nanos(second * 400_000);
-            assert!(most <= delay + widened, "{second} s: {most}");
+            assert!(max <= delay + widened, "{second} s: {max}");
         });
     }
 
@@ -255,8 +255,8 @@ mod tests {
                 ppm,
                 3_600,
                 |_| (45, 30),
-                |_, delay, estimate, most| {
-                    assert!(most >= delay && most <= delay + ms(31), "{most}");
+                |_, delay, estimate, max| {
+                    assert!(max >= delay && max <= delay + ms(31), "{max}");
                     assert!((estimate - delay).as_nanos().abs() <= ms(8).as_nanos(), "{estimate}");
                 },
             );
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(clock.max_incoming_delay(at(0), ms(30)), None);
         clock.sample(at(50), ms(30), Some(ms(40)));
         assert_eq!(
-            clock.max_incoming_delay(at(50), ms(30)).map(|most| most.as_nanos() / 1_000),
+            clock.max_incoming_delay(at(50), ms(30)).map(|max| max.as_nanos() / 1_000),
             Some(70_000)
         );
     }
@@ -294,7 +294,7 @@ mod tests {
         for second in 1..=40 {
             transit.sample(Instant::from_millis(1_000 * second), ms(50));
         }
-        assert_eq!(transit.least(), Some(ms(50)));
+        assert_eq!(transit.min(), Some(ms(50)));
     }
 
     // Source: RFC 3550 §6.4.1: J += (|D| - J) / 16.

@@ -248,7 +248,7 @@ impl Path {
             self.min_rtt = [None, self.min_rtt[0]];
             self.min_since = now;
         }
-        self.min_rtt[0] = Some(self.min_rtt[0].map_or(rtt, |least| least.min(rtt)));
+        self.min_rtt[0] = Some(self.min_rtt[0].map_or(rtt, |min| min.min(rtt)));
     }
 
     /// Returns the lowest round-trip time of the last minute.

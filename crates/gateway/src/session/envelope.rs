@@ -70,9 +70,9 @@ impl<'a> Envelope<'a> {
                 let (rest, cookie) = bytes.split_last_chunk()?;
                 let (covered, mac) = rest.split_last_chunk()?;
                 let noise = covered.get(2..)?;
-                let longest = NOISE_INIT + PREFIX + MAX_HELLO;
-                let shortest = NOISE_INIT + PREFIX + MIN_INIT_HELLO;
-                let fits = (shortest..=longest).contains(&noise.len());
+                let max = NOISE_INIT + PREFIX + MAX_HELLO;
+                let min = NOISE_INIT + PREFIX + MIN_INIT_HELLO;
+                let fits = (min..=max).contains(&noise.len());
                 fits.then_some(Self::Init { noise, covered, mac, cookie })
             }
             [HANDSHAKE, RESPONSE, rest @ ..] => {
@@ -80,8 +80,8 @@ impl<'a> Envelope<'a> {
                 let (rest, mac) = rest.split_last_chunk()?;
                 let (echo, noise) = rest.split_first_chunk()?;
                 let covered = bytes.get(..bytes.len() - mac.len() - cookie.len())?;
-                let longest = NOISE_RESPONSE + PREFIX + MAX_HELLO;
-                let fits = (NOISE_RESPONSE + PREFIX..=longest).contains(&noise.len());
+                let max = NOISE_RESPONSE + PREFIX + MAX_HELLO;
+                let fits = (NOISE_RESPONSE + PREFIX..=max).contains(&noise.len());
                 fits.then_some(Self::Response { echo, noise, covered, mac, cookie })
             }
             [COOKIE, rest @ ..] => {

@@ -79,9 +79,9 @@ impl<'a> HandshakePayload<'a> {
     }
 
     /// Encodes the payload, with the hello zero-padded to `least` bytes.
-    fn write(&self, least: usize) -> Vec<u8> {
+    fn write(&self, min_len: usize) -> Vec<u8> {
         let length = (self.hello.len() as u16).to_be_bytes();
-        let padding = alloc::vec![0; least.saturating_sub(self.hello.len())];
+        let padding = alloc::vec![0; min_len.saturating_sub(self.hello.len())];
         let number = self.number.to_be_bytes();
         [&self.instance, &number[..], &length, self.hello, &padding].concat()
     }
@@ -294,8 +294,9 @@ impl Sessions {
 
     /// Hello of this end.
     fn own_payload(&self, number: u16) -> Vec<u8> {
-        let least = if self.setup.side == Side::Aircraft { envelope::MIN_INIT_HELLO } else { 0 };
-        HandshakePayload { instance: self.instance, number, hello: &self.setup.hello }.write(least)
+        let min_len = if self.setup.side == Side::Aircraft { envelope::MIN_INIT_HELLO } else { 0 };
+        HandshakePayload { instance: self.instance, number, hello: &self.setup.hello }
+            .write(min_len)
     }
 
     /// Draws randomness for a handshake and an unused session number.

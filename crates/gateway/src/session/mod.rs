@@ -363,8 +363,8 @@ impl Sessions {
     /// Whether a key change is overdue: a quarter of the time left for it has passed.
     pub fn is_overdue(&self, now: Instant) -> bool {
         let Setup { rekey, lifetime, .. } = self.setup;
-        let most = rekey + Duration::from_nanos((lifetime - rekey).as_nanos() / 4);
-        self.current.as_ref().is_some_and(|current| now.since(current.born) >= most)
+        let max_age = rekey + Duration::from_nanos((lifetime - rekey).as_nanos() / 4);
+        self.current.as_ref().is_some_and(|current| now.since(current.born) >= max_age)
     }
 
     /// Starts a new handshake of the aircraft after silence, unless one is in progress, and keeps the

@@ -71,8 +71,8 @@ pub fn open(path: &str, speed: BaudRate) -> io::Result<File> {
 }
 
 /// Returns the queue size for a device in bytes: one second, since older data is of no use to a pilot.
-pub fn room(baud: u32, most: usize) -> usize {
-    (baud as usize / 10).clamp(2048, most)
+pub fn room(baud: u32, max: usize) -> usize {
+    (baud as usize / 10).clamp(2048, max)
 }
 
 #[cfg(test)]

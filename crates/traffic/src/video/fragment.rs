@@ -147,8 +147,8 @@ mod tests {
         out
     }
 
-    fn payloads(codec: Codec, unit: &[u8], most: u32) -> Vec<Vec<u8>> {
-        let fragments = fragments(codec, unit.len() as u32, most);
+    fn payloads(codec: Codec, unit: &[u8], max_payload: u32) -> Vec<Vec<u8>> {
+        let fragments = fragments(codec, unit.len() as u32, max_payload);
         fragments.map(|fragment| payload(codec, unit, fragment)).collect()
     }
 
@@ -185,19 +185,19 @@ mod tests {
         let mut random = Seed(6184).stream("fragments");
         for _ in 0..20_000 {
             let codec = if random.below(2) == 0 { Codec::H264 } else { Codec::H265 };
-            let (unit, most) = (random.below(5000) as u32, random.below(1500) as u32);
-            let all: Vec<Fragment> = fragments(codec, unit, most).collect();
-            let most = most.max(MIN_PAYLOAD);
-            let header = if unit > most { codec.unit_header_bytes() } else { 0 };
+            let (unit, max_payload) = (random.below(5000) as u32, random.below(1500) as u32);
+            let all: Vec<Fragment> = fragments(codec, unit, max_payload).collect();
+            let max_payload = max_payload.max(MIN_PAYLOAD);
+            let header = if unit > max_payload { codec.unit_header_bytes() } else { 0 };
             assert_eq!(all.iter().map(|part| part.bytes).sum::<u32>(), unit - header.min(unit));
             let mut next = header;
             for part in &all {
                 assert_eq!(part.offset, next);
-                assert!(part.bytes > 0 && part.payload_bytes <= most);
+                assert!(part.bytes > 0 && part.payload_bytes <= max_payload);
                 next += part.bytes;
             }
             // Start and end must not be in one FU (RFC 6184 §5.8).
-            assert!(unit <= most || all.len() >= 2);
+            assert!(unit <= max_payload || all.len() >= 2);
         }
     }
 

@@ -27,7 +27,7 @@ impl MinTransit {
             self.windows = [None, self.windows[0]];
             self.start = now;
         }
-        self.windows[0] = Some(self.windows[0].map_or(transit, |least| least.min(transit)));
+        self.windows[0] = Some(self.windows[0].map_or(transit, |min| min.min(transit)));
     }
 
     /// Returns the due time of a frame captured at `captured` in a jitter buffer of this length.

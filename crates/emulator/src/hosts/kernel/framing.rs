@@ -300,8 +300,8 @@ mod tests {
         while !outgoing.is_empty() {
             let send = |data: &[u8]| match takes.next() {
                 Some(0) | None => Err(io::ErrorKind::WouldBlock.into()),
-                Some(most) => {
-                    let taken = data.len().min(*most);
+                Some(max) => {
+                    let taken = data.len().min(*max);
                     stream.extend_from_slice(&data[..taken]);
                     Ok(taken)
                 }
