@@ -1,15 +1,18 @@
 """A flight of ten seconds over two plain paths, and the command as its users run it."""
 
+import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from skybraid import Campaign, Results, Scenario, run, sweep
+from skybraid import Campaign, Results, Scenario, cli, run, sweep
 from skybraid.execute.emulation import lacks
 from skybraid.video.clips import Clip, open_clip, render
 
@@ -217,7 +220,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def skybraid(tmp_path: Path) -> Command:
-    """Runs the command in an empty folder and gives what it printed and its exit code."""
+    """Runs the command in an empty folder, in this process, and gives what it printed and its exit code."""
+
+    def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+        words = ["skybraid", *map(str, arguments)]
+        out, err = (TextIOWrapper(BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+        code: object = 0
+        handler = signal.getsignal(signal.SIGTERM)
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", words)
+            patch.setenv("COLUMNS", "80")
+            try:
+                cli.main()
+            except SystemExit as leaving:
+                code = leaving.code or 0
+            finally:
+                signal.signal(signal.SIGTERM, handler)
+        assert isinstance(code, int)
+        printed = (stream.buffer.getvalue().decode("utf-8") for stream in (out, err))
+        return subprocess.CompletedProcess(words, code, *printed)
+
+    return command
+
+
+@pytest.fixture
+def skybraid_process(tmp_path: Path) -> Command:
+    """Runs the command in a process of its own: for signals, namespaces, and algorithms that a process keeps."""
 
     def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-m", "skybraid", *map(str, arguments)]

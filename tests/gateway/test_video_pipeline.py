@@ -380,14 +380,14 @@ def median_ms(rows: list[dict[str, str]]) -> float:
 
 @pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
 def test_emulated_pictures_are_as_late_as_the_simulator_says(
-    skybraid: Command, clip: clips.Clip, h264: Encoded, tmp_path: Path
+    skybraid_process: Command, clip: clips.Clip, h264: Encoded, tmp_path: Path
 ) -> None:
     scenario = tmp_path / "link.toml"
     scenario.write_text(LINK, encoding="utf-8")
     program = f"{sys.executable} -m skybraid video"
     ground = f"{program} receive --listen 5004 --out frames.csv --jitter-buffer 1ms"
     vehicle = f"{program} send {clip.file} --rate 600kbit/s --for 3s --to $SKYBRAID_GROUND:5004"
-    done = skybraid("emulate", scenario, "--out", "result", "--ground", ground, "--vehicle", vehicle)
+    done = skybraid_process("emulate", scenario, "--out", "result", "--ground", ground, "--vehicle", vehicle)
     assert done.returncode == 0, done.stderr
     rows = rows_of(tmp_path / "frames.csv")
     # A screen that is started on a busy machine may miss the first pictures; then a key frame makes it whole.

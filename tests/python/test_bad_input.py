@@ -149,23 +149,25 @@ def test_the_repr_of_results_is_short() -> None:
     assert "<script" not in run(Scenario(TWO_PATHS).with_("name", "<script>"), tables=[])._repr_html_()
 
 
-def test_a_plugin_that_leaves_is_an_error(skybraid: Command, two_paths: Path) -> None:
+def test_a_plugin_that_leaves_is_an_error(skybraid_process: Command, two_paths: Path) -> None:
     folder = two_paths.parent
     (folder / "gone.py").write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
-    refused(skybraid("run", two_paths, "--plugin", "gone.py"), "gone.py:2: found sys.exit(0)")
-    refused(skybraid("check-plugin", "gone.py"), "gone.py:2: found sys.exit(0)")
+    refused(skybraid_process("run", two_paths, "--plugin", "gone.py"), "gone.py:2: found sys.exit(0)")
+    refused(skybraid_process("check-plugin", "gone.py"), "gone.py:2: found sys.exit(0)")
     (folder / "mine.py").write_text(PLUGIN, encoding="utf-8")
     words = ["--plugin", "mine.py", "--set", "flow.video.transport.scheduler=python:leaving"]
     for seeds in ("1", "1..3"):
-        refused(skybraid("run", two_paths, "--seeds", seeds, *words), "mine.py:8: found sys.exit(0) during the run")
-    swept = skybraid("sweep", two_paths, "--out", "swept", *words)
+        refused(
+            skybraid_process("run", two_paths, "--seeds", seeds, *words), "mine.py:8: found sys.exit(0) during the run"
+        )
+    swept = skybraid_process("sweep", two_paths, "--out", "swept", *words)
     assert swept.returncode == 1
     assert "mine.py:8: found sys.exit(0) during the run" in swept.stdout
 
 
-def test_a_plugin_that_raises_shows_its_own_frames_first(skybraid: Command, two_paths: Path) -> None:
+def test_a_plugin_that_raises_shows_its_own_frames_first(skybraid_process: Command, two_paths: Path) -> None:
     (two_paths.parent / "mine.py").write_text(PLUGIN, encoding="utf-8")
-    done = skybraid(
+    done = skybraid_process(
         "run", two_paths, "--plugin", "mine.py", "--set", "flow.video.transport.scheduler=python:failing", "--quiet"
     )
     assert done.returncode == 2

@@ -383,8 +383,8 @@ def test_ctrl_c_keeps_the_runs_that_are_done(tiny: Path, tmp_path: Path) -> None
 # The command.
 
 
-def test_the_newcomer_s_line_compares_all_schedulers(skybraid: Command, tiny: Path) -> None:
-    done = skybraid("sweep", tiny, "--vary", "flow.control.transport.scheduler=all")
+def test_the_newcomer_s_line_compares_all_schedulers(skybraid_process: Command, tiny: Path) -> None:
+    done = skybraid_process("sweep", tiny, "--vary", "flow.control.transport.scheduler=all")
     assert done.returncode == 0
     names = [entry["name"] for entry in registry("schedulers")]
     lines = [line.split()[0] for line in done.stdout.splitlines() if line]
@@ -392,7 +392,7 @@ def test_the_newcomer_s_line_compares_all_schedulers(skybraid: Command, tiny: Pa
     assert "campaign: runs/tiny-sweep" in done.stdout
     assert "skybraid report runs/tiny-sweep" in done.stdout
     # Another one goes into a folder of its own.
-    assert "runs/tiny-sweep-2" in skybraid("sweep", tiny, "--set", "duration=100ms").stdout
+    assert "runs/tiny-sweep-2" in skybraid_process("sweep", tiny, "--set", "duration=100ms").stdout
 
 
 def test_a_dry_run_prints_the_points_and_writes_nothing(skybraid: Command, tiny: Path) -> None:

@@ -187,9 +187,7 @@ def test_ground_delays_surround_their_path_and_end_at_the_server() -> None:
         ("-O LEO -r MP", {}),
     ],
 )
-def test_a_scenario_says_how_to_simulate_delays_it_leaves_out(
-    line: str, delays: dict[str, tuple[str, str]]
-) -> None:
+def test_a_scenario_says_how_to_simulate_delays_it_leaves_out(line: str, delays: dict[str, tuple[str, str]]) -> None:
     text = scenario_toml(one(line), line)
     assert "skybraid run leaves [testbed] out" in text
     told = re.findall(r"--set (\S+)=(\S+)", text)
@@ -344,7 +342,7 @@ def test_lte_alone_carries_the_flow_and_the_satellite_does_not() -> None:
     ],
 )
 def test_a_line_is_flown_in_real_time_too(
-    skybraid: Command,
+    skybraid_process: Command,
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
@@ -358,7 +356,7 @@ def test_a_line_is_flown_in_real_time_too(
     (tmp_path / name).write_text(text, encoding="utf-8")
     shorter = {"duration": "2s", "flow.stream.start": "0s", "flow.stream.stop": "1500ms"}
     words = [word for key, value in shorter.items() for word in ("--set", f"{key}={value}")]
-    done = skybraid("emulate", name, *words, "--out", "result")
+    done = skybraid_process("emulate", name, *words, "--out", "result")
     assert done.returncode in (0, 1), done.stderr
     results = Results.open(tmp_path / "result")
     emulation = results.flights[0].emulation or {}

@@ -98,22 +98,22 @@ def test_sigterm_keeps_the_runs_of_a_campaign(two_paths: Path) -> None:
     assert campaign.scan("runs").collect().height > 0
 
 
-def test_clean_removes_what_sigkill_left_and_only_that(skybraid: Command, two_paths: Path) -> None:
+def test_clean_removes_what_sigkill_left_and_only_that(skybraid_process: Command, two_paths: Path) -> None:
     where = two_paths.parent
     words = ["run", str(two_paths), "--out", "later", "--set", "duration=200h"]
     child = waiting(words, where, lambda: bool(list(where.glob(".later.*.partial"))))
     (aside,) = where.glob(".later.*.partial")
     (where / "result").mkdir()
     (where / "result" / ".report.html.1.partial").write_text("half")
-    assert str(aside.name) not in skybraid("clean").stdout
+    assert str(aside.name) not in skybraid_process("clean").stdout
     assert aside.is_dir()
     assert not list((where / "result").iterdir())
     child.kill()
     child.communicate(timeout=30)
     assert aside.is_dir()
-    assert f"removed {aside.name}" in skybraid("clean").stdout
+    assert f"removed {aside.name}" in skybraid_process("clean").stdout
     assert not aside.exists()
-    assert skybraid("clean", "nowhere").returncode == 2
+    assert skybraid_process("clean", "nowhere").returncode == 2
 
 
 def test_a_folder_removed_before_its_lock_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,12 +168,12 @@ def damage_inside(file: Path) -> None:
     ],
 )
 def test_a_campaign_goes_on_around_a_damaged_part(
-    skybraid: Command, campaign: Path, damage: Callable[[Path], None], table: str
+    skybraid_process: Command, campaign: Path, damage: Callable[[Path], None], table: str
 ) -> None:
     part = sorted((campaign / table).glob("part-*.parquet"))[0]
     damage(part)
     for words in (["report", "out"], ["plot", "out"], ["compare", "out", "out"]):
-        done = skybraid(*words)
+        done = skybraid_process(*words)
         assert done.returncode == 2, done.stderr
         assert "Traceback" not in done.stderr
         assert f"{table}/{part.name}" in done.stderr
@@ -190,14 +190,14 @@ def test_a_campaign_goes_on_around_a_damaged_part(
     # They stay where they are, and the campaign goes on as if nothing had been.
     sky.sweep(SHORT, seeds=[4], out=campaign)
     assert len(list(campaign.rglob("*.damaged"))) == len(aside)
-    assert skybraid("report", "out").returncode == 0
+    assert skybraid_process("report", "out").returncode == 0
 
 
-def test_a_damaged_table_of_a_result_is_named(skybraid: Command, two_paths: Path) -> None:
-    skybraid("run", two_paths, "--out", "result", "--quiet")
+def test_a_damaged_table_of_a_result_is_named(skybraid_process: Command, two_paths: Path) -> None:
+    skybraid_process("run", two_paths, "--out", "result", "--quiet")
     cut_short(two_paths.with_name("result") / "messages.parquet")
     for words in (["report", "result"], ["plot", "result"]):
-        done = skybraid(*words)
+        done = skybraid_process(*words)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert "messages.parquet: the table is damaged" in done.stderr

@@ -178,8 +178,10 @@ def interfaces() -> set[str]:
     return {folder.name for folder in Path("/sys/class/net").iterdir()}
 
 
-def test_a_flight_in_real_time_is_judged_like_a_simulated_one(skybraid: Command, flight: Path, tmp_path: Path) -> None:
-    done = skybraid("emulate", flight, "--out", "result", "--report", "--pcap")
+def test_a_flight_in_real_time_is_judged_like_a_simulated_one(
+    skybraid_process: Command, flight: Path, tmp_path: Path
+) -> None:
+    done = skybraid_process("emulate", flight, "--out", "result", "--report", "--pcap")
     assert done.returncode == 0, done.stderr
     assert "In real time: 1 flight, 2 s emulated in real time, seed 3" in done.stdout
     assert "packets left their link late by" in done.stdout
@@ -240,11 +242,9 @@ path.near.proxy.vehicle = { congestion = "reno" }
 """
 
 
-def test_kernel_flows_are_reported_as_by_iperf3(
-    skybraid: Command, tmp_path: Path
-) -> None:
+def test_kernel_flows_are_reported_as_by_iperf3(skybraid_process: Command, tmp_path: Path) -> None:
     (tmp_path / "split.toml").write_text(SPLIT, encoding="utf-8")
-    done = skybraid("emulate", "split.toml", "--out", "result", "--iperf3", "--tables", "links", "--report")
+    done = skybraid_process("emulate", "split.toml", "--out", "result", "--iperf3", "--tables", "links", "--report")
     results = Results.open(tmp_path / "result")
     assert {file.name for file in (tmp_path / "result").glob("iperf3-*")} == {
         "iperf3-single.json",
@@ -282,8 +282,8 @@ def test_kernel_flows_are_reported_as_by_iperf3(
     assert "uses MPTCP over path" in page
 
 
-def test_what_iperf3_cannot_tell_is_refused(skybraid: Command, flight: Path) -> None:
-    done = skybraid("emulate", flight, "--iperf3", "--vehicle", "true")
+def test_what_iperf3_cannot_tell_is_refused(skybraid_process: Command, flight: Path) -> None:
+    done = skybraid_process("emulate", flight, "--iperf3", "--vehicle", "true")
     assert done.returncode == 2
     assert "--iperf3: found programs, expected the scenario's flows" in done.stderr
     with pytest.raises(EmulationError, match="iperf3: found no result folder"):
@@ -303,9 +303,9 @@ def test_python_flies_it_too_and_keeps_it_in_memory(flight: Path) -> None:
 
 
 def test_programs_run_over_the_links_and_what_they_print_is_kept(
-    skybraid: Command, flight: Path, tmp_path: Path
+    skybraid_process: Command, flight: Path, tmp_path: Path
 ) -> None:
-    done = skybraid(
+    done = skybraid_process(
         "emulate", flight, "--out", "result", "--ground", program(ECHO), "--vehicle", f"{program(PROBE)}; exit 3"
     )
     assert done.returncode == 1, done.stderr
@@ -322,7 +322,7 @@ def test_programs_run_over_the_links_and_what_they_print_is_kept(
     assert "Programs over the links" in results.report(tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_programs_of_root_lose_its_privileges_unless_they_are_kept(skybraid: Command, flight: Path) -> None:
+def test_programs_of_root_lose_its_privileges_unless_they_are_kept(skybraid_process: Command, flight: Path) -> None:
     if os.geteuid() != 0 or Path("/proc/self/uid_map").read_text(encoding="utf-8").split() != ["0", "0", "4294967295"]:
         pytest.skip("only root of the machine has privileges to keep")
     home = Path(pwd.getpwuid(0).pw_dir)
@@ -330,7 +330,7 @@ def test_programs_of_root_lose_its_privileges_unless_they_are_kept(skybraid: Com
     command = f"grep -E 'CapEff|NoNewPrivs' /proc/self/status; touch {file} && echo home"
 
     def printed(*options: str) -> list[str]:
-        done = skybraid("emulate", flight, "--vehicle", command, "--for", "5s", "--out", *options)
+        done = skybraid_process("emulate", flight, "--vehicle", command, "--for", "5s", "--out", *options)
         assert done.returncode in (0, 1), done.stderr
         output = flight.parent / options[0] / "vehicle.out"
         return output.read_text(encoding="utf-8").replace("\t", " ").splitlines()
@@ -347,9 +347,9 @@ def test_programs_of_root_lose_its_privileges_unless_they_are_kept(skybraid: Com
         file.unlink(missing_ok=True)
 
 
-def test_programs_end_when_their_time_is_over(skybraid: Command, flight: Path) -> None:
+def test_programs_end_when_their_time_is_over(skybraid_process: Command, flight: Path) -> None:
     began = time.monotonic()
-    done = skybraid("emulate", flight, "--out", "result", "--vehicle", "sleep 60", "--for", "1s", "--json")
+    done = skybraid_process("emulate", flight, "--out", "result", "--vehicle", "sleep 60", "--for", "1s", "--json")
     assert time.monotonic() - began < 20
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -384,7 +384,7 @@ def ctl(*arguments: str) -> str:
 
 
 def test_control_changes_a_link_and_says_what_it_does_not_know(
-    skybraid: Command, begin: Begin, flight: Path, own_sockets: Path
+    skybraid_process: Command, begin: Begin, flight: Path, own_sockets: Path
 ) -> None:
     with pytest.raises(EmulationError, match="found no running emulation"):
         ctl("status")
@@ -398,7 +398,7 @@ def test_control_changes_a_link_and_says_what_it_does_not_know(
     until(lambda: "near uplink: down" in ctl("status"))
     assert ctl("reset", "near") == "near: as the scenario says\n"
     until(lambda: "near uplink: up" in ctl("status"))
-    wrong = skybraid("ctl", "cut", "sideways")
+    wrong = skybraid_process("ctl", "cut", "sideways")
     assert wrong.returncode == 2
     assert "sideways" in wrong.stderr
     assert "near" in wrong.stderr
@@ -431,7 +431,7 @@ def test_ctrl_c_and_sigterm_keep_what_was_seen_and_leave_nothing(
 
 
 def test_leftovers_of_a_killed_emulation_are_removed(
-    skybraid: Command, begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
+    skybraid_process: Command, begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
 ) -> None:
     before = interfaces()
     process = begin("emulate", flight, "--out", "runs/result", "--vehicle", "sleep 987654")
@@ -442,31 +442,31 @@ def test_leftovers_of_a_killed_emulation_are_removed(
     until(lambda: not processes_with("987654") and not processes_with(str(flight)))
     assert interfaces() == before
     assert len(list(own_sockets.glob("*.sock"))) == 1
-    swept = skybraid("clean")
+    swept = skybraid_process("clean")
     assert swept.stdout.count("removed ") == 2
     assert not list(own_sockets.iterdir())
     assert not list((tmp_path / "runs").iterdir())
-    assert skybraid("clean").stdout == "nothing is left over\n"
+    assert skybraid_process("clean").stdout == "nothing is left over\n"
 
 
 def test_cleaning_leaves_a_running_emulation_alone(
-    skybraid: Command, begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
+    skybraid_process: Command, begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
 ) -> None:
     begin("emulate", flight, "--out", "runs/result", "--vehicle", "sleep 60")
     until(lambda: flies(own_sockets))
-    assert skybraid("clean").stdout == "nothing is left over\n"
+    assert skybraid_process("clean").stdout == "nothing is left over\n"
     assert len(list((tmp_path / "runs").iterdir())) == 1
     assert control.running()
 
 
-def test_a_full_disk_is_a_plain_error(skybraid: Command, flight: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_a_plain_error(skybraid_process: Command, flight: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", disk], check=False).returncode:
         pytest.skip("mounting a small disk needs root")
     try:
         for kept in (("--tables", "messages,packets"), ("--tables", "links", "--pcap")):
-            done = skybraid("emulate", flight, "--out", disk / "result", *kept, "--quiet")
+            done = skybraid_process("emulate", flight, "--out", disk / "result", *kept, "--quiet")
             assert done.returncode == 2
             assert done.stderr.startswith("error: ")
             assert "No space left on device" in done.stderr
@@ -476,22 +476,22 @@ def test_a_full_disk_is_a_plain_error(skybraid: Command, flight: Path, tmp_path:
         subprocess.run(["umount", disk], check=True)
 
 
-def test_a_link_delays_a_program_and_returns_its_exit_code(skybraid: Command) -> None:
+def test_a_link_delays_a_program_and_returns_its_exit_code(skybraid_process: Command) -> None:
     behind = ("link", "--rate", "10Mbit/s", "--delay", "30ms", "--ground", program(ECHO), "--")
-    done = skybraid(*behind, sys.executable, "-c", PROBE)
+    done = skybraid_process(*behind, sys.executable, "-c", PROBE)
     assert done.returncode == 0, done.stderr
     # 142 B at 10 Mbit/s take 0.1 ms each way.
     assert 60.2 <= float(done.stdout) < 75
     assert 11 <= packets("link uplink", done.stderr) < 25
-    assert skybraid("link", "--rate", "1Mbit/s", "--", "sh", "-c", "exit 7").returncode == 7
+    assert skybraid_process("link", "--rate", "1Mbit/s", "--", "sh", "-c", "exit 7").returncode == 7
 
 
-def test_links_in_one_another_add_up(skybraid: Command) -> None:
+def test_links_in_one_another_add_up(skybraid_process: Command) -> None:
     inner = (sys.executable, "-m", "skybraid", "link", "--rate", "10Mbit/s", "--delay", "30ms", "--quiet", "--")
     probe = PROBE.replace('os.environ["SKYBRAID_GROUND"]', "sys.argv[1]")
     words = shlex.join([*inner, sys.executable, "-c", probe])
     outer = ("link", "--rate", "10Mbit/s", "--delay", "20ms", "--quiet", "--ground", program(ECHO), "--")
-    done = skybraid(*outer, "sh", "-c", f'{words} "$SKYBRAID_GROUND"')
+    done = skybraid_process(*outer, "sh", "-c", f'{words} "$SKYBRAID_GROUND"')
     assert done.returncode == 0, done.stderr
     assert 100 <= float(done.stdout) < 120
 
@@ -513,10 +513,12 @@ def test_links_go_side_by_side_in_vehicle_and_ground(
 
 
 @pytest.mark.parametrize("node", ["vehicle", "ground"])
-def test_a_program_that_is_killed_leaves_a_result(skybraid: Command, flight: Path, tmp_path: Path, node: str) -> None:
+def test_a_program_that_is_killed_leaves_a_result(
+    skybraid_process: Command, flight: Path, tmp_path: Path, node: str
+) -> None:
     other = "ground" if node == "vehicle" else "vehicle"
     words = (f"--{node}", "sleep 0.5; kill -9 $$", f"--{other}", "sleep 1.5", "--for", "5s")
-    done = skybraid("emulate", flight, "--out", "result", *words)
+    done = skybraid_process("emulate", flight, "--out", "result", *words)
     assert done.returncode == 1, done.stderr
     assert f"{node}: sleep 0.5; kill -9 $$: exit code 137" in done.stdout
     emulation = Results.open(tmp_path / "result").flights[0].emulation
@@ -550,14 +552,14 @@ def test_a_shell_is_in_the_vehicle_and_another_joins_it_on_the_ground(
     assert "expected one of vehicle, ground" in in_shell(tmp_path, "", "--join", "in-real-time", "--node", "x").stderr
 
 
-def test_a_link_without_a_rate_is_refused(skybraid: Command) -> None:
-    done = skybraid("link", "--uplink-rate", "1Mbit/s", "--", "true")
+def test_a_link_without_a_rate_is_refused(skybraid_process: Command) -> None:
+    done = skybraid_process("link", "--uplink-rate", "1Mbit/s", "--", "true")
     assert done.returncode == 2
     assert "no rate of the downlink, expected --rate or --downlink-rate" in done.stderr
 
 
-def test_json_of_a_link_is_one_value_beside_what_the_program_prints(skybraid: Command) -> None:
-    done = skybraid("link", "--rate", "1Mbit/s", "--json", "--", "echo", "words of the program")
+def test_json_of_a_link_is_one_value_beside_what_the_program_prints(skybraid_process: Command) -> None:
+    done = skybraid_process("link", "--rate", "1Mbit/s", "--json", "--", "echo", "words of the program")
     assert done.returncode == 0, done.stderr
     assert {"schema", "command", "exit", "seconds", "links", "emulation"} == set(json.loads(done.stdout))
     assert "words of the program" in done.stderr

@@ -337,34 +337,38 @@ def test_a_name_belongs_to_one_class() -> None:
         sky.scheduler("not a name")(made("One"))
 
 
-def test_the_command_flies_lists_and_checks_a_plugin(skybraid: Command, tmp_path: Path, files: dict[str, Path]) -> None:
+def test_the_command_flies_lists_and_checks_a_plugin(
+    skybraid_process: Command, tmp_path: Path, files: dict[str, Path]
+) -> None:
     plugin = files["my_schedulers.py"]
     (tmp_path / "mine.py").write_text(plugin.read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "flight.toml").write_text(bulk("python:patient").toml(), encoding="utf-8")
-    unknown = skybraid("run", "flight.toml")
+    unknown = skybraid_process("run", "flight.toml")
     assert unknown.returncode == 2
     assert "unknown algorithm `python:patient`" in unknown.stderr
     assert "--plugin FILE.py" in unknown.stderr
-    first = skybraid("run", "flight.toml", "--plugin", "mine.py", "--out", "first")
+    first = skybraid_process("run", "flight.toml", "--plugin", "mine.py", "--out", "first")
     assert first.returncode == 0, first.stderr
     provenance = json.loads((tmp_path / "first" / "provenance.json").read_text(encoding="utf-8"))
     assert provenance["replay"].endswith("--plugin mine.py")
     assert [entry["file"] for entry in provenance["inputs"]] == ["mine.py"]
-    assert skybraid("run", "flight.toml", "--plugin", "mine.py", "--seeds", "1..3", "--summary").returncode == 0
-    assert "python:patient" in skybraid("list", "schedulers", "--plugin", "mine.py").stdout
+    assert skybraid_process("run", "flight.toml", "--plugin", "mine.py", "--seeds", "1..3", "--summary").returncode == 0
+    assert "python:patient" in skybraid_process("list", "schedulers", "--plugin", "mine.py").stdout
     (entry,) = [
         entry
-        for entry in json.loads(skybraid("list", "schedulers", "--plugin", "mine.py", "--json").stdout)["schedulers"]
+        for entry in json.loads(skybraid_process("list", "schedulers", "--plugin", "mine.py", "--json").stdout)[
+            "schedulers"
+        ]
         if entry["name"] == "python:patient"
     ]
     assert entry["parameters"] == [{"name": "patience_ms", "unit": "", "default": "20.0", "summary": ""}]
-    assert skybraid("check-plugin", "mine.py").stdout.splitlines() == [
+    assert skybraid_process("check-plugin", "mine.py").stdout.splitlines() == [
         "LowestRtt: keeps to its interface",
         "Patient: keeps to its interface",
     ]
 
 
-def test_the_command_tells_of_a_broken_plugin_with_its_traceback(skybraid: Command, tmp_path: Path) -> None:
+def test_the_command_tells_of_a_broken_plugin_with_its_traceback(skybraid_process: Command, tmp_path: Path) -> None:
     (tmp_path / "flight.toml").write_text(bulk("python:broken").toml(), encoding="utf-8")
     plugin = """
         import skybraid
@@ -375,17 +379,17 @@ def test_the_command_tells_of_a_broken_plugin_with_its_traceback(skybraid: Comma
                 return self.nowhere
     """
     (tmp_path / "broken.py").write_text(textwrap.dedent(plugin), encoding="utf-8")
-    flown = skybraid("run", "flight.toml", "--plugin", "broken.py", "--out", "result")
+    flown = skybraid_process("run", "flight.toml", "--plugin", "broken.py", "--out", "result")
     assert flown.returncode == 2
     assert "return self.nowhere" in flown.stderr
     assert "AttributeError" in flown.stderr
     assert "raised by python:broken during a run" in flown.stderr
     assert not (tmp_path / "result").exists()
-    checked = skybraid("check-plugin", "broken.py")
+    checked = skybraid_process("check-plugin", "broken.py")
     assert checked.returncode == 1
     assert "Broken: AttributeError" in checked.stderr
     (tmp_path / "empty.py").write_text("", encoding="utf-8")
     for file, words in [("empty.py", "registers no algorithm"), ("nowhere.py", "found no such file")]:
-        done = skybraid("check-plugin", file)
+        done = skybraid_process("check-plugin", file)
         assert done.returncode == 2
         assert words in done.stderr

@@ -535,10 +535,10 @@ def emulated(place: Path) -> Path:
     return place
 
 
-def test_emulations_are_flown_in_real_time(skybraid: Command, emulated: Path) -> None:
+def test_emulations_are_flown_in_real_time(skybraid_process: Command, emulated: Path) -> None:
     if lacking := emulator_lacks():
         pytest.skip(f"the emulator cannot run here: {lacking}")
-    done = skybraid("reproduce", "--emulate", "--json", "--studies", emulated)
+    done = skybraid_process("reproduce", "--emulate", "--json", "--studies", emulated)
     (row,) = rows_of(done)
     assert row["driver"] == "emulation", done.stderr
     assert "4 runs in real time, one at a time: about 14 s; 0 kept from before" in done.stderr
@@ -548,7 +548,7 @@ def test_emulations_are_flown_in_real_time(skybraid: Command, emulated: Path) ->
     assert row["ours"] is not None
     assert 0.5 < row["ours"] < 3
     assert row["replay"] == "skybraid reproduce NOB-E01 --emulate"
-    again = skybraid("reproduce", "--emulate", "--json", "--studies", emulated)
+    again = skybraid_process("reproduce", "--emulate", "--json", "--studies", emulated)
     assert "0 runs in real time, one at a time: about 0 ms; 4 kept from before" in again.stderr
     assert rows_of(again)[0]["ours"] == row["ours"]
 

@@ -194,13 +194,13 @@ def test_a_campaign_without_video_has_no_such_figure(swept: Campaign) -> None:
         plots.draw(swept, "frames")
 
 
-def test_the_newcomer_s_line_compares_all_schedulers_of_a_video(skybraid: Command, tmp_path: Path) -> None:
+def test_the_newcomer_s_line_compares_all_schedulers_of_a_video(skybraid_process: Command, tmp_path: Path) -> None:
     (tmp_path / "filmed.toml").write_text(FILMED.split("[[event]]", 1)[0].replace("10s", "1500ms"), encoding="utf-8")
-    done = skybraid("sweep", "filmed.toml", "--vary", "flow.video.transport.scheduler=all")
+    done = skybraid_process("sweep", "filmed.toml", "--vary", "flow.video.transport.scheduler=all")
     assert done.returncode == 0, done.stderr
     assert "frames in 300 ms" in done.stdout
     place = done.stdout.split("campaign: ", 1)[1].splitlines()[0]
-    drawn = skybraid("plot", place, "--kind", "frames")
+    drawn = skybraid_process("plot", place, "--kind", "frames")
     assert (drawn.returncode, drawn.stdout.strip()) == (0, f"{place}/plots/frames.svg")
 
 
