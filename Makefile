@@ -1,4 +1,4 @@
-# fly · node · wheel · deb · man · site · web · sbom · packages-test · test · check · counts · kernel · field · golden · coverage · search · lint · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · wheel · deb · man · site · web · sbom · packages-test · test · check · counts · kernel · field · golden · coverage · search · lint · audit · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly node wheel deb man site web sbom packages-test portable install-node test test-rust test-python check smoke kernel field golden coverage search lint words bench peers reproduce docs fuzz clean counts counts-update
+.PHONY: build dev fly node wheel deb man site web sbom packages-test portable install-node test test-rust test-python check smoke kernel field golden coverage search lint audit words bench peers reproduce docs fuzz clean counts counts-update
 
 build: $(VENV)/.built $(VENV)/.studies
 
@@ -114,12 +114,12 @@ web:
 
 # The documentation as pages in target/site, for any web server (`python3 -m http.server --directory target/site`); its
 # search needs no other one.
-site: build web $(VENV)/.site
+site: build web docs $(VENV)/.site
 	$(VENV)/bin/python packaging/build_site.py target/site-source
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --config-file target/site-source/mkdocs.yml --site-dir ../site
 
 $(VENV)/.site: $(VENV)/.installed pyproject.toml
-	$(VENV)/bin/pip install --quiet mkdocs-material "mkdocstrings[python]"
+	$(VENV)/bin/pip install --quiet mkdocs-material "mkdocstrings[python]" nbclient ipykernel
 	touch $@
 
 # What is in dist/, as someone meets it who has no Rust: the wheel in a fresh environment, the package in a chroot.
@@ -205,6 +205,14 @@ search: build
 # Words of tests/words.txt, which readers of this field stumble over: at most one in 10,000.
 words: $(VENV)/.dev
 	$(VENV)/bin/python tests/words.py
+
+# Licences, origins and known vulnerabilities of what is linked and installed. The advisories are fetched, which lint
+# does not do; licences and origins are in `make test` too.
+audit: $(VENV)/.installed
+	@cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny
+	cargo deny check
+	$(VENV)/bin/pip install --quiet pip-audit
+	$(VENV)/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
 
 lint: $(VENV)/.dev docs words
 	cargo fmt --all --check

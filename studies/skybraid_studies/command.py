@@ -55,7 +55,7 @@ def reproduce(
             help="Studies and experiments, such as palazzi2007 or PED-E09; by default all.", metavar="[PAPER] [ID]..."
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Only list the experiments.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the experiments, and exit.")] = False,
     quick: Annotated[
         bool,
         typer.Option("--quick/--full", help="A quick look: fewer values and seeds, shorter runs; or the studies' own."),
@@ -80,7 +80,7 @@ def reproduce(
         ),
     ] = OUT,
     workers: Annotated[
-        int | None, typer.Option(help="Runs at a time; by default one a core.", metavar="N", min=1)
+        int | None, typer.Option(help="Parallel runs; by default one per core.", metavar="N", min=1)
     ] = None,
     folder: Annotated[
         Path | None,

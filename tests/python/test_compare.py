@@ -22,7 +22,8 @@ KEYS = ("protocol", "scheduler", "congestion", "seed", "flow")
 
 @pytest.fixture(scope="module")
 def frame() -> pl.DataFrame:
-    return compare(SHORT, flows=["video"], schedulers=["single", "redundant"], congestion=["reno", "cubic"])
+    protocols, schedulers = ["mptcp", "mp_dccp"], ["single", "redundant"]
+    return compare(SHORT, flows=["video"], protocols=protocols, schedulers=schedulers, congestion=["reno", "cubic"])
 
 
 def test_each_combination_has_a_row_for_each_flow(frame: pl.DataFrame) -> None:
@@ -68,6 +69,19 @@ def test_datagrams_have_one_row_for_each_scheduler() -> None:
         ("redundant", None),
     ]
     assert "udp       redundant  –" in text(frame)
+
+
+def test_a_named_flow_is_compared_over_its_own_protocol_too() -> None:
+    frame = compare(SHORT, flows=["control"], schedulers=["redundant"], congestion=["reno"])
+    assert frame.filter(flow="control")["protocol"].to_list() == ["mptcp", "mp_dccp", "udp"]
+    assert set(compare(SHORT, schedulers=["redundant"], congestion=["reno"])["protocol"]) == {"mptcp", "mp_dccp"}
+
+
+def test_a_ranking_begins_with_the_flow_that_is_named() -> None:
+    found = rank(SHORT, flows=["control"], protocols=["udp"], schedulers=["single", "redundant"])
+    assert found.measure.startswith("verdicts, then the share of control")
+    assert [row["flow"] for row in found.places[0].flows] == ["control", "video"]
+    assert found.places[0].requirements[0].flow == "control"
 
 
 def test_a_scheduler_of_one_s_own_takes_part() -> None:

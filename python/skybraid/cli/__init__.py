@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from skybraid._core import __version__
-from skybraid.cli.manual import Command, described
+from skybraid.cli.manual import EXAMPLE, UNWRAPPED, Command, described
 from skybraid.cli.options import BAD_INPUT, INTERRUPTED, TERMINATED, print_json
 from skybraid.execute import interruption
 from skybraid.model.errors import MissingExtraError, SkybraidError
@@ -53,7 +53,7 @@ COMMANDS = {
     ),
     "plot": Entry(
         "skybraid.cli.plot:plot",
-        "Draw a result or a campaign for print: distributions, paths over time, heat maps and more.",
+        "Draw figures of a result or a campaign for print: distributions, paths over time, heat maps and more.",
     ),
     "sweep": Entry(
         "skybraid.cli.sweep:sweep",
@@ -65,11 +65,11 @@ COMMANDS = {
     "run": Entry("skybraid.cli.run:run", "Simulate a scenario and judge it."),
     "compare": Entry(
         "skybraid.cli.compare:compare",
-        "Rank all schedulers and congestion controls over a scenario or measured flights, or compare two scenarios.",
+        "Rank schedulers and congestion controls over a scenario or measured flights, or compare two scenarios.",
     ),
     "explain": Entry(
         "skybraid.cli.explain:explain",
-        "Explain unmet requirements, by causes and by runs with one change each, and the use of the paths.",
+        "Explain why requirements were missed, what would change the verdict, and how the paths were used.",
     ),
     "list": Entry("skybraid.cli.list:list_", "List what a scenario may name, with units, defaults and sources."),
     "new": Entry("skybraid.cli.new:new", "Write a commented scenario, or an algorithm of your own, to start from."),
@@ -90,7 +90,7 @@ COMMANDS = {
     ),
     "assess": Entry(
         "skybraid.cli.assess:assess_command",
-        "Run every sensible transport over measurements, rank them, and say which would do and what to measure.",
+        "Rank transports over measured flights; report which ones are good enough and what to measure next.",
     ),
     "judge": Entry(
         "skybraid.cli.judge:judge",
@@ -102,7 +102,9 @@ COMMANDS = {
     ),
     "trace": Entry("skybraid.cli.trace:app", "Describe, draw, convert, import and join traces."),
     "ctl": Entry("skybraid.cli.ctl:app", "Watch a running emulation, cut its paths, change its links."),
-    "video": Entry("skybraid.cli.video:app", "Clips, their encoding, camera and screen, time codes."),
+    "video": Entry(
+        "skybraid.cli.video:app", "Encode clips, send and receive them as RTP, and judge the pictures of a run."
+    ),
     "probe": Entry(
         "skybraid.cli.probe:app", "Measure a network from its ends: round trips, connections, web pages, QUIC."
     ),
@@ -159,8 +161,19 @@ def imported(name: str) -> Any:  # noqa: ANN401 the same
     module, _, attribute = entry.place.partition(":")
     found = getattr(importlib.import_module(module), attribute)
     if isinstance(found, typer.Typer):
-        return typer.main.get_command(found)
-    return _alone(name, found, context_settings=entry.settings)
+        return _unbroken(typer.main.get_command(found))
+    return _unbroken(_alone(name, found, context_settings=entry.settings))
+
+
+def _unbroken(command: Any) -> Any:  # noqa: ANN401 the same
+    """Keeps examples on one line, so that they can be copied, and the sentences of subcommands whole."""
+    text, found, example = (command.help or "").rpartition(f"\n\n{EXAMPLE}")
+    if found:
+        command.help = f"{text}\n\n{UNWRAPPED}{EXAMPLE}{' '.join(example.split())}"
+    command.short_help = described(command, command.name).summary
+    for each in getattr(command, "commands", {}).values():
+        _unbroken(each)
+    return command
 
 
 def _alone(name: str, function: Callable[..., None], **settings: Any) -> Any:  # noqa: ANN401 the same
@@ -183,9 +196,9 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
     verbose: Annotated[  # noqa: ARG001 `main` looks for it
-        bool, typer.Option("--verbose", help="Also print where in the program an error was found.")
+        bool, typer.Option("--verbose", help="Also print the traceback of an error.")
     ] = False,
 ) -> None:
     if version:

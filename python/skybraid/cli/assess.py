@@ -78,7 +78,7 @@ def assess_command(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the report.", metavar="FILE.html")] = None,
     budget: Annotated[str | None, typer.Option(help="Computing time of the runs.", metavar="DURATION")] = None,
-    quick: Annotated[bool, typer.Option(help="First answer: 10 s of computing.")] = False,
+    quick: Annotated[bool, typer.Option(help="Give a first answer after about 10 s of computing.")] = False,
     format_: InFormat = None,
     every: Every = None,
     zone: Zone = None,
@@ -88,7 +88,7 @@ def assess_command(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run every sensible transport over measurements, rank them, and say which would do and what to measure.
+    """Rank transports over measured flights; report which ones are good enough and what to measure next.
 
     Exit code: 0 every requirement met, 1 not, 2 bad input. Reads every format of `skybraid trace import`.
 

@@ -64,10 +64,15 @@ def compare(
     flow: Annotated[
         str | None, typer.Option(help="Flows whose transport is replaced; by default all.", metavar="A,B")
     ] = None,
-    schedulers: Annotated[str | None, typer.Option(help="By default all.", metavar="A,B")] = None,
-    congestion: Annotated[str | None, typer.Option(help="By default all.", metavar="A,B")] = None,
+    schedulers: Annotated[str | None, typer.Option(help="Schedulers to rank; by default all.", metavar="A,B")] = None,
+    congestion: Annotated[
+        str | None, typer.Option(help="Congestion controls to rank; by default all.", metavar="A,B")
+    ] = None,
     protocols: Annotated[
-        str | None, typer.Option(help=f"By default {','.join(comparing.PROTOCOLS)}.", metavar="A,B")
+        str | None,
+        typer.Option(
+            help=f"Protocols; by default {','.join(comparing.PROTOCOLS)} and the one that --flow has.", metavar="A,B"
+        ),
     ] = None,
     seed: Seed = None,
     seeds: Annotated[
@@ -97,7 +102,7 @@ def compare(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Rank all schedulers and congestion controls over a scenario or measured flights, or compare two scenarios.
+    """Rank schedulers and congestion controls over a scenario or measured flights, or compare two scenarios.
 
     Two scenarios, results or campaigns are compared seed by seed on the seeds and points that both have.
 
@@ -115,7 +120,7 @@ def compare(
     of_scenarios = {"seed": seed, "seeds": seeds, "set": set_}
     choice = Choice(
         listed(flow, "--flow"),
-        comparing.PROTOCOLS if protocols is None else listed(protocols, "--protocols") or [],
+        listed(protocols, "--protocols"),
         listed(schedulers, "--schedulers"),
         listed(congestion, "--congestion"),
     )

@@ -14,8 +14,8 @@ def completion_command(
 ) -> None:
     """Print the completion of commands and options for a shell.
 
-    bash: skybraid completion bash > ~/.local/share/bash-completion/completions/skybraid; zsh: into a file _skybraid in
-    a folder of $fpath; fish: into ~/.config/fish/completions/skybraid.fish.
+    Files to write it to: bash ~/.local/share/bash-completion/completions/skybraid, zsh _skybraid in a folder of $fpath,
+    fish ~/.config/fish/completions/skybraid.fish.
 
     Example: skybraid completion bash >~/.local/share/bash-completion/completions/skybraid
     """

@@ -64,11 +64,9 @@ ScenarioFile = Annotated[
     str, typer.Argument(help="The scenario, a TOML file; - for standard input.", metavar="SCENARIO")
 ]
 Ipv6 = Annotated[bool, typer.Option("--ipv6", help="Let the flows use IPv6 instead of IPv4.")]
-Precise = Annotated[
-    bool, typer.Option("--precise", help="Keep a whole core busy, so that packets leave their links on time.")
-]
+Precise = Annotated[bool, typer.Option("--precise", help="Busy-wait on one core for exact departure times.")]
 GroundProgram = Annotated[
-    str | None, typer.Option("--ground", help="A shell command to run on the ground; begins first.", metavar="CMD")
+    str | None, typer.Option("--ground", help="A shell command to run on the ground; it starts first.", metavar="CMD")
 ]
 
 
@@ -87,7 +85,7 @@ def emulate(
     ] = None,
     ground: GroundProgram = None,
     limit: Annotated[
-        str | None, typer.Option("--for", help="End these commands after: 60s, 5min.", metavar="TIME")
+        str | None, typer.Option("--for", help="End these commands after this time: 60s, 5min.", metavar="TIME")
     ] = None,
     precise: Precise = False,
     ipv6: Ipv6 = False,
@@ -95,7 +93,7 @@ def emulate(
         bool, typer.Option("--iperf3", help="Also write flows over the kernel's TCP or MPTCP as iperf3 --json would.")
     ] = False,
     keep_privileges: Annotated[
-        bool, typer.Option("--keep-privileges", help="Let commands that root starts keep all of root's rights.")
+        bool, typer.Option("--keep-privileges", help="Keep root's privileges in commands that root starts.")
     ] = False,
     live_: Annotated[bool, typer.Option("--live", help="Show the links while it runs.")] = False,
     as_json: AsJson = False,

@@ -13,12 +13,12 @@ from skybraid.show import explain as explaining
 def explain(
     result: Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")],
     flow: Annotated[str | None, typer.Option(help="Only this flow.", metavar="FLOW")] = None,
-    no_runs: Annotated[bool, typer.Option("--no-runs", help="Make no runs that show what would have helped.")] = False,
-    runs_for: Annotated[str, typer.Option(help="Time after which no further run begins.", metavar="TIME")] = "2min",
+    no_runs: Annotated[bool, typer.Option("--no-runs", help="Only count causes; run no changes.")] = False,
+    runs_for: Annotated[str, typer.Option(help="Start no further run after this time.", metavar="TIME")] = "2min",
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain unmet requirements, by causes and by runs with one change each, and the use of the paths.
+    """Explain why requirements were missed, what would change the verdict, and how the paths were used.
 
     Example: skybraid explain runs/first
     """

@@ -15,6 +15,9 @@ SHELLS = ("bash", "zsh", "fish")
 EXAMPLE = "Example: "
 """Start of the last paragraph of a help, a command line."""
 
+UNWRAPPED = "\b\n"
+"""Mark before a paragraph whose lines the command line does not wrap."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -94,7 +97,7 @@ def described(command: Any, name: str) -> Command:  # noqa: ANN401 typer's types
     below = getattr(command, "commands", {})
     return Command(
         name,
-        command.help or "",
+        (command.help or "").replace(UNWRAPPED, ""),
         tuple(arguments),
         tuple(options),
         tuple(described(each, f"{name} {word}") for word, each in below.items()),

@@ -65,7 +65,8 @@ def new(
     if trace:
         before, _, rest = text.partition(_PATHS)
         paths = "\n".join(_path(*_named(one), path.parent) for one in trace)
-        text = f"{before}{_PATHS} what was measured, both ways\n\n{paths}\n{_FLOWS}{rest.partition(_FLOWS)[2]}"
+        rest = rest.partition(_FLOWS)[2].replace("path.leo.", f"path.{_named(trace[-1])[0]}.")
+        text = f"{before}{_PATHS} as measured, the same in both directions\n\n{paths}\n{_FLOWS}{rest}"
         path.parent.mkdir(parents=True, exist_ok=True)
         Scenario(text, str(path))
     write_whole(path, text.encode())

@@ -23,7 +23,7 @@ ScenarioFile = Annotated[
 ]
 Places = Annotated[
     list[str] | None,
-    typer.Option(help="Where satellites come down; may be repeated. By default the other end.", metavar="LAT,LON"),
+    typer.Option(help="Position of a gateway; may be repeated. By default the other end.", metavar="LAT,LON"),
 ]
 
 
@@ -41,7 +41,7 @@ def orbit(
     geostationary: Annotated[
         list[str] | None, typer.Option(help="A longitude, east positive: 13deg; may be repeated.", metavar="LON")
     ] = None,
-    at: Annotated[str | None, typer.Option(help="Where the terminal is: 46.95,7.44 or 46.95,7.44,550m.")] = None,
+    at: Annotated[str | None, typer.Option(help="Position of the terminal: 46.95,7.44 or 46.95,7.44,550m.")] = None,
     track: Annotated[Path | None, typer.Option(help="Its track: CSV, GPX or KML.", metavar="FILE")] = None,
     speed: Annotated[str | None, typer.Option(help="Along a track without times: 60m/s.")] = None,
     gateway: Places = None,
@@ -51,14 +51,14 @@ def orbit(
     ground_delay: Annotated[
         str | None, typer.Option(help="From the gateway to it; by default the great circle at 2/3 c.", metavar="TIME")
     ] = None,
-    mask: Annotated[str, typer.Option(help="Least elevation at the terminal.")] = "25deg",
+    mask: Annotated[str, typer.Option(help="Min elevation at the terminal.")] = "25deg",
     gateway_mask: Annotated[str | None, typer.Option(help="At the gateways; by default --mask.")] = None,
     choice: Annotated[str, typer.Option(help="nearest, longest_visible or epoch.")] = "longest_visible",
-    isl: Annotated[bool, typer.Option("--isl", help="Satellites pass packets on to their neighbours.")] = False,
-    handover_gap: Annotated[str, typer.Option(help="How long nothing is sent at a handover.")] = "0s",
-    start: Annotated[str, typer.Option(help="When it begins, in UTC.")] = "2026-01-01T00:00:00Z",
-    duration: Annotated[str, typer.Option(help="How long it lasts.")] = "30min",
-    step: Annotated[str, typer.Option(help="How often the delay is worked out.")] = "100ms",
+    isl: Annotated[bool, typer.Option("--isl", help="Route over inter-satellite links.")] = False,
+    handover_gap: Annotated[str, typer.Option(help="Interruption at each handover.")] = "0s",
+    start: Annotated[str, typer.Option(help="Start time, in UTC.")] = "2026-01-01T00:00:00Z",
+    duration: Annotated[str, typer.Option(help="Duration.")] = "30min",
+    step: Annotated[str, typer.Option(help="Time step of the delay.")] = "100ms",
     csv: Annotated[Path | None, typer.Option(help="Write the delay over time as CSV.", metavar="FILE")] = None,
     hypatia: Annotated[
         Path | None, typer.Option(help="Write round trips as Hypatia does: time_ns,rtt_ns.", metavar="FILE")
@@ -72,7 +72,7 @@ def orbit(
 ) -> None:
     """Show which satellite serves a terminal over time, with its elevation and delay.
 
-    Exit code: 0 told, 2 bad input.
+    Exit code: 0 shown, 2 bad input.
 
     Example: skybraid orbit --constellation starlink-550 --at 46.95,7.44,550m --gateway 45.5,9.2
     """

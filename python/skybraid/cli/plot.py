@@ -17,19 +17,21 @@ def plot(
     source: Annotated[
         str, typer.Argument(help="Folder of a result, or folder or URL of a campaign.", metavar="RESULT|CAMPAIGN")
     ],
-    kind: Annotated[str | None, typer.Option(help="What to draw, see --list; by default all.", metavar="KIND")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of figure, see --list; by default all.", metavar="KIND")
+    ] = None,
     flow: Annotated[
-        str | None, typer.Option(help="One flow alone; of a campaign by default the first.", metavar="FLOW")
+        str | None, typer.Option(help="Only this flow; for a campaign, by default the first one.", metavar="FLOW")
     ] = None,
     x: Annotated[
         str | None,
-        typer.Option("--x", help="The axis across; two (A,B) of a heat map, a delay of a tradeoff.", metavar="AXIS"),
+        typer.Option("--x", help="Horizontal axis; for a heat map two (A,B), for a tradeoff a delay.", metavar="AXIS"),
     ] = None,
     y: Annotated[
-        str | None, typer.Option("--y", help="A column of numbers of the table `flows`.", metavar="METRIC")
+        str | None, typer.Option("--y", help="Vertical axis: a numeric column of the table `flows`.", metavar="METRIC")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", help="The axis told apart by colour and marker.", metavar="AXIS")
+        str | None, typer.Option("--by", help="Axis distinguished by colour and marker.", metavar="AXIS")
     ] = None,
     out: Annotated[
         Path | None,
@@ -39,11 +41,11 @@ def plot(
         str | None, typer.Option(help="On paper: 88mm for a column, 180mm for a page.", metavar="LENGTH")
     ] = None,
     height: Annotated[str | None, typer.Option(help="On paper.", metavar="LENGTH")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List what can be drawn of this, and leave.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the figures that can be drawn, and exit.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw a result or a campaign for print: distributions, paths over time, heat maps and more.
+    """Draw figures of a result or a campaign for print: distributions, paths over time, heat maps and more.
 
     Example: skybraid plot runs/first --kind ccdf --out delays.pdf
     """

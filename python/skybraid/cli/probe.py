@@ -28,14 +28,14 @@ app = typer.Typer(
 
 Host = Annotated[str, typer.Argument(help="Name or address of the server.", metavar="HOST")]
 Port = Annotated[int, typer.Argument(help="Port of `probe serve`.", metavar="[PORT]", min=1, max=65_535)]
-Runs = Annotated[int, typer.Option(help="How many times.", min=1)]
+Runs = Annotated[int, typer.Option(help="Number of runs.", min=1)]
 Mptcp = Annotated[bool, typer.Option("--mptcp", help="Over Multipath TCP instead of TCP.")]
 Objects = Annotated[
     int | None, typer.Option(help="Ask `probe serve` for a page of so many objects.", min=0, max=MAX_OBJECTS)
 ]
 ObjectBytes = Annotated[str | None, typer.Option("--bytes", help="And of this size each.", metavar="SIZE")]
-Timeout = Annotated[str, typer.Option(help="Longest wait in a run for a connection, and then for its answer.")]
-Wait = Annotated[str, typer.Option(help="How long to try again while nothing listens there yet.")]
+Timeout = Annotated[str, typer.Option(help="Max wait for a connection, and for its answer.")]
+Wait = Annotated[str, typer.Option(help="How long to retry while nothing listens there yet.")]
 Out = Annotated[Path | None, typer.Option(help="Also write the samples as CSV.", metavar="FILE.csv")]
 
 
@@ -133,7 +133,7 @@ def http(
     url: Annotated[str, typer.Argument(help="A page, http://HOST:8080/ for `probe serve`.", metavar="URL")],
     objects: Objects = None,
     bytes_: ObjectBytes = None,
-    parallel: Annotated[int, typer.Option(help="Most connections at once; browsers take 6.", min=1)] = 6,
+    parallel: Annotated[int, typer.Option(help="Max parallel connections; browsers use 6.", min=1)] = 6,
     mptcp: Mptcp = False,
     runs: Runs = 1,
     timeout: Timeout = "60s",

@@ -46,11 +46,11 @@ def run(
     set_: Overrides = None,
     out: Out = None,
     summary: Annotated[
-        bool, typer.Option("--summary", help="Keep no tables: the judgement alone, in little memory.")
+        bool, typer.Option("--summary", help="Keep the summary only: no tables, little memory.")
     ] = False,
     tables: Kept = None,
     decisions: Annotated[
-        bool, typer.Option("--decisions", help="Also keep why the scheduler chose as it did, for `explain`.")
+        bool, typer.Option("--decisions", help="Also keep the scheduler's decisions, for `explain`.")
     ] = False,
     pcap: Pcap = False,
     report: Report = False,

@@ -59,16 +59,16 @@ def sweep(
     vary: Annotated[
         list[str] | None,
         typer.Option(
-            help="A key with its values, a range as in [sweep], or all that the registry has; may be repeated.",
+            help="A key with its values, a range as in [sweep], or `all` that `skybraid list` has; may be repeated.",
             metavar="KEY=V1,V2",
         ),
     ] = None,
     set_: Overrides = None,
     workers: Annotated[
-        int | None, typer.Option(help="Runs at a time; by default one a core.", metavar="N", min=1)
+        int | None, typer.Option(help="Parallel runs; by default one per core.", metavar="N", min=1)
     ] = None,
     on: Annotated[
-        str | None, typer.Option(help="Machines that make the runs: dask://HOST:PORT.", metavar="URL")
+        str | None, typer.Option(help="Cluster that executes the runs: dask://HOST:PORT.", metavar="URL")
     ] = None,
     out: Annotated[
         str | None,
@@ -87,7 +87,7 @@ def sweep(
         str | None, typer.Option(help="At most so many runs, or so long: 1000, 30min.", metavar="N|TIME")
     ] = None,
     live: Live = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Make runs that failed before again.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed before.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

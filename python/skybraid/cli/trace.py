@@ -36,7 +36,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-InFile = Annotated[Path, typer.Argument(help="Trace, or a file of a measuring tool (`trace import --help`).")]
+InFile = Annotated[
+    Path, typer.Argument(help="Trace, or a file of a measuring tool (`trace import --help`).", metavar="FILE")
+]
 Column = Annotated[str | None, typer.Option(help="Column by name, or by number from 1.")]
 Unit = Annotated[str | None, typer.Option(help="Unit of the values where the file does not state it.")]
 Gaps = Annotated[

@@ -28,7 +28,7 @@ _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    help="Clips, their encoding, camera and screen, time codes.",
+    help="Encode clips, send and receive them as RTP, and judge the pictures of a run.",
     no_args_is_help=True,
 )
 

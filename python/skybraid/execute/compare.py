@@ -70,7 +70,7 @@ class Names(TypedDict, total=False):
     """Fields of `Choice`, by themselves."""
 
     flows: Sequence[str] | None
-    protocols: Sequence[str]
+    protocols: Sequence[str] | None
     schedulers: Sequence[str] | None
     congestion: Sequence[str] | None
 
@@ -82,24 +82,28 @@ class Choice:
     Attributes:
         flows: flows whose transport is replaced in these three keys; the others stay as they are. By default all that
             have a transport of their own.
-        protocols: their names.
+        protocols: their names; by default `PROTOCOLS`, and the one that the named flows have.
         schedulers: their names; all by default.
         congestion: names of the congestion controls; all by default.
     """
 
     flows: Sequence[str] | None = None
-    protocols: Sequence[str] = PROTOCOLS
+    protocols: Sequence[str] | None = None
     schedulers: Sequence[str] | None = None
     congestion: Sequence[str] | None = None
 
-    def combinations(self) -> list[Combination]:
+    def combinations(self, own: Sequence[str] = ()) -> list[Combination]:
         """Returns all combinations.
+
+        Args:
+            own: protocols that the flows have, compared too unless protocols were named.
 
         Raises:
             ScenarioError: a name is not known.
         """
         schedulers, congestion = _names("schedulers", self.schedulers), _names("congestion", self.congestion)
-        return list(_combinations(_names("protocols", self.protocols), schedulers, congestion))
+        protocols = self.protocols or list(dict.fromkeys((*PROTOCOLS, *own)))
+        return list(_combinations(_names("protocols", protocols), schedulers, congestion))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +113,23 @@ class Flown:
     Attributes:
         frame: a row for each combination, seed and flow.
         requirements: of each combination, each judged over all seeds.
+        replaced: flows whose transport was replaced; their requirements come first.
         left_out: why combinations could not be run, in sentences.
     """
 
     frame: pl.DataFrame
     requirements: dict[Combination, tuple[Requirement, ...]]
+    replaced: tuple[str, ...]
     left_out: tuple[str, ...]
 
     def medians(self) -> dict[Combination, list[dict[str, Any]]]:
-        """Returns the medians over the seeds, a row for each flow."""
+        """Returns the medians over the seeds, a row for each flow, first those whose transport was replaced."""
         found: dict[Combination, list[dict[str, Any]]] = {}
         for row in _medians(self.frame).to_dicts():
             combination = Combination(*(row.pop(key) for key in Combination._fields))
             found.setdefault(combination, []).append(row)
+        for rows in found.values():
+            rows.sort(key=lambda row: not any(_is_of(row["flow"], flow) for flow in self.replaced))
         return found
 
     def values(self, combination: Combination, flow: str, column: str) -> list[float | None]:
@@ -180,12 +188,14 @@ def flown(
     numbers = seeds_of(chosen, seed, seeds)
     if len(numbers) > 1:
         chosen, _ = sampled(chosen)
-    made, left_out = _scenarios(chosen, replaced, choice)
+    tables = tomllib.loads(chosen.toml())["flow"]
+    own = {str(tables[flow]["transport"]["protocol"]) for flow in choice.flows or []}
+    made, left_out = _scenarios(chosen, replaced, choice, sorted(own) if len(own) == 1 else [])
     jobs = [(combination, number) for combination in made for number in numbers]
     deadlines_ms, frames_within_ms = chosen.deadlines_ms, chosen.frames_within_ms
     video = bool(chosen.videos)
     gauge = Gauge(len(jobs), chosen.duration_s)
-    judging = _Judging(chosen, len(numbers))
+    judging = _Judging(chosen, replaced, len(numbers))
 
     def one(job: tuple[Combination, int]) -> list[dict[str, Any]]:
         gauge.go_on()
@@ -210,17 +220,17 @@ def flown(
         types |= dict.fromkeys((*VIDEO_MEASURES, *FRAMES_IN_TIME), pl.Float64)
         types |= dict.fromkeys((*VIDEO_COUNTS, "frames_met", "frames_due"), pl.UInt64)
     frame = pl.DataFrame(rows, infer_schema_length=None, schema_overrides=types)
-    return Flown(frame, judging.requirements, left_out)
+    return Flown(frame, judging.requirements, tuple(replaced), left_out)
 
 
 def _scenarios(
-    scenario: Scenario, flows: Sequence[str], choice: Choice
+    scenario: Scenario, flows: Sequence[str], choice: Choice, own: Sequence[str]
 ) -> tuple[dict[Combination, Scenario], tuple[str, ...]]:
     """The scenario with each combination, and why others cannot be run; names that were asked for must run."""
     made: dict[Combination, Scenario] = {}
     refused: dict[str, list[str]] = {}
     first: ScenarioError | None = None
-    for combination in choice.combinations():
+    for combination in choice.combinations(own):
         try:
             made[combination] = _with(scenario, flows, combination)
         except ScenarioError as error:
@@ -237,8 +247,8 @@ def _scenarios(
 class _Judging:
     """Judges a combination as soon as all its seeds have been run, and forgets its statistics."""
 
-    def __init__(self, scenario: Scenario, seeds: int) -> None:
-        self._wanted = scenario.requirements
+    def __init__(self, scenario: Scenario, replaced: Sequence[str], seeds: int) -> None:
+        self._wanted = sorted(scenario.requirements, key=lambda one: one["flow"] not in replaced)
         self._clustering = scenario.native.clustering()
         self._seeds = seeds
         self._open: dict[Combination, list[dict[str, FlowStats]]] = {}
@@ -319,6 +329,11 @@ def _flows(scenario: Scenario, wanted: Sequence[str] | None) -> list[str]:
             raise ScenarioError(unknown("flow", name, scenario.flows))
     tables = tomllib.loads(scenario.toml())["flow"]
     return [name for name in scenario.flows if (name in wanted if wanted else "with" not in tables[name])]
+
+
+def _is_of(name: str, flow: str) -> bool:
+    """Whether a row is of a flow, or of one of the flows of a group."""
+    return name == flow or name.startswith(f"{flow}.")
 
 
 def _names(kind: str, wanted: Sequence[str] | None) -> list[str]:

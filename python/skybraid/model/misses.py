@@ -28,24 +28,24 @@ _EFFECTS = {
     "handover": "handover",
     "outage": "an outage",
     "mtu": "its MTU",
-    "unknown": "an effect that is not known here",
+    "unknown": "an unknown effect",
 }
 
 _ON_A_PATH = {
-    "queue": "late by the queue of {path}",
-    "halt": "late by a halt of {path}",
-    "propagation": "late by transmission and propagation on {path}",
-    "link": "late on {path}",
+    "queue": "delayed by the queue of {path}",
+    "halt": "delayed by a halt of {path}",
+    "propagation": "delayed by transmission and propagation on {path}",
+    "link": "delayed on {path}",
 }
 
 _ELSEWHERE = {
-    "order": "late by waiting for order",
-    "sender": "late by waiting at the sender",
+    "order": "delayed by waiting for earlier data",
+    "sender": "delayed by waiting at the sender",
     "refused": "refused at the sender, whose queue was full",
     "expired": "dropped at the sender, where their deadline passed",
     "unsent": "not sent by the end",
-    "proxy": "late or lost behind a proxy",
-    "reference": "whole, but their reference was lost",
+    "proxy": "delayed or lost behind a proxy",
+    "reference": "complete, but their reference frame was lost",
     "late": "shown too late",
     "skipped": "dropped by the camera before they were sent",
     "unknown": "missed for an unknown cause",
@@ -138,7 +138,7 @@ def _words(cause: str, path: str | None, effect: str | None, **_: object) -> str
     if cause == "lost":
         return f"lost on {where} by {by}"
     if cause == "retransmission":
-        return f"sent again too late after a loss on {where} by {by}"
+        return f"retransmitted too late after a loss on {where} by {by}"
     if cause in _ON_A_PATH:
         return _ON_A_PATH[cause].format(path=where)
     return _ELSEWHERE.get(cause, cause)
@@ -192,7 +192,7 @@ def without_misses(requirement: Requirement, flow: FlowSummary) -> str:
     video = flow.video
     match requirement.metric:
         case "share" | "frames" | "continuity" | "availability" if requirement.trials:
-            return "no miss was seen, but too few were tried to be sure"
+            return "no miss was seen, but the time simulated is too short to prove it"
         case "continuity" | "availability" | "integrity" if requirement.note:
             return requirement.note
         case "share" | "continuity" | "availability":
@@ -212,7 +212,7 @@ def without_misses(requirement: Requirement, flow: FlowSummary) -> str:
             return "no frame was shown"
         case "freezes":
             return (
-                f"the picture froze {count(video['freezes'])} times, {span(video['frozen_s'])} in all and "
+                f"the picture froze {count(video['freezes'])} times, {span(video['frozen_s'])} in total and "
                 f"{span(video['longest_gap_s'])} at the longest"
             )
         case _:
@@ -225,7 +225,7 @@ def without_misses(requirement: Requirement, flow: FlowSummary) -> str:
 def _goodput(flow: FlowSummary) -> str:
     waiting = flow.in_flight
     if waiting > 0.01 * max(flow.sent, 1):
-        still = f"{count(waiting)} of {count(flow.sent)} messages still waited at the end"
+        still = f"{count(waiting)} of {count(flow.sent)} messages were still waiting at the end"
         return f"{still}; the paths carry no more than this"
     if flow.window_blocked_s > 0:
         return f"the peer's receive window kept data back for {span(flow.window_blocked_s)}"

@@ -482,9 +482,13 @@ def percent(share: float) -> str:
     return f"{_percent_digits(share)} %"
 
 
+_UNSEEN = 1e-8
+"""Share that no campaign of this size tells from zero."""
+
+
 def percent_range(low: float, high: float) -> str:
-    """Formats two shares as "99.9989–99.9996 %"."""
-    return f"{_percent_digits(low)}–{_percent_digits(high)} %"
+    """Formats two shares as "99.9989–99.9996 %"; an upper end closer to 1 than any number of trials shows is 100 %."""
+    return f"{_percent_digits(low)}–{_percent_digits(1.0 if 1 - high < _UNSEEN else high)} %"
 
 
 def _percent_digits(share: float) -> str:

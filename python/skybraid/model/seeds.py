@@ -45,9 +45,9 @@ def random_note(clocks: Iterable[str]) -> str:
     """
     names = list(dict.fromkeys(clocks))
     words = (
-        f'each run begins at a place drawn from its seed in {", ".join(names)} (traces = "random"); '
-        'traces = "replay" begins all at the beginning'
+        f"each run starts at a random place in {', '.join(names)}, drawn from its seed "
+        '(traces = "replay": all at the beginning)'
     )
     if len(names) > 1:
-        words += '; files that were measured at the same time need together = "NAME" to share a place'
+        words += '; together = "NAME" gives files that were measured at the same time the same place'
     return words
