@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from skybraid import Scenario, run
 from skybraid.cli.trace import app
 from skybraid.traces import MeasuredTrack, Measurement, TraceError, import_files, join, load, read
+from skybraid.traces.flights import read_flight
 from skybraid.traces.formats import FORMATS, Options, Source, recognise
 from test_traces import MEASUREMENTS, needs_measurements
 
@@ -228,6 +229,7 @@ SAMPLES: dict[str, tuple[str, str | bytes]] = {
     "ping": ("linux.txt", PING_LINUX),
     "ping-bsd": ("macos.txt", PING_MACOS),
     "ping-windows": ("windows.txt", PING_WINDOWS),
+    "fping": ("fping.txt", "8.8.8.8 : [0], 64 bytes, 20.0 ms (20.0 avg, 0% loss)\n8.8.8.8 : [1], timed out\n"),
     "mtr": ("raw.txt", MTR_RAW),
     "irtt": ("irtt.json", irtt()),
     "iperf3": ("iperf3.json", iperf3()),
@@ -310,8 +312,95 @@ class TestPing:
         with pytest.raises(TraceError, match="found 3 probes; expected 4 as the statistics say"):
             load(write(tmp_path, "a", PING_WINDOWS.replace("Sent = 3", "Sent = 4")))
 
+    @pytest.mark.parametrize(
+        ("heading", "reply", "summary"),
+        [
+            (
+                "PING a (a) 56(84) Bytes an Daten.",
+                "64 Bytes von a: icmp_seq={} ttl=55 Zeit={} ms",
+                "4 Pakete übertragen",
+            ),
+            (
+                "PING a (a) 56(84) octets de données.",
+                "64 octets de 10.0.0.8 : icmp_seq={} ttl=55 temps={} ms",
+                "4 paquets",
+            ),
+            ("PING a (a) 56(84) バイトのデータ", "64 バイト応答 送信元 a: icmp_seq={} ttl=55 時間={}ミリ秒", "送信 4"),
+            (
+                "PING ::1(::1) 56 data bytes",
+                "64 bytes from ::1: icmp_seq={} ttl=55 time={} ms",
+                "4 packets transmitted",
+            ),
+        ],
+    )
+    def test_linux_is_read_in_any_language(self, heading: str, reply: str, summary: str, tmp_path: Path) -> None:
+        lines = [heading, reply.format(1, "12.5"), reply.format(3, "104"), "", "--- a ---", summary, ""]
+        one = measured(write(tmp_path, "a", "\n".join(lines)))
+        assert values(one, "rtt") == [12.5, math.inf, 104.0, math.inf]
+
+    def test_busybox_numbers_its_probes_from_zero(self, tmp_path: Path) -> None:
+        lines = ["PING a (10.0.0.1): 56 data bytes"]
+        lines += [f"64 bytes from 10.0.0.1: seq={at} ttl=55 time=1{at}.000 ms" for at in (0, 1, 3)]
+        assert values(measured(write(tmp_path, "a", "\n".join(lines))), "rtt") == [10.0, 11.0, math.inf, 13.0]
+
+    def test_a_log_without_its_beginning_lost_nothing_there(self, tmp_path: Path) -> None:
+        lines = [f"64 bytes from 10.0.0.1: icmp_seq={at} ttl=55 time=10.0 ms" for at in (65534, 65535, 1)]
+        assert values(measured(write(tmp_path, "a", "\n".join(lines))), "rtt") == [10.0, 10.0, math.inf, 10.0]
+
+    @pytest.mark.parametrize(
+        ("stamp", "start_unix_s"),
+        [
+            ("Wed May 13 10:00:{:02} UTC 2026: ", 1778666400),
+            ("2026-05-13T12:00:{:02}+0200 ", 1778666400),
+            ("May 13 10:00:{:02} ", None),
+            ("[10:00:{:02}] ", None),
+        ],
+    )
+    def test_stamps_of_scripts_are_the_clock(self, stamp: str, start_unix_s: float | None, tmp_path: Path) -> None:
+        # Two probes a second, stamped in whole seconds, and a pause of eight seconds.
+        seconds = [0, 0, 1, 1, 10, 10]
+        lines = [stamp.format(0) + "PING a (10.0.0.1) 56(84) bytes of data."]
+        lines += [
+            f"{stamp.format(second)}64 bytes from 10.0.0.1: icmp_seq={at} ttl=55 time=0.0 ms"
+            for at, second in enumerate(seconds, start=1)
+        ]
+        one = measured(write(tmp_path, "a", "\n".join(lines)))
+        assert one.times_s.tolist() == pytest.approx([0, 0.5, 1, 1.5, 10, 10.5], abs=1e-5)
+        assert one.start_unix_s == (None if start_unix_s is None else pytest.approx(start_unix_s, abs=1e-4))
+
+    def test_windows_in_russian_with_stamps_of_powershell(self, tmp_path: Path) -> None:
+        lines = [
+            f"05/13/2026 10:00:{second:02} - {text}"
+            for second, text in (
+                (1, "Ответ от 8.8.8.8: число байт=32 время=100мс TTL=117"),
+                (6, "Превышен интервал ожидания для запроса."),
+                (7, "Ответ от 8.8.8.8: число байт=32 время=200мс TTL=117"),
+            )
+        ]
+        one = measured(write(tmp_path, "a", "\r\n".join(lines).encode("cp866")))
+        assert values(one, "rtt") == [100.0, math.inf, 200.0]
+        # The lost probe left between its neighbours.
+        assert one.times_s.tolist() == pytest.approx([0, 2.95, 5.9], abs=1e-5)
+
+    @pytest.mark.parametrize("stamp", ["[1778666400.{}0000] ", ""])
+    def test_fping_keeps_what_timed_out(self, stamp: str, tmp_path: Path) -> None:
+        texts = [
+            "64 bytes, 20.0 ms (20.0 avg, 0% loss)",
+            "timed out (20.0 avg, 50% loss)",
+            "64 bytes, 30.0 ms (25 avg, 0% loss)",
+        ]
+        lines = [f"{stamp.format(at)}8.8.8.8 : [{at}], {text}" for at, text in enumerate(texts)]
+        one = measured(write(tmp_path, "a", "\n".join(lines)))
+        assert values(one, "rtt") == [20.0, math.inf, 30.0]
+        assert one.times_s[2] == pytest.approx(0.19 if stamp else 2.0, abs=1e-4)
+
 
 class TestMtr:
+    def test_the_first_round_beyond_the_target_is_no_series(self, tmp_path: Path) -> None:
+        rounds = "".join(f"x 0 {at}\np 0 {at} {at}\n" for at in (10, 11, 12))
+        one = measured(write(tmp_path, "a", "x 1 9\nh 1 10.0.0.1\np 1 44 9\n" + rounds))
+        assert values(one, "rtt") == [0.01, 0.011, 0.012]
+
     def test_raw_follows_the_last_hop_probe_by_probe(self, tmp_path: Path) -> None:
         one = measured(write(tmp_path, "a", MTR_RAW))
         assert values(one, "rtt") == [13.105, math.inf, 14.0]
@@ -328,6 +417,38 @@ class TestMtr:
         )
         with pytest.raises(TraceError, match="averages over one time; expected a series: `mtr --raw"):
             load(write(tmp_path, "a", text))
+
+
+class TestIperf3AndNuttcp:
+    def test_both_directions_of_json_without_the_key_bidir(self, tmp_path: Path) -> None:
+        report = json.loads(iperf3())
+        for interval in report["intervals"]:
+            interval["sum_bidir_reverse"] = interval["sum"] | {"bits_per_second": 1e6}
+        up, down = load(write(tmp_path, "a.json", json.dumps(report)))
+        assert isinstance(up, Measurement)
+        assert isinstance(down, Measurement)
+        assert values(up, "uplink rate") == [94.4, 5.24]
+        assert values(down, "downlink rate") == [1.0, 1.0]
+
+    def test_stamps_and_the_reverse_mode_of_text(self, tmp_path: Path) -> None:
+        lines = IPERF3_UDP.splitlines()
+        one = measured(write(tmp_path, "a", "\n".join(f"Wed May 13 10:00:01 2026 {line}" for line in lines)))
+        assert values(one, "downlink rate") == [9.38, 10.0]
+        assert one.start_unix_s == 1778666400.0
+
+    def test_the_servers_log_is_taken_where_it_follows(self, tmp_path: Path) -> None:
+        client = IPERF3_TEXT.replace("Retr  Cwnd", "Total Datagrams")
+        server = "Accepted connection from 10.0.0.2, port 1\n" + "\n".join(IPERF3_UDP.splitlines()[3:6])
+        one = measured(write(tmp_path, "a", f"{client}\nServer output:\n{server}\n"))
+        assert values(one, "uplink rate") == [9.38, 10.0]
+        assert values(one, "uplink loss") == [5.0, 0.0]
+
+    def test_nuttcp_for_programs_and_its_receiver(self, tmp_path: Path) -> None:
+        lines = ["nuttcp-r: v6.1.2: socket"]
+        lines += [f"megabytes=1.8 real_sec=1.00 rate_Mbps={rate} drop=5 pkt=200 data_loss=2.5" for rate in (15, 17)]
+        one = measured(write(tmp_path, "a", "\n".join(lines)))
+        assert values(one, "downlink rate") == [15.0, 17.0]
+        assert values(one, "downlink loss") == [2.5, 2.5]
 
 
 class TestIrtt:
@@ -415,8 +536,35 @@ class TestSpeedTests:
     def test_each_tool_has_its_own_unit(self, text: str, down: list[float], tmp_path: Path) -> None:
         assert values(measured(write(tmp_path, "a", text)), "downlink rate") == down
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            json.dumps({"download": 5e7, "upload": 1e7, "ping": 22.5, "timestamp": "2026-05-13T10:00:00Z"}),
+            json.dumps(
+                [{"timestamp": "2026-05-13T10:00:00Z", "ping": 22.5, "jitter": 1, "download": 50, "upload": 10}]
+            ),
+            json.dumps(json.loads(OOKLA_JSON.splitlines()[0]), indent=4),
+        ],
+    )
+    def test_json_of_each_tool(self, text: str, tmp_path: Path) -> None:
+        one = measured(write(tmp_path, "a.json", text))
+        assert one.start_unix_s == 1778666400.0
+        assert values(one, "downlink rate")[0] in (50.0, 100.0)
+        assert values(one, "uplink rate")[0] in (10.0, 20.0)
+
 
 class TestDish:
+    def test_statuses_one_after_another_are_a_series(self, tmp_path: Path) -> None:
+        def status(uptime_s: int, drop: float) -> str:
+            values = {"popPingDropRate": drop, "popPingLatencyMs": 30.5, "downlinkThroughputBps": 2e6}
+            return json.dumps({"dishGetStatus": {"deviceState": {"uptimeS": str(uptime_s)}} | values}, indent=2)
+
+        text = "\n".join([status(100, 0.0), status(100, 0.0), status(101, 1.0), status(103, 0.5)])
+        one = measured(write(tmp_path, "a.json", text))
+        assert one.times_s.tolist() == [0, 1, 3]
+        assert values(one, "rtt") == [30.5, math.inf, 30.5]
+        assert values(one, "round_trip_loss") == [0, 100, 50]
+
     def test_a_second_of_dropped_pings_is_a_lost_one(self, tmp_path: Path) -> None:
         one = measured(write(tmp_path, "a.csv", DISH_CSV))
         assert values(one, "rtt") == [35.5, math.inf, 45.5]
@@ -507,7 +655,88 @@ def pcap(packets: list[tuple[float, bytes]]) -> bytes:
     return data
 
 
+def segment(sequence: int, data: bytes, identity: int, ttl: int) -> bytes:
+    tcp = struct.pack(">HHIIBBHHH", 5000, 6000, sequence, 1, 0x50, 0x10, 1000, 0, 0) + data
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(tcp), identity, 0, ttl, 6, 0, b"\x0a\0\0\x01", b"\x0a\0\0\x02")
+    return b"\x02" * 12 + b"\x08\x00" + ip + tcp
+
+
+class TestOwnTables:
+    @pytest.mark.parametrize(
+        ("heading", "row", "zone"),
+        [
+            ("Zeit;Download (Mbit/s);Latenz (ms)", "13.05.2026 12:00:0{};20,5;40,25", "Europe/Zurich"),
+            ("Date,Time,DL (Mbps),Ping (ms)", "05/13/2026,10:00:0{},20.5,40.25", "UTC"),
+            ("date,time,DL (Mbps),Ping (ms)", "13/05/2026,10:00:0{},20.5,40.25", "UTC"),
+            ("Timestamp,DL (Mbps),Ping (ms)", "5/13/2026 10:00:0{} AM,20.5,40.25", "UTC"),
+            ("time,DL (Mbps),Ping (ms)", "20260513T100000.{}Z,20.5,40.25", None),
+            ("time,DL (Mbps),Ping (ms)", "2026-05-13 12:00:0{} CEST,20.5,40.25", None),
+            ("Timestamp,NetworkMode,DL_bitrate,UL_bitrate,PINGAVG", "2026.05.13_10.00.0{},5G,20500,900,40.25", "UTC"),
+            ("Date,ConnType,Download,Upload,Latency", "2026-05-13 10:00:0{},Lte,20500,900,40.25", "UTC"),
+        ],
+    )
+    def test_dates_and_decimals_of_many_places(self, heading: str, row: str, zone: str | None, tmp_path: Path) -> None:
+        text = "\n".join([heading, *(row.format(at) for at in range(5))])
+        one = measured(write(tmp_path, "a.csv", text), zone=zone)
+        assert one.start_unix_s == 1778666400.0
+        assert values(one, "downlink rate") == [20.5] * 5
+        assert values(one, "rtt") == [40.25] * 5
+
+    def test_a_day_that_may_be_a_month_is_not_guessed(self, tmp_path: Path) -> None:
+        text = "time,dl_mbps\n05/06/2026 10:00:00,1\n05/06/2026 10:00:01,2\n"
+        with pytest.raises(
+            TraceError, match=r"a.csv:2: found `05/06/2026 10:00:00`; expected dates that begin with the year"
+        ):
+            load(write(tmp_path, "a.csv", text), None, Options(zone="UTC"))
+
+    def test_seconds_from_the_start_need_no_dates(self, tmp_path: Path) -> None:
+        one = measured(write(tmp_path, "a.csv", "elapsed_ms,dl_mbps,up\n0,1.5,9\n500,2.5,9\n1000,3.5,9\n"))
+        assert one.times_s.tolist() == [0, 0.5, 1.0]
+        assert values(one, "downlink rate") == [1.5, 2.5, 3.5]
+
+    def test_a_column_that_was_hardly_measured_is_left_out(self, tmp_path: Path) -> None:
+        rows = "\n".join(f"{at},{20 + at},{40 if at % 10 == 0 else '-'}" for at in range(20))
+        one = measured(write(tmp_path, "a.csv", f"seconds,dl_mbps,rtt_ms\n{rows}\n"))
+        assert [column.name for column in one.columns] == ["downlink rate"]
+        assert "`rtt_ms` left out: 90 % of its rows were not measured" in " ".join(one.notes)
+
+    def test_a_decimal_comma_is_not_taken_for_two_columns(self, tmp_path: Path) -> None:
+        path = write(tmp_path, "a.txt", "41,57\n40,25\n")
+        with pytest.raises(TraceError, match=r"a.txt:1: found `41,57`; expected a decimal point"):
+            load(path, "values", Options(every_s=1.0, columns={"1": "downlink rate [Mbit/s]"}))
+
+
 class TestPcap:
+    def test_segments_that_cards_split_and_join_are_found(self, tmp_path: Path) -> None:
+        data = [bytes([1 + n]) * 3000 for n in range(4)]
+        sent = [(100.0 + n, segment(3000 * n, data[n], 10 * n, 64)) for n in range(4)]
+        # The first is split, the next two are joined to one, the last is lost.
+        received = [
+            (100.05, segment(0, data[0][:1448], 0, 60)),
+            (100.06, segment(1448, data[0][1448:], 1, 60)),
+            (102.05, segment(3000, data[1] + data[2], 10, 60)),
+            (110.0, segment(50_000, b"later", 99, 60)),
+        ]
+        sent.append((109.9, segment(50_000, b"later", 99, 64)))
+        here, there = write(tmp_path, "here.pcap", pcap(sent)), write(tmp_path, "there.pcap", pcap(received))
+        found = values(measured(here, peer=there), "uplink delay")
+        assert found == pytest.approx([50, 1050, 50, math.inf, 100], abs=0.01)
+
+    def test_captures_that_were_cut_and_began_later(self, tmp_path: Path) -> None:
+        sent = [(100.0 + n, ethernet(n, bytes([n]) * 400, 64)) for n in range(20)]
+        received = [(at_s + 0.05, ethernet(n, bytes([n]) * 400, 61)) for n, (at_s, _) in enumerate(sent) if n > 8]
+        cut = b"".join(
+            struct.pack("<IIII", int(at_s), round(at_s % 1 * 1e6), 80, len(frame)) + frame[:80]
+            for at_s, frame in received
+        )
+        here = write(tmp_path, "here.pcap", pcap(sent))
+        there = write(tmp_path, "there.pcap", pcap([])[:24] + cut)
+        assert values(measured(here, peer=there), "uplink delay") == pytest.approx([50] * 11, abs=0.01)
+        flight = read_flight(f"{here}+{there}")
+        assert flight.length_s == pytest.approx(11.0, abs=0.1)
+        with pytest.raises(TraceError, match="at the very same times; expected the capture of the other end"):
+            read_flight(f"{here}+{here}")
+
     def test_delay_and_loss_of_each_packet_behind_a_nat(self, tmp_path: Path) -> None:
         sent = [(100.0 + 0.1 * n, ethernet(n, b"payload %d" % n, 64)) for n in range(5)]
         # The NAT has another address; the third packet is lost, the fourth takes longer.
@@ -548,6 +777,21 @@ class TestTracks:
     def test_entities_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(TraceError, match="entities"):
             load(write(tmp_path, "a.gpx", '<!DOCTYPE gpx [<!ENTITY a "b">]><gpx></gpx>'), "track")
+
+    def test_placemarks_with_times_are_a_track(self, tmp_path: Path) -> None:
+        places = "".join(
+            f"<Placemark><TimeStamp><when>2026-05-13T10:0{at}:00Z</when></TimeStamp>"
+            f"<Point><coordinates>7.4,47.{at},550</coordinates></Point></Placemark>"
+            for at in range(3)
+        )
+        (one,) = load(write(tmp_path, "a.kml", f'<kml xmlns="http://www.opengis.net/kml/2.2">{places}</kml>'))
+        assert isinstance(one, MeasuredTrack)
+        assert one.latitude_deg.tolist() == pytest.approx([47.0, 47.1, 47.2])
+
+    def test_a_route_without_times_says_how_it_is_used(self, tmp_path: Path) -> None:
+        text = "<kml><Placemark><LineString><coordinates>7,47,0 8,47,0</coordinates></LineString></Placemark></kml>"
+        with pytest.raises(TraceError, match="a route without times; expected times; use it as it is: track ="):
+            load(write(tmp_path, "a.kml", text))
 
 
 @needs_measurements

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from skybraid.traces.formats import Options, Source, pcap
 from skybraid.traces.importing import load
 from skybraid.traces.measurement import (
     NETWORK,
@@ -22,7 +23,7 @@ from skybraid.traces.measurement import (
 from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
-    from skybraid.traces.formats import Options
+    from collections.abc import Iterator, Sequence
 
 Flags = NDArray[np.bool_]
 
@@ -233,15 +234,14 @@ def read_flight(text: str, options: Options | None = None) -> Flight:
     """
     words = [text] if Path(text).exists() else text.split("+")
     found: list[Measurement] = []
-    for word in words:
-        direction, colon, path = word.partition(":")
-        if not colon or direction not in DIRECTIONS:
-            direction, path = "", word
-        for one in load(path, None, options):
+    for path, direction, own_options in _files(words, options):
+        for one in load(path, None, own_options):
             if not isinstance(one, Measurement):
                 continue
+            known = {column.direction for column in one.columns if column.direction}
+            # What a tool does not say is assumed by its reader, so that the user's word is the better one.
             columns = tuple(
-                replace(column, direction=column.direction or direction)
+                replace(column, direction=direction if direction and len(known) < 2 else column.direction)
                 for column in with_derived(one).columns
                 if column.quantity in NETWORK
             )
@@ -257,6 +257,20 @@ def read_flight(text: str, options: Options | None = None) -> Flight:
     if not found:
         raise TraceError(f"{text}: found no rate, delay or loss; expected one of them")
     return _joined(text, found)
+
+
+def _files(words: Sequence[str], options: Options | None) -> Iterator[tuple[str, str, Options | None]]:
+    """Yields the path, direction and options of each file; two captures next to one another are those of both ends."""
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        direction, colon, path = word.partition(":")
+        if not colon or direction not in DIRECTIONS:
+            direction, path = "", word
+        own = options
+        if left and Path(left[0]).is_file() and all(pcap.recognises(Source(Path(one))) for one in (path, left[0])):
+            own = replace(options or Options(), peer=Path(left.pop(0)))
+        yield path, direction, own
 
 
 def _joined(name: str, found: list[Measurement]) -> Flight:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from skybraid.traces.formats import (
     dataflash,
     dish,
+    fping,
     iperf3,
     iperf3_text,
     irtt,
@@ -62,6 +63,7 @@ FORMATS = {
     "ping": Entry("`ping` of Linux", "round trip, loss", ping_linux.recognises, ping_linux.read),
     "ping-bsd": Entry("`ping` of macOS and BSD", "round trip, loss", ping_bsd.recognises, ping_bsd.read),
     "ping-windows": Entry("`ping` of Windows", "round trip, loss", ping_windows.recognises, ping_windows.read),
+    "fping": Entry("`fping -l`, `-c`", "round trip, loss", fping.recognises, fping.read),
     "mtr": Entry("`mtr --raw`, `mtr --csv`", "round trip, loss to the last hop", mtr.recognises, mtr.read),
     "irtt": Entry("`irtt client -o`", "round trip, loss, with `--one-way` one way", irtt.recognises, irtt.read),
     "iperf3": Entry("`iperf3 --json`", "rate, loss of UDP", iperf3.recognises, iperf3.read),
@@ -106,15 +108,17 @@ def recognise(source: Source) -> str:
 
 def _ask(source: Source, names: list[str]) -> NoReturn:
     """Raises TraceError with the formats that a file may be of."""
-    if not source.data:
+    if not source.data.strip():
         source.fail(None, "an empty file", "a measurement")
     is_text = bool(source.begins) and source.begins[0].replace("\t", " ").isprintable()
     shown = "text" if is_text else "bytes"
     first = source.begins[0][:60] if shown == "text" else source.data[:12].hex(" ")
     if names:
         source.fail(None, f"what may be {' or '.join(names)}", "--format with one of them")
+    if re.search(r"^seq=\d+ rtt=", source.head, re.MULTILINE):
+        source.fail(None, "irtt's output for people", "its JSON: irtt client -o FILE.json")
     begins = "begins" if is_text else "begin"
-    if all(re.fullmatch(r"[-+\d.eE]+|inf|nan", cell) for cell in re.split(r"[\s,;]+", first)):
+    if is_text and all(re.fullmatch(r"[-+\d.eE]+|inf|nan", cell.lower()) for cell in re.split(r"[\s,;]+", first)):
         how = (
             "--format values --every 1s --as '1=downlink rate [Mbit/s]', the column's number and meaning, or --format "
         )

@@ -1,8 +1,9 @@
 """Statistics of a Starlink dish: CSV of starlink-grpc-tools, Parquet with their names, or grpcurl's JSON.
 
-Source: `dish_grpc_text.py` of starlink-grpc-tools (modes `bulk_history` and `status`, with the headings of `-H`) and
-the dish's `get_history`: rings of one value a second, of which `current` counts all; the newest is at `current - 1`
-modulo the ring's length. A second in which all pings were dropped has no latency. Times are UTC.
+Source: `dish_grpc_text.py` of starlink-grpc-tools (modes `bulk_history` and `status`, with the headings of `-H`); the
+dish's `get_status`, one after another; its `get_history`: rings of one value a second, of which `current` counts all,
+the newest at `current - 1` modulo the ring's length. A second in which all pings were dropped has no latency. Times are
+UTC.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from skybraid.model.heavy import pl
-from skybraid.traces.formats.source import Options, Source, from_zero, optional_number, unix_time
+from skybraid.traces.formats.source import Options, Source, from_zero, json_values, optional_number, unix_time
 from skybraid.traces.measurement import Column, Floats, Measurement
 
 _NAMES = ("pop_ping_latency_ms", "pop_ping_drop_rate", "downlink_throughput_bps", "uplink_throughput_bps")
@@ -42,7 +43,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     if source.data[:4] == b"PAR1":
         return [_parquet(source)]
     if source.head.lstrip().startswith("{"):
-        return [_history(source)]
+        return [_statuses(source) if "dishGetStatus" in source.head else _history(source)]
     headings: list[str] = []
     rows: list[list[float]] = []
     times_s: list[float] = []
@@ -92,6 +93,26 @@ def _parquet(source: Source) -> Measurement:
     return _measurement(
         source, from_zero(source, times_s.tolist(), range(1, len(times_s) + 1)), values, float(times_s[0])
     )
+
+
+def _statuses(source: Source) -> Measurement:
+    """Reads one `get_status` after another; their clock is the dish's uptime in s."""
+    at_s: list[float] = []
+    rows: list[list[float]] = []
+    lines: list[int] = []
+    for number, report in json_values(source):
+        try:
+            status = report["dishGetStatus"]
+            uptime_s = float(status["deviceState"]["uptimeS"])
+            # A number that is zero is left out.
+            row = [float(status.get(name, 0.0)) for name in _RINGS]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            source.fail(number, f"{type(error).__name__} {error}", "the dish's get_status as grpcurl prints it")
+        if not at_s or uptime_s > at_s[-1]:
+            at_s.append(uptime_s)
+            rows.append(row)
+            lines.append(number)
+    return _measurement(source, from_zero(source, at_s, lines), np.array(rows), None)
 
 
 def _history(source: Source) -> Measurement:

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from skybraid.traces.formats import iperf3_text
 from skybraid.traces.formats.source import Options, Source, from_zero
 from skybraid.traces.measurement import Column, Measurement
-
-OFFERED = (
-    "expected the receiver's intervals (run with --get-server-output or -R, or import the log of the other end): a UDP "
-    "sender knows what it offered, and nothing of what arrived"
-)
-"""Why rates of a UDP sender are refused."""
 
 
 def recognises(source: Source) -> bool:
@@ -50,10 +46,17 @@ def read(source: Source, options: Options) -> list[Measurement]:
             parts = [(forward, [interval["sum"] for interval in server["intervals"]])]
             notes.append("rates as the server received them")
             is_sender = False
-        if test.get("bidir"):
-            parts.append((options.received, [interval["sum_bidir_reverse"] for interval in report["intervals"]]))
+        intervals = report["intervals"]
+        if test.get("bidir") or (intervals and "sum_bidir_reverse" in intervals[0]):
+            parts.append((options.received, [interval["sum_bidir_reverse"] for interval in intervals]))
+        if is_udp and is_sender and isinstance(report.get("server_output_text"), str):
+            # An older server sends its log as people read it.
+            return [
+                replace(one, start_unix_s=None if begun is None else float(str(begun)))
+                for one in iperf3_text.read(Source.of_text(source.path, str(report["server_output_text"])), options)
+            ]
         if is_udp and is_sender:
-            source.fail(None, "UDP intervals of the sender", OFFERED.removeprefix("expected "))
+            source.fail(None, "UDP intervals of the sender", iperf3_text.OFFERED.removeprefix("expected "))
         found = [_measurement(source, direction, sums, begun, notes) for direction, sums in parts]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         source.fail(None, f"{type(error).__name__} {error}", "intervals as iperf3 --json writes them")
@@ -63,7 +66,9 @@ def read(source: Source, options: Options) -> list[Measurement]:
 def _report(source: Source) -> dict[str, Any]:
     try:
         found = json.loads(source.text)
-    except (json.JSONDecodeError, RecursionError):
+    except (json.JSONDecodeError, RecursionError) as error:
+        if '"event"' not in source.head:
+            source.fail(None, f"damaged JSON ({error})", "the whole output of iperf3 --json: was the test cut off?")
         found = _stream(source)
     if not isinstance(found, dict):
         source.fail(None, "no JSON object", "the output of iperf3 --json")

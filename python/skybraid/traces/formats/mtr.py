@@ -72,7 +72,9 @@ def _raw(source: Source, options: Options) -> Measurement:
     answering = [hop for hop, probes in rtt_ms.items() if not all(math.isinf(value) for value in probes)]
     if not answering:
         source.fail(None, "no probe with a reply", "lines such as `x 0 33000` and `p 0 13105 33000`")
-    target = max(answering)
+    # The first round probes beyond the target, whose hop then is the last one that goes on being probed.
+    most = max(len(rtt_ms[hop]) for hop in answering)
+    target = max(hop for hop in answering if 2 * len(rtt_ms[hop]) >= most)
     every_s = 1.0 if options.every_s is None else options.every_s
     rtt = rtt_ms[target]
     notes = (f"hop {target + 1}, the last that answered; no stamps: probes taken as {every_s:g} s apart (--every)",)

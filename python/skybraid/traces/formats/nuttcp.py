@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 _LINE = re.compile(
     r"(?P<volume>[\d.]+) MB /\s+(?P<seconds>[\d.]+) sec =\s+(?P<rate>[\d.]+) (?P<unit>[KMG]?)bps(?P<rest>.*)"
 )
-_DROPS = re.compile(r"(?P<drops>-?\d+) /\s+(?P<packets>\d+) ~?drop/pkt")
+_PARSED = re.compile(
+    r"megabytes=(?P<volume>[\d.]+) real_sec=(?P<seconds>[\d.]+) rate_(?P<unit>[KMG]?)bps=(?P<rate>[\d.]+)(?P<rest>.*)"
+)
+_DROPS = re.compile(r"(?P<drops>-?\d+) /\s+(?P<packets>\d+) ~?drop/pkt|drop=(?P<dropped>-?\d+) pkt=(?P<all>\d+)")
 _SIZES = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3}
 
 
 def recognises(source: Source) -> bool:
     """Whether the file has interval lines of nuttcp."""
-    return any(_LINE.search(line) for line in source.begins)
+    return any(_LINE.search(line) or _PARSED.match(line) for line in source.begins)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
@@ -37,7 +40,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     """
     starts_s, rates, shares, at_s = [], [], [], 0.0
     for number, line in enumerate(source.lines, start=1):
-        found = _LINE.search(line)
+        found = _LINE.search(line) or _PARSED.match(line.strip())
         if found is None or "%TX" in found["rest"]:
             continue
         starts_s.append(at_s)
@@ -47,13 +50,19 @@ def read(source: Source, options: Options) -> list[Measurement]:
         at_s += seconds
         rates.append(float(found["rate"]) * _SIZES[found["unit"]])
         if drops := _DROPS.search(found["rest"]):
-            packets = int(drops["packets"])
+            packets, lost = int(drops["packets"] or drops["all"]), int(drops["drops"] or drops["dropped"])
             # Packets that arrive late make an interval's drops negative.
-            shares.append(100 * min(max(int(drops["drops"]), 0) / packets, 1.0) if packets else 100.0)
+            shares.append(100 * min(max(lost, 0) / packets, 1.0) if packets else 100.0)
     if not starts_s:
         source.fail(None, "no intervals", "lines such as `11.1875 MB /   1.00 sec =   93.8473 Mbps` (nuttcp -i)")
-    columns = [Column("rate", "Mbit/s", np.array(rates), options.sent)]
+    # With -v the end that prints names itself first, as transmitter or receiver.
+    ends = [found[0] for line in source.lines if (found := re.match(r"nuttcp-[tr](?=: v)", line.strip()))]
+    direction = options.received if ends[:1] == ["nuttcp-r"] else options.sent
+    columns = [Column("rate", "Mbit/s", np.array(rates), direction)]
     if len(shares) == len(rates):
-        columns.append(Column("loss", "%", np.array(shares), options.sent))
-    notes = (f"nuttcp does not say who sent: taken for the client's sending, the {options.sent}",)
+        columns.append(Column("loss", "%", np.array(shares), direction))
+    assumed = (
+        f"nuttcp does not say who sent: taken for the client's sending, the {direction} (else `downlink:FILE`, -v)"
+    )
+    notes = () if ends else (assumed,)
     return [Measurement(str(source.path), np.array(starts_s), tuple(columns), None, at_s, notes=notes)]

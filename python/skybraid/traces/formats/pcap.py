@@ -1,14 +1,15 @@
 """Captures of both ends: the one-way delay and the loss of each packet.
 
 Source: the pcap format (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng); RFC 791, 8200. A packet is the
-same at both ends if its protocol, its IPv4 identification and its data agree (TCP: sequence and acknowledgement number
-too); addresses, ports, checksums, TTL and DSCP may change on the way. Both clocks must agree to much less than the
-delay. A packet that occurs several times at one end is left out and counted.
+same at both ends if its protocol, its IPv4 identification and the first bytes of its data agree (TCP: sequence and
+acknowledgement number too); addresses, ports, checksums, TTL and DSCP may change on the way, captures may be cut
+(`tcpdump -s 96`), and network cards may join and split segments of TCP: a segment's first byte is what arrives. Both
+clocks must agree to much less than the delay. A packet that occurs several times at one end is left out and counted.
 """
 
 from __future__ import annotations
 
-import hashlib
+import bisect
 import struct
 from collections import Counter
 from dataclasses import dataclass
@@ -30,16 +31,34 @@ _MAGICS = {
 }
 _NG = b"\x0a\x0d\x0d\x0a"
 _TCP, _UDP = 6, 17
+_KEPT = 64
+"""Bytes of a packet's data that it is known by."""
+
+_MTU = 1500
+"""Bytes above which a segment of TCP was joined or is yet to be split."""
 
 
 @dataclass(frozen=True)
 class _Packet:
-    """A packet: when it was seen in s since 1970, its TTL, its addresses, and what it is known by."""
+    """A packet.
+
+    Attributes:
+        at_s: when it was seen, in s since 1970.
+        ttl: time to live, or hop limit.
+        ends: addresses and ports.
+        head: what it is known by, with the first bytes of `data`.
+        data: the first bytes after the headers.
+        is_cut: whether the capture lacks some of these.
+        segment: first byte and length of a segment of TCP.
+    """
 
     at_s: float
     ttl: int
     ends: bytes
-    key: bytes
+    head: bytes
+    data: bytes
+    is_cut: bool
+    segment: tuple[int, int] | None = None
 
 
 def recognises(source: Source) -> bool:
@@ -54,16 +73,27 @@ def read(source: Source, options: Options) -> list[Measurement]:
         TraceError: there is no second capture, one is invalid, nothing matches, or the clocks disagree.
     """
     if options.peer is None:
-        source.fail(None, "a capture of one end", "--peer with the capture of the other end")
+        source.fail(
+            None,
+            "a capture of one end",
+            "--peer with the capture of the other end (fit, assess: vehicle.pcap+ground.pcap)",
+        )
     other = Source(options.peer)
     if not recognises(other):
         other.fail(None, "another format", "a capture (pcap or pcapng) of the other end")
     here, there = list(_packets(source)), list(_packets(other))
-    own, twice = _unique(here)
-    its, twice_there = _unique(there)
+    for capture, packets in ((source, here), (other, there)):
+        if not packets:
+            capture.fail(None, "no whole IP packet", "a capture of the link, of IPv4 or IPv6")
+    # Of packets that a capture cut, only as much counts as it has.
+    kept = min([len(one.data) for one in (*here, *there) if one.is_cut], default=_KEPT)
+    own, twice = _unique(here, kept)
+    its, twice_there = _unique(there, kept)
     common = own.keys() & its.keys()
     if not common:
         source.fail(None, f"no packet of {other.path}", "captures of both ends at the same time")
+    if all(own[key].at_s == its[key].at_s for key in common):
+        other.fail(None, "the same packets at the very same times", "the capture of the other end")
     directions: dict[bytes, list[bytes]] = {}
     for key in common:
         directions.setdefault(own[key].ends, []).append(key)
@@ -74,13 +104,21 @@ def read(source: Source, options: Options) -> list[Measurement]:
         # Addresses may differ at both ends, so a lost packet is known by the addresses that its flow has at its sender.
         flows = {begun[key].ends for key in common if (own[key].ends in sent) == forward}
         packets = sorted((one for one in begun.values() if one.ends in flows), key=lambda one: one.at_s)
-        # What left before the other capture began or after it ended says nothing.
-        first_s, last_s = min(one.at_s for one in ended.values()), max(one.at_s for one in ended.values())
-        packets = [one for one in packets if first_s - 10 <= one.at_s <= last_s]
-        if not packets:
+        arrivals = _arrivals(begun, ended, packets, kept)
+        took_s = [to_s - one.at_s for one, to_s in zip(packets, arrivals, strict=True) if np.isfinite(to_s)]
+        if not took_s:
             continue
+        # What left before the other capture began, or was on its way when it ended, is not lost.
+        first_s = min(one.at_s for one in ended.values())
+        last_s = max(one.at_s for one in ended.values()) - float(np.quantile(took_s, 0.99))
+        seen = [
+            (one, to_s)
+            for one, to_s in zip(packets, arrivals, strict=True)
+            if np.isfinite(to_s) or first_s <= one.at_s <= last_s
+        ]
+        packets, arrivals = [one for one, _ in seen], [to_s for _, to_s in seen]
         ambiguous = twice + twice_there
-        measurements.append(_measurement(source, other, direction, packets, ended, ambiguous))
+        measurements.append(_measurement(source, other, direction, packets, arrivals, ambiguous))
     return measurements
 
 
@@ -93,12 +131,9 @@ def _is_sent(own: dict[bytes, _Packet], its: dict[bytes, _Packet], keys: list[by
 
 
 def _measurement(
-    source: Source, other: Source, direction: str, packets: list[_Packet], ended: dict[bytes, _Packet], ambiguous: int
+    source: Source, other: Source, direction: str, packets: list[_Packet], arrivals_s: list[float], ambiguous: int
 ) -> Measurement:
-    arrivals = [ended.get(one.key) for one in packets]
-    delay_ms = np.array(
-        [np.inf if to is None else 1e3 * (to.at_s - one.at_s) for one, to in zip(packets, arrivals, strict=True)]
-    )
+    delay_ms = np.array([1e3 * (to_s - one.at_s) for one, to_s in zip(packets, arrivals_s, strict=True)])
     if (delay_ms < 0).any():
         row = int(np.argmin(delay_ms))
         source.fail(None, f"{delay_ms[row]:g} ms {direction} to {other.path}", "clocks that agree at both ends")
@@ -119,10 +154,39 @@ def _measurement(
     return Measurement(name, relative, columns, start_s, None, is_sampled=False, label=direction, notes=tuple(notes))
 
 
-def _unique(packets: list[_Packet]) -> tuple[dict[bytes, _Packet], int]:
-    counts = Counter(one.key for one in packets)
-    found = {one.key: one for one in packets if counts[one.key] == 1}
+def _unique(packets: list[_Packet], kept: int) -> tuple[dict[bytes, _Packet], int]:
+    keys = [one.head + one.data[:kept] for one in packets]
+    counts = Counter(keys)
+    found = {key: one for key, one in zip(keys, packets, strict=True) if counts[key] == 1}
     return found, len(packets) - len(found)
+
+
+def _arrivals(
+    begun: dict[bytes, _Packet], ended: dict[bytes, _Packet], packets: list[_Packet], kept: int
+) -> list[float]:
+    """Returns when each packet arrived in s since 1970; infinity: never.
+
+    A segment of TCP that the receiver's card joined to the one before it arrived with that.
+    """
+    flows = {one.ends: ended[key].ends for key, one in begun.items() if key in ended}
+    joined: dict[bytes, list[tuple[int, int, float]]] = {}
+    for one in ended.values():
+        if one.segment is not None and one.segment[1] > _MTU:
+            joined.setdefault(one.ends, []).append((*one.segment, one.at_s))
+    for spans in joined.values():
+        spans.sort()
+    found = []
+    for one in packets:
+        to = ended.get(one.head + one.data[:kept])
+        at_s = np.inf if to is None else to.at_s
+        if to is None and one.segment is not None and (spans := joined.get(flows[one.ends], [])):
+            first = one.segment[0]
+            place = bisect.bisect_left(spans, (first, 0, 0.0)) - 1
+            start, length, seen_s = spans[max(place, 0)]
+            if start < first < start + length and seen_s >= one.at_s:
+                at_s = seen_s
+        found.append(at_s)
+    return found
 
 
 def _packets(source: Source) -> Iterator[_Packet]:
@@ -205,6 +269,7 @@ def _packet(at_s: float, packet: bytes) -> _Packet | None:
     """Returns what a packet is known by; None for what is no whole IP packet with data of its own."""
     if len(packet) >= 20 and packet[0] >> 4 == 4:
         size = 4 * (packet[0] & 15)
+        # A network card that splits segments leaves the length of those above 64 KiB out.
         total = struct.unpack_from(">H", packet, 2)[0] or len(packet)
         if size < 20 or len(packet) < size:
             return None
@@ -214,13 +279,19 @@ def _packet(at_s: float, packet: bytes) -> _Packet | None:
         ends, data = packet[12:20], packet[size:total]
         is_first = packet[6] & 0x1F == 0 and packet[7] == 0
     elif len(packet) >= 40 and packet[0] >> 4 == 6:
-        protocol, ttl, identity = packet[6], packet[7], b""
-        ends, data, is_first = packet[8:40], packet[40 : 40 + struct.unpack_from(">H", packet, 4)[0]], True
+        protocol, ttl, identity, size = packet[6], packet[7], b"", 40
+        total = 40 + struct.unpack_from(">H", packet, 4)[0]
+        ends, data, is_first = packet[8:40], packet[40:total], True
     else:
         return None
+    is_cut, segment = len(packet) < total, None
     if is_first and protocol == _UDP and len(data) >= 8:
         ends, data = ends + data[:4], data[8:]
     elif is_first and protocol == _TCP and len(data) >= 20:
-        ends, data = ends + data[:4], data[4:12] + data[12:14] + data[20:]
-    digest = hashlib.blake2b(bytes([protocol]) + identity + data, digest_size=12).digest()
-    return _Packet(at_s, ttl, ends, digest)
+        offset = 4 * (data[12] >> 4)
+        length = total - size - offset
+        ends, sequence = ends + data[:4], data[4:8]
+        # Flags and acknowledgement of a segment with data may be those of others that a card joined to it.
+        identity, data = identity + (sequence if length else data[4:14]), data[offset:]
+        segment = (int.from_bytes(sequence, "big"), length) if length else None
+    return _Packet(at_s, ttl, ends, bytes([protocol]) + identity, data[:_KEPT], is_cut and len(data) < _KEPT, segment)

@@ -10,22 +10,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from skybraid.traces.formats.probes import even_probes
-from skybraid.traces.formats.source import MAX_ROWS, Options, Source, number_of
+from skybraid.traces.formats.probes import even_probes, stamped_probes
+from skybraid.traces.formats.source import MAX_ROWS, Options, Source, number_of, zone_of
+from skybraid.traces.formats.stamps import Stamp, read_stamp
 
 if TYPE_CHECKING:
     from skybraid.traces.measurement import Measurement
 
-_REPLY = re.compile(r"\d+ bytes from .*icmp_seq=(?P<seq>\d+) .*time=(?P<rtt>\S+) ms")
+_REPLY = re.compile(r"(?P<stamp>.*?)[\s:\]|-]*\b\d+ bytes from .*icmp_seq=(?P<seq>\d+) .*time=(?P<rtt>\S+) ms")
 _TIMEOUT = re.compile(r"Request timeout for icmp_seq (?P<seq>\d+)")
+_HEADING = re.compile(r"PING [^()]*\([^()]*\): \d+ data bytes|PING6\(")
 _SUMMARY = re.compile(r"(?P<sent>\d+) packets transmitted, (?P<received>\d+) packets received")
 
 
 def recognises(source: Source) -> bool:
     """Whether the file is the output of a BSD's ping."""
-    return any(line.startswith("PING ") and line.endswith("data bytes") for line in source.begins) or (
-        any(_TIMEOUT.search(line) for line in source.begins)
-    )
+    if any(re.search(r"\d+ bytes from .*: seq=\d", line) for line in source.begins):
+        # Busybox has the same heading.
+        return False
+    return any(_HEADING.search(line) or _TIMEOUT.search(line) for line in source.begins)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
@@ -35,6 +38,8 @@ def read(source: Source, options: Options) -> list[Measurement]:
         TraceError: a line is invalid, or there is no probe.
     """
     replies: dict[int, float] = {}
+    stamps: dict[int, Stamp] = {}
+    zone = zone_of(options)
     newest = -1
     for number, line in enumerate(source.lines, start=1):
         if reply := _REPLY.search(line):
@@ -43,6 +48,8 @@ def read(source: Source, options: Options) -> list[Measurement]:
             if sequence > MAX_ROWS:
                 source.fail(number, f"icmp_seq={sequence}", f"fewer than {MAX_ROWS} probes")
             newest = max(newest, sequence)
+            if sequence not in replies and (stamp := read_stamp(reply["stamp"], zone)) is not None:
+                stamps[sequence] = stamp
             replies.setdefault(sequence, rtt_ms)
         elif timeout := _TIMEOUT.search(line):
             sequence = _unwrapped(int(timeout["seq"]), newest)
@@ -53,6 +60,8 @@ def read(source: Source, options: Options) -> list[Measurement]:
             newest = max(newest, int(summary["sent"]) - 1)
     if newest < 0:
         source.fail(None, "no probe", "lines such as `64 bytes from 10.0.0.1: icmp_seq=0 ttl=55 time=12.3 ms`")
+    if replies and len(stamps) == len(replies):
+        return [stamped_probes(source, replies, stamps, newest)]
     every_s = 1.0 if options.every_s is None else options.every_s
     notes = (f"no dates: probes taken as {every_s:g} s apart (--every)",)
     return [even_probes(source, replies, 0, newest, every_s, notes)]

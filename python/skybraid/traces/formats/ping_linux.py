@@ -1,34 +1,51 @@
-"""Output of `ping` of iputils and busybox on Linux, parsed by the reader that scenarios use.
+"""Output of `ping` of iputils, in any of its languages, and of busybox; the reader that scenarios use parses it.
 
-Source: `crates/link/src/trace/ping.rs`.
+Source: `crates/link/src/trace/ping.rs`; translations (`64 Bytes von 10.0.0.1: icmp_seq=1 ttl=55 Zeit=12 ms`).
+Stamps are those of `-D`, or what scripts write before each line (`ts`, `date`).
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from skybraid._core import SkybraidError, read_trace
 from skybraid.traces.formats.probes import of_probes
-from skybraid.traces.formats.source import Options, Source, unix_time, zone_of
+from skybraid.traces.formats.source import Options, Source, zone_of
+from skybraid.traces.formats.stamps import on_one_clock, read_stamp
 from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from skybraid.traces.measurement import Measurement
 
 _REPLY = re.compile(
-    r"(?:\[(?P<stamp>[^\]]+)\] )?\d+ bytes from .*(?:icmp_seq|icmp_req|seq)=\d+.*time[=<](?P<rtt>[\d.]+)"
+    r"(?P<stamp>.*?)[\s:\]|-]*\b\d+ (?!UTC)[^\s\d:]{2,} [^=]*?(?P<key>icmp_seq|icmp_req|seq)=(?P<seq>\d+) "
+    r"(?:ident=\d+ )?(?:ttl|hlim)=\d+ [^=<]*[=<] ?(?P<rtt>\d+(?:[.,]\d+)?) ?\S+(?P<rest>.*)"
 )
+_HEADING = re.compile(r"PING \S.*\d")
+_BSD = re.compile(r"PING [^()]*\([^()]*\): \d+ data bytes|PING6\(")
+_SUMMARY = re.compile(r"--- .* ---\s*$")
+_ROUND = 1 << 16
+
+
+class _Reply(NamedTuple):
+    stamp: str
+    sequence: int
+    rtt_ms: str
+    is_again: bool
 
 
 def recognises(source: Source) -> bool:
     """Whether the file is the output of Linux's ping."""
-    is_ping = any(
-        (line.startswith("PING ") and " bytes of data" in line) or _REPLY.search(line) for line in source.begins
-    )
-    return is_ping and not any(": icmp_seq" in line and "data bytes" in source.head for line in source.begins)
+    found = [match for line in source.begins if (match := _REPLY.match(line))]
+    if any(_BSD.search(line) for line in source.begins):
+        # Busybox has the heading of the BSDs.
+        return any(match["key"] == "seq" for match in found)
+    return bool(found) or any(re.match(r"PING .*\d\(\d+\) ", line) for line in source.begins)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
@@ -37,22 +54,78 @@ def read(source: Source, options: Options) -> list[Measurement]:
     Raises:
         TraceError: a line is invalid, or there is no reply.
     """
+    text, start_unix_s, has_stamps = _canonical(source, options)
     try:
-        times_s, rtt_ns = read_trace(source.text, "ping", "rtt", None)
+        times_s, rtt_ns = read_trace(text, "ping", "rtt", None)
     except SkybraidError as error:
         raise TraceError(f"{source.path}: {error}") from error
-    found = next((match for line in source.lines if (match := _REPLY.search(line))), None)
-    start_unix_s: float | None = None
-    notes: tuple[str, ...] = ()
     times = np.asarray(times_s)
-    if found is not None and found["stamp"] is not None:
-        arrived_s = unix_time(found["stamp"], zone_of(options))
-        # The first reply's probe; lost ones before it were sent earlier.
-        answered = int(np.argmax(np.isfinite(rtt_ns)))
-        if arrived_s is not None:
-            start_unix_s = arrived_s - float(found["rtt"]) * 1e-3 - float(times[answered])
-    else:
+    notes: tuple[str, ...] = ()
+    if not has_stamps:
         every_s = 1.0 if options.every_s is None else options.every_s
         times = times * every_s
         notes = (f"no stamps: probes taken as {every_s:g} s apart (--every, ping -D)",)
+    elif start_unix_s is not None:
+        # The first reply's probe; lost ones before it were sent earlier.
+        start_unix_s -= float(times[int(np.argmax(np.isfinite(rtt_ns)))])
     return [of_probes(source, times, np.asarray(rtt_ns) * 1e-6, start_unix_s, None, notes)]
+
+
+def _canonical(source: Source, options: Options) -> tuple[str, float | None, bool]:
+    """Returns the log as `ping -D` writes it in English, when its first answered probe left, and if it has stamps.
+
+    The time is in s since 1970; None without a date.
+    """
+    replies: list[_Reply] = []
+    places: list[int] = []
+    lines = source.lines.copy()
+    is_headed, sent = False, ""
+    for at, line in enumerate(source.lines):
+        if found := _REPLY.match(line):
+            replies.append(_Reply(found["stamp"], int(found["seq"]), found["rtt"], "DUP" in found["rest"]))
+            places.append(at)
+        elif _HEADING.search(line):
+            if replies:
+                source.fail(at + 1, f"`{line.strip()}`", "one log, its sequence numbers on one clock: a file for each")
+            is_headed = True
+        elif _SUMMARY.search(line) and at + 1 < len(lines) and (count := re.search(r"\d+", _unstamped(lines[at + 1]))):
+            sent = f"{count[0]} packets transmitted"
+    if not replies:
+        return source.text, None, False
+    comma = next((at for at, reply in enumerate(replies) if "," in reply.rtt_ms), None)
+    if comma is not None:
+        # Of less than 100 ms iputils writes decimals: in another language all of them have a comma.
+        if any(re.fullmatch(r"\d{1,2}(\.\d+)?", reply.rtt_ms) for reply in replies):
+            source.fail(places[comma] + 1, f"`{replies[comma].rtt_ms}`", "decimals as in the other lines")
+        replies = [reply._replace(rtt_ms=reply.rtt_ms.replace(",", ".")) for reply in replies]
+    # A log that was cut off at its beginning lost nothing there.
+    first = 1 if is_headed else _first(replies[:5])
+    stamps = [read_stamp(reply.stamp, zone_of(options)) for reply in replies]
+    known = [stamp for stamp in stamps if stamp is not None]
+    has_stamps = len(known) == len(stamps)
+    clock_s = on_one_clock(known) if has_stamps else np.empty(0)
+    start_unix_s = float(clock_s[0]) - float(replies[0].rtt_ms) * 1e-3 if has_stamps and known[0].is_dated else None
+    for at, (place, reply) in enumerate(zip(places, replies, strict=True)):
+        sequence = reply.sequence if is_headed else (reply.sequence - first) % _ROUND + 1
+        stamp = f"[{clock_s[at]:.6f}] " if has_stamps else ""
+        again = " (DUP!)" if reply.is_again else ""
+        lines[place] = f"{stamp}64 bytes from x: icmp_seq={sequence} ttl=64 time={reply.rtt_ms} ms{again}"
+    return "\n".join([*_english(lines, places), sent]), start_unix_s, has_stamps
+
+
+def _first(replies: Sequence[_Reply]) -> int:
+    """Returns the lowest sequence number of replies that are near one another, before zero if the numbers wrapped."""
+    origin = replies[0].sequence
+    return origin + min((reply.sequence - origin + _ROUND // 2) % _ROUND - _ROUND // 2 for reply in replies)
+
+
+def _english(lines: Sequence[str], places: Sequence[int]) -> list[str]:
+    """Returns the lines without those that are no replies, damaged ones included."""
+    kept = set(places)
+    return [line if at in kept or " bytes from " in line else "" for at, line in enumerate(lines)]
+
+
+def _unstamped(line: str) -> str:
+    """Returns a line without what a script wrote before it."""
+    words = line.split(": ", 1)
+    return words[-1] if len(words) > 1 and read_stamp(words[0]) is not None else line

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skybraid.traces.formats.stamps import Stamp, on_one_clock
 from skybraid.traces.measurement import Column, Measurement
 
 if TYPE_CHECKING:
@@ -57,3 +58,30 @@ def even_probes(
     count = last - first + 1
     rtt = [replies.get(first + place, math.inf) for place in range(count)]
     return of_probes(source, np.arange(count, dtype=np.float64) * every_s, rtt, None, count * every_s, notes)
+
+
+def stamped_probes(source: Source, rtt_ms: dict[int, float], stamps: dict[int, Stamp], last: int) -> Measurement:
+    """Returns probes whose lines have stamps of their arrival; those without are evenly between their neighbours.
+
+    Args:
+        source: the file.
+        rtt_ms: by number, from 0 on; infinity: lost, and the stamp is that of its timeout.
+        stamps: of lines, by number.
+        last: number of the last probe.
+    """
+    numbers = np.array(sorted(stamps), dtype=np.int64)
+    ordered = [stamps[int(number)] for number in numbers]
+    rtts = np.array([rtt_ms[int(number)] for number in numbers])
+    answered = np.isfinite(rtts)
+    clock_s = on_one_clock(ordered)
+    sent_s = (clock_s - np.where(answered, rtts, 0.0) * 1e-3)[answered]
+    numbers = numbers[answered]
+    every_s = float((sent_s[-1] - sent_s[0]) / max(numbers[-1] - numbers[0], 1)) or 1.0
+    every = np.arange(last + 1)
+    times_s = np.interp(every, numbers, sent_s)
+    times_s += np.where(every < numbers[0], every - numbers[0], np.maximum(every - numbers[-1], 0)) * every_s
+    # An inexact stamp may put a probe before its predecessor.
+    times_s = np.maximum.accumulate(times_s) + 1e-6 * every
+    start_unix_s = float(times_s[0]) if ordered[0].is_dated else None
+    rtt = [rtt_ms.get(int(number), math.inf) for number in every]
+    return of_probes(source, times_s - times_s[0], rtt, start_unix_s, float(times_s[-1] - times_s[0]) + abs(every_s))

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
+from skybraid.traces.formats.stamps import read_stamp
 from skybraid.traces.reading import read_bytes
 from skybraid.traces.series import LOSS_UNITS, RATE_UNITS, TIME_UNITS, TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from skybraid.traces.measurement import Floats
@@ -85,6 +86,13 @@ class Source:
             found = self.data.decode("cp1252", errors="replace")
         return found.replace("\r\n", "\n").replace("\r", "\n")
 
+    @classmethod
+    def of_text(cls, path: Path, text: str) -> Source:
+        """Returns a part of a file as a source of its own."""
+        found = cls(path)
+        found.__dict__.update(data=text.encode(), text=text)
+        return found
+
     @cached_property
     def head(self) -> str:
         """The first 4000 bytes as text."""
@@ -107,6 +115,23 @@ class Source:
         place = f"{self.path}" if line is None else f"{self.path}:{line}"
         shown = found if len(found) <= 80 else f"{found[:77]}..."
         raise TraceError(f"{place}: found {shown}; expected {expected}")
+
+
+def json_values(source: Source) -> Iterator[tuple[int, Any]]:
+    """Yields the JSON values of a file, one after another, each with the line on which it begins.
+
+    Raises:
+        TraceError: one is damaged.
+    """
+    decoder, text, place = json.JSONDecoder(), source.text, 0
+    line, counted = 1, 0
+    while found := re.compile(r"[^\s,]").search(text, place):
+        line, counted = line + text.count("\n", counted, found.start()), found.start()
+        try:
+            value, place = decoder.raw_decode(text, found.start())
+        except (ValueError, RecursionError) as error:
+            source.fail(line, f"damaged JSON ({error})", "whole values: was the file cut off?")
+        yield line, value
 
 
 def number_of(source: Source, line: int, text: str, what: str) -> float:
@@ -148,34 +173,15 @@ def zone_of(options: Options) -> ZoneInfo | None:
 
 
 def unix_time(text: str, zone: ZoneInfo | None) -> float | None:
-    """Returns a date and time, ISO 8601 or s or ms or us or ns since 1970, in s since 1970; None for other texts."""
-    cleaned = text.strip().strip('"')
-    # From 2001 to 2033 these begin with 1; other numbers of that length are bytes and the like.
-    for digits, size in ((9, 1.0), (12, 1e-3), (15, 1e-6), (18, 1e-9)):
-        if re.fullmatch(rf"1\d{{{digits}}}(\.\d+)?", cleaned):
-            return float(cleaned) * size
-    # Python 3.11 reads ISO 8601 without spaces before the zone; tools write one.
-    cleaned = re.sub(r"\s+(UTC|GMT|Z)$", "Z", cleaned)
-    cleaned = re.sub(r"\s+([+-]\d{2}:?\d{2})$", r"\1", cleaned)
-    cleaned = re.sub(r"^(\d{4})/(\d{2})/(\d{2})", r"\1-\2-\3", cleaned)
-    if not re.match(r"\d{4}-\d{2}-\d{2}[ T]\d", cleaned):
-        return None
-    try:
-        found = datetime.fromisoformat(cleaned)
-    except ValueError:
-        return None
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=zone or UTC)
-    try:
-        return found.timestamp()
-    except (OverflowError, ValueError):
-        return None
+    """Returns a date and time, as `stamps` reads them, in s since 1970; None for other texts."""
+    found = read_stamp(text, zone)
+    return found.at_s if found is not None and found.is_dated else None
 
 
 def has_zone(text: str) -> bool:
     """Whether a date names its zone, or needs none."""
-    cleaned = text.strip().strip('"')
-    return bool(re.search(r"(Z|UTC|GMT|[+-]\d{2}:?\d{2})$", cleaned)) or "-" not in cleaned[1:8].replace("/", "-")
+    found = read_stamp(text)
+    return found is not None and found.is_zoned
 
 
 def range_of(quantity: str) -> tuple[float, float]:

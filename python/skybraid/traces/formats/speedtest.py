@@ -1,4 +1,4 @@
-"""Results of speed tests: CSV of Ookla's `speedtest`, of `speedtest-cli` and of LibreSpeed, JSON lines of Ookla's.
+"""Results of speed tests, CSV or JSON: Ookla's `speedtest`, `speedtest-cli` and LibreSpeed.
 
 Source: `speedtest --help` of Ookla (CSV and JSON give bytes a second), `speedtest-cli --csv-header` (bit/s),
 `librespeed-cli --csv-header` (Mbit/s). Ookla's CSV has no times: say `--every`.
@@ -7,13 +7,21 @@ Source: `speedtest --help` of Ookla (CSV and JSON give bytes a second), `speedte
 from __future__ import annotations
 
 import csv
-import json
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skybraid.traces.formats.source import Options, Source, from_zero, has_zone, optional_number, unix_time, zone_of
+from skybraid.traces.formats.source import (
+    Options,
+    Source,
+    from_zero,
+    has_zone,
+    json_values,
+    optional_number,
+    unix_time,
+    zone_of,
+)
 from skybraid.traces.measurement import Column, Measurement
 
 
@@ -39,8 +47,8 @@ _KINDS = (
 def recognises(source: Source) -> bool:
     """Whether the file is of a tool for speed tests."""
     first = source.begins[0] if source.begins else ""
-    if first.startswith("{"):
-        return '"bandwidth"' in source.head and '"ping"' in source.head
+    if first.startswith(("{", "[")):
+        return all(f'"{word}"' in source.head for word in ("ping", "download", "upload", "timestamp"))
     return _kind(_cells(first)) is not None
 
 
@@ -51,7 +59,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
         TraceError: a line is invalid, or there are no times and no `--every`.
     """
     first = source.begins[0] if source.begins else ""
-    rows = _json_rows(source) if first.startswith("{") else _csv_rows(source, options)
+    rows = _json_rows(source) if first.startswith(("{", "[")) else _csv_rows(source, options)
     lines = [int(row[0]) for row in rows]
     if rows and any(math.isnan(row[1]) for row in rows):
         if options.every_s is None:
@@ -125,23 +133,27 @@ def _csv_rows(source: Source, options: Options) -> list[tuple[float, ...]]:
 
 def _json_rows(source: Source) -> list[tuple[float, ...]]:
     rows: list[tuple[float, ...]] = []
-    for number, line in enumerate(source.lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            result = json.loads(line)
-            if result.get("type", "result") != "result":
-                continue
-            at_s = unix_time(str(result["timestamp"]), None)
-            values = (
-                float(result["ping"]["latency"]),
-                float(result["packetLoss"]) if result.get("packetLoss") is not None else math.nan,
-                float(result["download"]["bandwidth"]) * 8e-6,
-                float(result["upload"]["bandwidth"]) * 8e-6,
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            source.fail(number, f"`{line}`", "a result of `speedtest -f json` (or jsonl) on each line")
-        if at_s is None or any(value < 0 or math.isinf(value) for value in values):
-            source.fail(number, f"`{line}`", "a timestamp, and values of 0 or more")
-        rows.append((number, at_s, *values))
+    for number, value in json_values(source):
+        for result in value if isinstance(value, list) else [value]:
+            try:
+                if result.get("type", "result") != "result":
+                    continue
+                at_s = unix_time(str(result["timestamp"]), None)
+                values = _json_values(result)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                source.fail(number, f"`{source.lines[number - 1]}`", "results of `speedtest -f json` or the like")
+            if at_s is None or any(value < 0 or math.isinf(value) for value in values):
+                source.fail(number, f"`{source.lines[number - 1]}`", "a timestamp, and values of 0 or more")
+            rows.append((number, at_s, *values))
     return rows
+
+
+def _json_values(result: dict[str, Any]) -> tuple[float, float, float, float]:
+    """Returns round trip in ms, loss in % and both rates in Mbit/s of a result."""
+    if isinstance(result["download"], dict):
+        loss = result.get("packetLoss")
+        rates = [float(result[key]["bandwidth"]) * 8e-6 for key in ("download", "upload")]
+        return float(result["ping"]["latency"]), math.nan if loss is None else float(loss), rates[0], rates[1]
+    # speedtest-cli has bit/s; LibreSpeed, which knows the jitter too, Mbit/s.
+    size = 1.0 if "jitter" in result else 1e-6
+    return float(result["ping"]), math.nan, float(result["download"]) * size, float(result["upload"]) * size

@@ -1,6 +1,7 @@
 """Columns with dates: CSV of one's own scripts, with zones and gaps.
 
-The first column that holds dates (ISO 8601, or s, ms, us or ns since 1970) is the time. What a column holds follows
+The first column that holds dates (`stamps`) is the time, else a date with a time of day, else a column that counts
+(`seconds`, `time_s`, `elapsed_ms`). Rows of the same whole second are spread over it. What a column holds follows
 from its heading where that names quantity and unit (`dl_mbps`, `rtt [ms]`, `Upload (kbit/s)`, `loss_pct`); `--as` says
 it otherwise. A cell that is empty or says `NA`, `nan`, `null` or `-` was not measured.
 """
@@ -8,6 +9,7 @@ it otherwise. A cell that is empty or says `NA`, `nan`, `null` or `-` was not me
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 from typing import NamedTuple
 
@@ -17,13 +19,14 @@ from skybraid.traces.formats.source import (
     Options,
     Source,
     from_zero,
-    has_zone,
+    number_of,
     optional_number,
     range_of,
     unit_scale,
     unix_time,
     zone_of,
 )
+from skybraid.traces.formats.stamps import is_day_first, may_be_month_first, on_one_clock, read_stamp
 from skybraid.traces.measurement import NETWORK, Column, Measurement
 from skybraid.traces.series import UNIT_OF, TraceError
 
@@ -35,12 +38,47 @@ _UNITS = {
 }  # fmt: skip
 _QUANTITIES = (
     ("round_trip_loss", r"round.?trip.?loss|ping.?loss|probe.?loss"),
-    ("rtt", r"rtt|round.?trip|ping|latency"),
-    ("delay", r"delay|owd|one.?way"),
-    ("loss", r"loss|lost|drop"),
-    ("rate", r"rate|throughput|bandwidth|bitrate|speed|goodput|capacity|download|upload|\bdl\b|\bul\b|dl_|ul_"),
+    ("rtt", r"rtt|round.?trip|ping|laten[czt]"),
+    ("delay", r"delay|owd|one.?way|verzögerung|délai|retardo"),
+    ("loss", r"loss|lost|drop|verlust|perte|pérdida"),
+    (
+        "rate",
+        r"rate|throughput|bandwidth|bitrate|speed|goodput|capacity|download|upload|durchsatz|datenrate|débit|velocidad|\bdl\b|\bul\b|dl_|ul_",
+    ),
 )
 _DIRECTIONS = (("downlink", r"down|\bdl\b|dl_|_dl|\brx\b"), ("uplink", r"up(load|link|$|_|\b)|\bul\b|ul_|_ul|\btx\b"))
+
+
+_TOOLS = (
+    # G-NetTrack's manual: bit rates in kbit/s, round trips in ms.
+    (
+        {"NetworkMode", "DL_bitrate", "UL_bitrate"},
+        {"DL_bitrate": "downlink rate [kbit/s]", "UL_bitrate": "uplink rate [kbit/s]", "PINGAVG": "rtt [ms]"},
+    ),
+    # Ookla's apps: bit rates in kbit/s.
+    (
+        {"ConnType", "Download", "Upload", "Latency"},
+        {"Download": "downlink rate [kbit/s]", "Upload": "uplink rate [kbit/s]", "Latency": "rtt [ms]"},
+    ),
+)
+"""Headings by which a tool is known, and what its columns without units hold."""
+
+_MIN_REPEATED = 0.1
+"""Share of rows with the date of the one before from which on dates are rounded to seconds."""
+
+_MAX_UNKNOWN = 0.5
+"""Share of a column that may be unknown before it is left out."""
+
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}|\d{8}")
+_TIME = re.compile(r"\d{1,2}:\d{2}:\d{2}([.,]\d+)?(\s*[AaPp]\.?[Mm]\.?)?")
+_COUNT = re.compile(
+    r"(?P<name>time|t|elapsed|elapsed.?time|timestamp|seconds?|secs?)"
+    r"(?:[ _]*[\[(]?(?P<unit>s|secs?|seconds?|ms|msec|us|ns|min)[\])]?)?"
+    r"(?<!^time)(?<!^t)(?<!^timestamp)",
+    re.IGNORECASE,
+)
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
+_SECONDS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
 
 
 class Meaning(NamedTuple):
@@ -53,12 +91,22 @@ class Meaning(NamedTuple):
 
 
 def recognises(source: Source) -> bool:
-    """Whether the file is a table, one column of which holds dates."""
+    """Whether the file is a table, one column of which holds dates or counts time."""
     begins = [line for line in source.begins if not line.startswith("#")]
     if len(begins) < 2:
         return False
-    headings, cells = (_cells(line, _separator(begins[0])) for line in begins[:2])
-    return len(headings) > 1 and any(unix_time(cell, None) is not None for cell in cells)
+    separator = _separator(begins[0])
+    headings, first = (_cells(line, separator) for line in begins[:2])
+    return len(headings) > 1 and (
+        _clock(headings, first) is not None or any(unix_time(cell, None) is not None for cell in headings)
+    )
+
+
+class _Clock(NamedTuple):
+    """The columns that hold the time: one or two of dates, or one that counts in units of `size_s`."""
+
+    places: tuple[int, ...]
+    size_s: float | None = None
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
@@ -79,44 +127,109 @@ def read(source: Source, options: Options) -> list[Measurement]:
     elif options.columns and all(name.isdecimal() and name not in headings for name in options.columns):
         # Columns by number, whatever the headings are.
         headings = [str(number) for number in range(1, len(_cells(rows[1][1], separator)) + 1)]
-    first = _cells(rows[1][1], separator)
-    place = next((place for place, cell in enumerate(first) if unix_time(cell, None) is not None), None)
-    if place is None:
+    clock = _clock(headings, _cells(rows[1][1], separator))
+    if clock is None:
         source.fail(rows[1][0], f"`{rows[1][1]}`", "a column of dates, such as 2026-05-13T12:31:03+02:00")
-    meanings = _meanings(source, headings, place, options)
-    zone, is_zoned = zone_of(options), options.zone is not None
-    times_s: list[float] = []
-    values: list[list[float]] = []
+    meanings = _meanings(source, headings, clock.places, options)
+    table: list[list[str]] = []
     for number, line in rows[1:]:
         cells = _cells(line, separator)
         if len(cells) != len(headings):
             source.fail(number, f"{len(cells)} cells", f"{len(headings)}, as many as headings")
-        at_s = unix_time(cells[place], zone)
-        if at_s is None:
-            source.fail(number, f"`{cells[place]}`", "a date and time")
-        if not is_zoned and not has_zone(cells[place]):
-            source.fail(number, f"`{cells[place]}` without a zone", "a zone in the file, or --zone (UTC is one)")
-        times_s.append(at_s)
-        values.append([_value(source, number, cells[column], headings[column]) for column in meanings])
-    table = np.array(values)
-    columns = []
-    for (_, meaning), raw in zip(meanings.items(), table.T, strict=True):
-        scaled = raw * meaning.scale
-        if options.lost is not None and meaning.quantity in ("rtt", "delay"):
-            scaled = np.where(raw == options.lost, np.inf, scaled)
-        low, high = range_of(meaning.quantity)
-        is_lost = np.isinf(raw) & (meaning.quantity in ("rtt", "delay")) | (scaled == np.inf) & (raw == options.lost)
-        bad = (scaled < low) | (scaled > high) & ~is_lost
-        if bad.any():
-            row = int(np.argmax(bad))
-            source.fail(rows[row + 1][0], f"{raw[row]:g} as {meaning.quantity}", "a value in range (--lost -1: lost)")
-        columns.append(Column(meaning.quantity, UNIT_OF[NETWORK[meaning.quantity]], scaled, meaning.direction))
-    ignored = [heading for at, heading in enumerate(headings) if at not in meanings and at != place]
-    notes = (f"columns left out: {', '.join(ignored)} (--as 'NAME=downlink rate [Mbit/s]')",) if ignored else ()
+        table.append(cells)
     lines = [number for number, _ in rows[1:]]
+    whens = [" ".join(cells[place] for place in clock.places) for cells in table]
+    times_s, start_unix_s = _times(source, lines, whens, clock, options)
     expected = "increasing times (in autumn, local times repeat an hour: use UTC)"
     found_s = from_zero(source, times_s, lines, expected)
-    return [Measurement(str(source.path), found_s, tuple(columns), times_s[0], notes=notes)]
+    columns, notes = [], []
+    for place, meaning in meanings.items():
+        raw = np.array(
+            [_value(source, n, cells[place], headings[place]) for n, cells in zip(lines, table, strict=True)]
+        )
+        if not options.columns and np.isnan(raw).mean() > _MAX_UNKNOWN and len(meanings) > 1:
+            share = 100 * np.isnan(raw).mean()
+            notes.append(f"`{headings[place]}` left out: {share:.0f} % of its rows were not measured (--as takes it)")
+            continue
+        columns.append(_column(source, lines, raw, meaning, options.lost))
+    if not columns:
+        source.fail(None, "no values", "numbers in the columns")
+    known = {*meanings, *clock.places}
+    ignored = [heading for at, heading in enumerate(headings) if at not in known]
+    if ignored:
+        notes.insert(0, f"columns left out: {', '.join(ignored)} (--as 'NAME=downlink rate [Mbit/s]')")
+    return [Measurement(str(source.path), found_s, tuple(columns), start_unix_s, notes=tuple(notes))]
+
+
+def _column(
+    source: Source, lines: list[int], raw: np.ndarray[tuple[int], np.dtype[np.float64]], meaning: Meaning,
+    lost: float | None,
+) -> Column:  # fmt: skip
+    scaled = raw * meaning.scale
+    can_be_lost = meaning.quantity in ("rtt", "delay")
+    if lost is not None and can_be_lost:
+        scaled = np.where(raw == lost, np.inf, scaled)
+    low, high = range_of(meaning.quantity)
+    bad = (scaled < low) | (scaled > high) & ~(np.isinf(scaled) & can_be_lost)
+    if bad.any():
+        row = int(np.argmax(bad))
+        source.fail(lines[row], f"{raw[row]:g} as {meaning.quantity}", "a value in range (--lost -1: lost)")
+    return Column(meaning.quantity, UNIT_OF[NETWORK[meaning.quantity]], scaled, meaning.direction)
+
+
+def _clock(headings: list[str], first: list[str]) -> _Clock | None:
+    """Returns the columns of the time by the cells of the first row: dates, a date and a time of day, or a count."""
+    month_first = is_day_first(first)
+    if month_first is None:
+        # Whether these begin with a day or a month is for all rows to tell.
+        month_first = False
+    for place, cell in enumerate(first):
+        stamp = read_stamp(cell, is_day_first=month_first)
+        if stamp is not None and stamp.is_dated:
+            return _Clock((place,))
+    dates = [place for place, cell in enumerate(first) if _DATE.fullmatch(cell)]
+    clocks = [place for place, cell in enumerate(first) if _TIME.fullmatch(cell)]
+    if dates and clocks:
+        return _Clock((dates[0], clocks[0]))
+    for place, (heading, cell) in enumerate(zip(headings, first, strict=False)):
+        found = _COUNT.fullmatch(heading.strip())
+        if found is not None and re.fullmatch(r"\d+([.,]\d+)?", cell.strip()):
+            unit = (found["unit"] or found["name"]).lower()
+            return _Clock((place,), _SECONDS.get(unit, 1.0))
+    return _Clock((clocks[0],)) if clocks and re.search("time|zeit|heure|hora", headings[clocks[0]].lower()) else None
+
+
+def _times(
+    source: Source, lines: list[int], whens: list[str], clock: _Clock, options: Options
+) -> tuple[list[float], float | None]:
+    """Returns the times in s, and the first in s since 1970 where the file has dates."""
+    if clock.size_s is not None:
+        size_s = clock.size_s
+        return [
+            number_of(source, n, when.replace(",", "."), "a time") * size_s
+            for n, when in zip(lines, whens, strict=True)
+        ], None
+    day_first = is_day_first(whens)
+    if day_first is None and any(may_be_month_first(when) for when in whens[:1]):
+        known = "dates that begin with the year (2026-05-06): no day is above 12, so that it may be the month"
+        source.fail(lines[0], f"`{whens[0]}`", known)
+    zone = zone_of(options)
+    stamps = []
+    for number, when in zip(lines, whens, strict=True):
+        stamp = read_stamp(when, zone, is_day_first=day_first)
+        if stamp is None:
+            source.fail(number, f"`{when}`", "a date and time")
+        if stamp.is_dated and zone is None and not stamp.is_zoned:
+            source.fail(number, f"`{when}` without a zone", "a zone in the file, or --zone (UTC is one)")
+        stamps.append(stamp)
+    repeated = float(
+        np.mean([float(after.at_s == before.at_s) for before, after in itertools.pairwise(stamps)] or [0.0])
+    )
+    # A date twice is a mistake; many are rows of less than a second.
+    times_s = (
+        [float(at_s) for at_s in on_one_clock(stamps)] if repeated > _MIN_REPEATED else [one.at_s for one in stamps]
+    )
+    return times_s, times_s[0] if stamps[0].is_dated else None
 
 
 def meaning_of(text: str) -> Meaning:
@@ -138,18 +251,22 @@ def meaning_of(text: str) -> Meaning:
 def _value(source: Source, number: int, cell: str, heading: str) -> float:
     if cell.strip().lower() in {"inf", "infinity"}:
         return float("inf")
+    if _DECIMAL_COMMA.fullmatch(cell):
+        # Commas do not part such columns, so that one is a decimal comma.
+        cell = cell.replace(",", ".")
     return optional_number(source, number, cell, f"a number as `{heading}`")
 
 
-def _meanings(source: Source, headings: list[str], place: int, options: Options) -> dict[int, Meaning]:
+def _meanings(source: Source, headings: list[str], places: tuple[int, ...], options: Options) -> dict[int, Meaning]:
     for name in options.columns:
         if name not in headings:
             raise TraceError(f"{source.path}: --as: found no column `{name}`; expected one of {', '.join(headings)}")
     found: dict[int, Meaning] = {}
+    of_tool = next((columns for marks, columns in _TOOLS if marks <= set(headings)), {})
     for at, heading in enumerate(headings):
-        if at == place:
+        if at in places:
             continue
-        given = options.columns.get(heading)
+        given = options.columns.get(heading, None if options.columns else of_tool.get(heading))
         meaning = meaning_of(given) if given is not None else None if options.columns else _guess(heading)
         if meaning is not None:
             found[at] = meaning

@@ -1,6 +1,7 @@
 """Tracks in GPX and KML.
 
-Source: GPX 1.1 (`trkpt` with `ele` and `time`) and KML 2.2 (`gx:Track` with `when` and `gx:coord`). A route without
+Source: GPX 1.1 (`trkpt` with `ele` and `time`) and KML 2.2 (`gx:Track` with `when` and `gx:coord`, or placemarks with a
+`TimeStamp` each). A route without
 times needs a speed, which a scenario takes (`track = { file = "route.gpx", speed = "60m/s" }`).
 """
 
@@ -51,7 +52,11 @@ def read(source: Source, options: Options) -> list[Imported]:
         if not rows or at_s > rows[-1][0]:
             rows.append((at_s, latitude, longitude, altitude))
     if not rows:
-        source.fail(None, "no points", "trkpt of GPX, or gx:Track of KML")
+        if any(_name(one) in {"rtept", "LineString"} for one in root.iter()):
+            source.fail(
+                None, "a route without times", 'times; use it as it is: track = { file = "…", speed = "60m/s" }'
+            )
+        source.fail(None, "no points", "trkpt of GPX, gx:Track or placemarks with times of KML")
     times_s, latitude_deg, longitude_deg, altitude_m = np.array(rows).T
     start_s = float(times_s[0])
     return [MeasuredTrack(str(source.path), times_s - start_s, latitude_deg, longitude_deg, altitude_m, start_s)]
@@ -73,6 +78,12 @@ def _gpx(root: ElementTree.Element) -> list[tuple[str | None, list[str]]]:
 
 def _kml(root: ElementTree.Element) -> list[tuple[str | None, list[str]]]:
     found: list[tuple[str | None, list[str]]] = []
+    for placemark in root.iter():
+        if _name(placemark) == "Placemark":
+            inside = {_name(one): (one.text or "").strip() for one in placemark.iter()}
+            if {"Point", "when", "coordinates"} <= inside.keys():
+                longitude, latitude, altitude = [*inside["coordinates"].split(","), "0", "0"][:3]
+                found.append((inside["when"], [latitude, longitude, altitude]))
     for track in root.iter():
         if _name(track) != "Track":
             continue

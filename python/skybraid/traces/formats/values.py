@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from skybraid.traces.formats.source import Options, Source, number_of, range_of
+from skybraid.traces.formats.source import Options, Source, optional_number, range_of
 from skybraid.traces.formats.table import meaning_of
 from skybraid.traces.measurement import NETWORK, Column, Measurement
 from skybraid.traces.series import UNIT_OF
@@ -42,13 +42,15 @@ def _column(source: Source, kept: list[tuple[int, str]], name: str, text: str, l
     meaning = meaning_of(text)
     if not name.isdecimal() or int(name) < 1:
         source.fail(None, f"--as {name}=", "the number of a column from 1 on: the lines have no headings")
+    if name == "1" and all(re.fullmatch(r"[-+]?\d+,\d+", line) for _, line in kept):
+        source.fail(kept[0][0], f"`{kept[0][1]}`", "a decimal point (or is it two columns? part them by a semicolon)")
     values = np.empty(len(kept))
     for at, (number, line) in enumerate(kept):
         cells = re.split(r"\s*[,;\t]\s*|\s+", line)
         if int(name) > len(cells):
             source.fail(number, f"{len(cells)} numbers", f"at least {name}")
         cell = cells[int(name) - 1]
-        values[at] = np.inf if cell.lower() == "inf" else number_of(source, number, cell, "a number")
+        values[at] = np.inf if cell.lower() == "inf" else optional_number(source, number, cell, "a number")
     if lost is not None and meaning.quantity in ("delay", "rtt"):
         values = np.where(values == lost, np.inf, values)
     in_unit = values * meaning.scale

@@ -1,0 +1,172 @@
+"""Dates and times as tools and scripts write them.
+
+Source: ISO 8601; RFC 3164 (`May 13 10:00:00`, as `ts` of moreutils writes it); `date` of coreutils and its locales;
+G-NetTrack (`2026.05.13_10.00.00`); s, ms, us or ns since 1970. A date that begins with a day or a month says so only by
+a number above twelve, a dot (day first) or AM and PM (month first).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from zoneinfo import ZoneInfo
+
+    from skybraid.traces.measurement import Floats
+
+_ZONES = {
+    "Z": 0, "UTC": 0, "GMT": 0, "WET": 0, "WEST": 60, "BST": 60, "CET": 60, "CEST": 120, "MEZ": 60, "MESZ": 120,
+    "EET": 120, "EEST": 180, "MSK": 180, "JST": 540, "KST": 540, "AEST": 600, "AEDT": 660, "EST": -300, "EDT": -240,
+    "CDT": -300, "MST": -420, "MDT": -360, "PST": -480, "PDT": -420,
+}  # fmt: skip
+"""Minutes ahead of UTC. CST is left out: it is in America and in China."""
+
+_MONTHS = {
+    name: at
+    for at, name in enumerate(
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], start=1
+    )
+}
+_CLOCK = r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})[:.](?P<second>\d{2}(?:[.,:]\d+)?)\s*(?P<half>[AaPp]\.?[Mm]\.?)?"
+_ZONE = r"\s*(?P<zone>[A-Z]{1,4}(?![A-Za-z])|[+-]\d{2}:?\d{2})?"
+_ZONED_YEAR = r"(?:\s+(?P<late>[A-Z]{3,4}))?\s+(?P<year>\d{4})"
+_ISO = r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})"
+_NAMED = r"(?P<name>[A-Za-z]{3})[a-z]*"
+_FORMS = tuple(
+    re.compile(form)
+    for form in (
+        rf"(?P<year>\d{{4}})[-/.](?P<month>\d{{1,2}})[-/.](?P<day>\d{{1,2}})[T_\s,;]+{_CLOCK}{_ZONE}",
+        rf"{_ISO}[T_ ](?P<hour>\d{{2}})-(?P<minute>\d{{2}})-(?P<second>\d{{2}}(?:\.\d+)?){_ZONE}",
+        rf"{_ISO}[T ](?P<hour>\d{{2}}):(?P<minute>\d{{2}})(?P<second>){_ZONE}",
+        rf"{_ISO.replace('-', '')}[T_ -]?(?P<hour>\d{{2}})(?P<minute>\d{{2}})(?P<second>\d{{2}}(?:\.\d+)?){_ZONE}",
+        rf"(?P<day>\d{{1,2}})\.\s?(?P<month>\d{{1,2}})\.\s?(?P<year>\d{{4}})[\s,]+{_CLOCK}{_ZONE}",
+        rf"(?P<first>\d{{1,2}})[/-](?P<second_of>\d{{1,2}})[/-](?P<year>\d{{4}})[\s,]+{_CLOCK}{_ZONE}",
+        rf"(?:\w{{2,3}},?\s+)?(?P<day>\d{{1,2}})[\s-]{_NAMED}\.?[\s-](?P<year>\d{{4}})[\s,]+{_CLOCK}{_ZONE}",
+        rf"(?:\w{{3}},?\s+)?(?P<name>[A-Za-z]{{3}})[a-z]*\s+(?P<day>\d{{1,2}}),?\s+{_CLOCK}{_ZONED_YEAR}",
+        rf"(?:\w{{3}},?\s+)?(?P<name>[A-Za-z]{{3}})[a-z]*\s+(?P<day>\d{{1,2}})(?:,?\s+(?P<year>\d{{4}}))?,?\s+{_CLOCK}{_ZONE}",
+        _CLOCK,
+    )
+)
+
+
+class Stamp(NamedTuple):
+    """A date and time.
+
+    Attributes:
+        at_s: in s since 1970 (UTC) with a year, else from any origin.
+        is_dated: whether there is a date with its year.
+        is_zoned: whether the text names a zone, or needs none.
+        is_whole: whether fractions of a second were left out.
+    """
+
+    at_s: float
+    is_dated: bool
+    is_zoned: bool
+    is_whole: bool
+
+
+def read_stamp(text: str, zone: ZoneInfo | None = None, *, is_day_first: bool | None = None) -> Stamp | None:
+    """Returns a date and time; None for other texts, and where `05/06/2026` may be in May or June.
+
+    Args:
+        text: of a cell or before a line.
+        zone: of dates without one; UTC without it.
+        is_day_first: whether dates with slashes begin with the day; None: unknown.
+    """
+    cleaned = text.strip().strip("\"'[]()").strip()
+    since_1970_s = _since_1970(cleaned)
+    if since_1970_s is not None:
+        return Stamp(since_1970_s, True, True, float(since_1970_s).is_integer())
+    for form in _FORMS:
+        found = form.fullmatch(cleaned)
+        if found is not None:
+            return _stamp(found.groupdict(), zone, is_day_first=is_day_first)
+    return None
+
+
+def is_day_first(texts: Sequence[str]) -> bool | None:
+    """Returns whether dates with slashes begin with the day; None where none of them tells."""
+    for text in texts:
+        found = re.match(r"\s*\"?(\d{1,2})[/-](\d{1,2})[/-]\d{4}\b", text)
+        if found is None:
+            return None
+        if int(found[1]) > 12 or int(found[2]) > 12:
+            return int(found[1]) > 12
+        if re.search(r"[AaPp]\.?[Mm]\.?\"?\s*$", text):
+            return False
+    return None
+
+
+def may_be_month_first(text: str) -> bool:
+    """Whether a date begins with a day or a month."""
+    return re.match(r"\s*\"?\d{1,2}[/-]\d{1,2}[/-]\d{4}\b", text) is not None
+
+
+def on_one_clock(stamps: Sequence[Stamp]) -> Floats:
+    """Returns times in s that do not decrease by midnight; equal whole seconds are spread evenly, shape (n,)."""
+    times_s = np.array([stamp.at_s for stamp in stamps])
+    if not all(stamp.is_dated for stamp in stamps):
+        # A time of day begins again at midnight.
+        times_s += 86400.0 * np.cumsum(np.diff(times_s, prepend=times_s[:1]) < -43200)
+    if not all(stamp.is_whole for stamp in stamps):
+        return times_s
+    starts = np.flatnonzero(np.diff(times_s, prepend=math.nan) != 0)
+    counts = np.diff(np.append(starts, len(times_s)))
+    if counts.max(initial=1) == 1:
+        return times_s
+    inside = np.arange(len(times_s)) - np.repeat(starts, counts)
+    spread: Floats = times_s + inside / np.repeat(counts, counts)
+    return spread
+
+
+def _since_1970(text: str) -> float | None:
+    # From 2001 to 2033 these begin with 1; other numbers of that length are bytes and the like.
+    for digits, size in ((9, 1.0), (12, 1e-3), (15, 1e-6), (18, 1e-9)):
+        if re.fullmatch(rf"1\d{{{digits}}}(\.\d+)?", text):
+            return float(text) * size
+    return None
+
+
+def _stamp(parts: dict[str, str | None], zone: ZoneInfo | None, *, is_day_first: bool | None) -> Stamp | None:
+    if parts.get("first") is not None:
+        if is_day_first is None:
+            return None
+        pair = (str(parts["first"]), str(parts["second_of"]))
+        parts["day"], parts["month"] = pair if is_day_first else pair[::-1]
+    name = parts.get("name")
+    month = _MONTHS.get(name.lower()) if name else int(parts.get("month") or 1)
+    named = parts.get("zone") or parts.get("late")
+    seconds = (parts["second"] or "0").replace(",", ".")
+    seconds = re.sub(r":(\d+)$", r".\1", seconds)
+    hour = int(str(parts["hour"]))
+    if parts.get("half"):
+        hour = hour % 12 + (12 if str(parts["half"]).lower().startswith("p") else 0)
+    offset = _offset(named)
+    if month is None or (named is not None and offset is None):
+        return None
+    is_dated = parts.get("year") is not None
+    try:
+        whole = datetime(
+            int(parts.get("year") or 2000), month, int(parts.get("day") or 1), hour, int(str(parts["minute"]))
+        )
+        at_s = whole.replace(tzinfo=offset or zone or UTC).timestamp() + float(seconds)
+    except (ValueError, OverflowError):
+        return None
+    if float(seconds) >= 61:
+        return None
+    return Stamp(at_s, is_dated, named is not None, "." not in seconds)
+
+
+def _offset(named: str | None) -> timezone | None:
+    if named is None:
+        return None
+    if named[0] in "+-":
+        minutes = int(named[1:3]) * 60 + int(named[-2:])
+        return timezone(timedelta(minutes=-minutes if named[0] == "-" else minutes)) if minutes < 1440 else None
+    return timezone(timedelta(minutes=_ZONES[named])) if named in _ZONES else None
