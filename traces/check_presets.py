@@ -34,6 +34,7 @@ from fit_presets import (
     dish_rates,
     dish_windows,
     drone_rates,
+    handovers_by_height,
     nr_control,
     nr_windows,
     one_way,
@@ -259,17 +260,11 @@ def check_drone(folder: Path) -> None:
 
 
 def print_heights(folder: Path) -> None:
-    """Handovers of a drone's modem by height above the ground, which no preset has yet."""
-    rows = list(csv.DictReader((folder / "imc22_drone_lte/handovers.csv").open()))
-    seconds = list(csv.DictReader((folder / "imc22_drone_lte/seconds_by_height.csv").open()))
-    for environment in ("Urban", "Rural"):
-        own = [row for row in rows if row["flight"].startswith(environment) and row["height [m]"]]
-        days = {row["flight"].rsplit("-", 1)[0] for row in own}
-        for low, high in ((-100, 10), (10, 40), (40, 80), (80, 200)):
-            flown_s = sum(int(row[day]) for row in seconds for day in days if low <= float(row["Altitude"]) < high)
-            count = sum(low <= float(row["height [m]"]) < high for row in own)
+    """Handovers of a drone's modem by height above the ground."""
+    for environment in ("urban", "rural"):
+        for low, (count, flown_s) in handovers_by_height(folder, environment).items():
             rate_per_s = count / flown_s
-            print(f"{environment.lower()}, {low} to {high} m: {count} handovers in {flown_s} s, {rate_per_s:.4f} per s")
+            print(f"{environment}, from {low} m on: {count} handovers in {flown_s} s, {rate_per_s:.4f} per s")
 
 
 def print_hours(folder: Path) -> None:

@@ -15,6 +15,7 @@ quantiles they would come one by one, where they last for seconds to minutes, an
 import argparse
 import csv
 import io
+import math
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
@@ -60,6 +61,9 @@ NR_STEP_S = 0.055
 
 AIR_M = 10.0
 """Height above the ground from which on a drone is in the air."""
+
+HEIGHTS_M = (0, 10, 40, 80)
+"""Heights above the ground in m from which on a drone's handovers are counted apart."""
 
 PRESETS = Path(__file__).resolve().parent.parent / "crates" / "link" / "src" / "presets"
 
@@ -140,7 +144,7 @@ def drone(folder: Path, environment: str, operator: str) -> Family:
         name = f"window {number + 1} by rank"
         found.append(Flight(name, carried(up) + carried(down), len(up), lines))
     common = [f"uplink.delay = {delay}", f"downlink.delay = {delay}"]
-    return Family(found, [*common, drone_handovers(folder, environment)])
+    return Family(found, [*common, drone_handovers(folder, environment), drone_heights(folder, environment)])
 
 
 def drone_rates(folder: Path, environment: str, operator: str, way: str) -> list[Values]:
@@ -178,6 +182,31 @@ def drone_handovers(folder: Path, environment: str) -> str:
         f"handover = {{ interval = {{ exponentials = [{listed}] }}, "
         f'interruption = {{ quantiles = {table} }}, at_least = "50ms" }}'
     )
+
+
+def drone_heights(folder: Path, environment: str) -> str:
+    """Factors on the number of handovers by height above ground, one being that of the flights in the air."""
+    counts = handovers_by_height(folder, environment)
+    air = [own for low, own in counts.items() if low >= AIR_M]
+    mean = sum(count for count, _ in air) / sum(flown_s for _, flown_s in air)
+    listed = ", ".join(f'["{low}m", {count / flown_s / mean:.3g}]' for low, (count, flown_s) in counts.items())
+    return f"along.handover.height = [{listed}]"
+
+
+def handovers_by_height(folder: Path, environment: str) -> dict[int, tuple[int, int]]:
+    """Handovers and seconds flown from each height in m above ground on."""
+    with (folder / "imc22_drone_lte/handovers.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["flight"].lower().startswith(environment)]
+    with (folder / "imc22_drone_lte/seconds_by_height.csv").open() as file:
+        seconds = list(csv.DictReader(file))
+    days = {row["flight"].rsplit("-", 1)[0] for row in rows}
+    heights = [float(row["height [m]"]) for row in rows if row["height [m]"]]
+    found = {}
+    for low, high in zip(HEIGHTS_M, (*HEIGHTS_M[1:], math.inf), strict=True):
+        inside = [low <= max(height, 0.0) < high for height in heights]
+        flown_s = sum(int(row[day]) for row in seconds for day in days if low <= float(row["Altitude"]) < high)
+        found[low] = (sum(inside), flown_s)
+    return found
 
 
 def hyperexponential(intervals: Values, phases: int = 3) -> list[tuple[float, float]]:

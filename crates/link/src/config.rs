@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::access::{Access, AccessConfig};
+use crate::along::{Along, AlongConfig, Factor};
 use crate::delay::{DelayConfig, DelaySource};
 use crate::distribution::Distribution;
 use crate::drx::{Drx, DrxConfig};
@@ -137,6 +138,7 @@ macro_rules! with_defaults_by_key {
 
 with_defaults_by_key!(HarqConfig { loss, round_trip, catch_up });
 with_defaults_by_key!(HandoverConfig { interval, interruption, at_least });
+with_defaults_by_key!(AlongConfig { ground, hour, surroundings, handover, stall, outage, rate });
 with_defaults_by_key!(SpreadConfig { rate, delay, jitter, loss, stall, outage });
 with_defaults_by_key!(RandomSpansConfig { interval, length, direction });
 with_defaults_by_key!(ReconfigurationConfig {
@@ -274,6 +276,12 @@ pub struct PathConfig {
     /// Satellite reconfiguration. Default: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
+    /// Factors along a route. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub along: Option<AlongConfig>,
+    /// What these amount to on the run's route. Not part of the table.
+    #[serde(skip)]
+    pub factors: Along,
     /// Flights of a family, from the worst to the best; a run draws one of them. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flight: Vec<FlightConfig>,
@@ -351,7 +359,8 @@ impl LinkConfig {
 
 impl PathConfig {
     /// Returns this path with its missing keys taken from `base`, also those inside `uplink`, `downlink`,
-    /// `harq`, `drx`, `handover`, `stall`, `outage` and `reconfiguration`. Values below these are replaced as a whole.
+    /// `harq`, `drx`, `handover`, `stall`, `outage`, `reconfiguration` and `along`. Values below these are replaced as
+    /// a whole.
     #[must_use]
     pub fn with_defaults(self, base: &Self) -> Self {
         let flight = match self.flight.is_empty() {
@@ -362,9 +371,15 @@ impl PathConfig {
             (Some(own), Some(base)) => Some(own.with_defaults(base)),
             (own, base) => own.or(*base),
         };
+        let along = match (self.along, &base.along) {
+            (Some(own), Some(base)) => Some(own.with_defaults(base)),
+            (own, base) => own.or_else(|| base.clone()),
+        };
         Self {
             flight,
             spread,
+            along,
+            factors: self.factors,
             draw: self.draw.or(base.draw),
             preset: self.preset.or_else(|| base.preset.clone()),
             mtu: self.mtu.or(base.mtu),
@@ -459,7 +474,10 @@ impl PathConfig {
             (Some(_), Some(_)) => {
                 return Err(wrong(at("rate"))("`rate` and `access` exclude one another".into()));
             }
-            (Some(rate), None) => rate.resolve().map_err(wrong(at("rate")))?,
+            (Some(rate), None) => rate
+                .resolve()
+                .and_then(|rate| rate.along(&self.factors.rate))
+                .map_err(wrong(at("rate")))?,
             (None, Some(_)) => RateSource::Constant(Rate::ZERO),
             (None, None) => {
                 let expected = "expected a rate, for example \"10Mbit/s\", or a preset";
@@ -522,6 +540,8 @@ impl PathConfig {
             let on = table.as_ref().and_then(Switch::on);
             on.map_or(Ok(None), |spans| spans.resolve(direction))
         };
+        let followed =
+            |spans: RandomSpans, factor: &Factor| RandomSpans { factor: factor.clone(), ..spans };
         let reconfiguration = self.reconfiguration.as_ref().and_then(Switch::on);
         let reconfiguration = reconfiguration.map(ReconfigurationConfig::resolve).transpose();
         let changes: Result<Vec<_>, _> =
@@ -541,9 +561,15 @@ impl PathConfig {
                 Direction::Uplink => Drx { paging_cycle: Duration::ZERO, ..drx },
                 Direction::Downlink => drx,
             }),
-            handover: handover.map_err(table("handover"))?,
-            stall: spans(&self.stall).map_err(table("stall"))?,
-            outage: spans(&self.outage).map_err(table("outage"))?,
+            handover: handover
+                .map_err(table("handover"))?
+                .map(|handover| Handover { factor: self.factors.handover.clone(), ..handover }),
+            stall: spans(&self.stall)
+                .map_err(table("stall"))?
+                .map(|spans| followed(spans, &self.factors.stall)),
+            outage: spans(&self.outage)
+                .map_err(table("outage"))?
+                .map(|spans| followed(spans, &self.factors.outage)),
             reconfiguration: reconfiguration.map_err(table("reconfiguration"))?,
             down: self
                 .down

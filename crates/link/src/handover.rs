@@ -9,6 +9,7 @@ use alloc::string::{String, ToString};
 use serde::{Deserialize, Serialize};
 use skybraid_units::{Duration, Seed};
 
+use crate::along::Factor;
 use crate::distribution::Distribution;
 use crate::timeline::Timeline;
 
@@ -36,6 +37,8 @@ pub struct Handover {
     pub interruption: Distribution,
     /// Minimum interval.
     pub at_least: Duration,
+    /// Factor on the number of handovers per time.
+    pub factor: Factor,
 }
 
 impl HandoverConfig {
@@ -49,6 +52,7 @@ impl HandoverConfig {
             interval: required(&self.interval, "interval")?,
             interruption: required(&self.interruption, "interruption")?,
             at_least: self.at_least.unwrap_or(Duration::from_secs(1)),
+            factor: Factor::default(),
         };
         if !handover.at_least.is_positive() {
             return Err(("at_least", "expected a time above zero".to_string()));
@@ -66,5 +70,6 @@ impl Handover {
         let streams = [format!("{path}.handover"), format!("{path}.handover.interruption")];
         let streams = streams.map(|name| seed.stream(&name));
         Timeline::new(&self.interval, &self.interruption, self.at_least, streams)
+            .along(self.factor.clone())
     }
 }

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod access;
+mod along;
 mod config;
 mod delay;
 mod delay_line;
@@ -38,6 +39,7 @@ mod timeline;
 pub mod trace;
 
 pub use access::{Access, AccessConfig};
+pub use along::{Along, AlongConfig, Factor, FactorTables, Moment};
 pub use config::{ConfigError, Direction, DirectionConfig, LinkConfig, PathConfig, Switch};
 pub use delay::{DelayConfig, DelaySource};
 pub use distribution::{Component, Distribution, Mixture, Phase, Shape};

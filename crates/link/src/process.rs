@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 use skybraid_units::{Duration, Instant, Seed, Stream};
 
+use crate::along::Factor;
 use crate::quantiles::Quantiles;
 
 /// Minimum step of a process.
@@ -52,6 +53,8 @@ pub struct Process {
     pub step: Duration,
     /// Factor on all quantiles.
     pub scale: f64,
+    /// Factor on all quantiles over time.
+    pub factor: Factor,
     /// Constant added to all values, in the unit of the quantiles.
     pub plus: f64,
     /// Correlation of the normal scores of both directions, in both parts.
@@ -91,6 +94,7 @@ impl ProcessKeys {
             slow_share: self.slow_share.unwrap_or(0.5),
             step: self.step.unwrap_or(step),
             scale: self.scale.unwrap_or(1.0),
+            factor: Factor::default(),
             plus,
             both_ways: self.both_ways.unwrap_or(0.0),
             shared: None,
@@ -247,7 +251,9 @@ impl ProcessCursor {
         let step = self.process.step.as_nanos().max(1);
         let start = at.max(0) / step * step;
         let score: f64 = self.parts.iter_mut().map(|(weight, part)| *weight * part.at(start)).sum();
-        self.value = self.process.value(normal_probability(score));
+        let quantile = self.process.quantiles.at(normal_probability(score));
+        let factor = self.process.factor.at(Instant::from_nanos(start));
+        self.value = self.process.plus + self.process.scale * factor * quantile;
         self.until = start.saturating_add(step);
     }
 }

@@ -3,11 +3,13 @@
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::{Duration, Instant, Rate, Seed};
 
+use crate::along::Factor;
 use crate::form::{only_one, text_or_table};
 use crate::process::{Process, ProcessCursor, ProcessKeys};
 use crate::trace::mahimahi::OpportunityCursor;
@@ -49,6 +51,31 @@ pub enum RateSource {
     Process(Process),
     /// Mahimahi delivery opportunities.
     Opportunities(Replay<Opportunities>),
+}
+
+impl RateSource {
+    /// Returns the rate multiplied by a factor over time.
+    ///
+    /// # Errors
+    /// The rate is a trace. The text says what was expected.
+    pub(crate) fn along(self, factor: &Factor) -> Result<Self, String> {
+        let factor = factor.clone();
+        match self {
+            rate if factor.is_one() => Ok(rate),
+            Self::Process(process) => Ok(Self::Process(Process { factor, ..process })),
+            Self::Constant(rate) => {
+                let bps = rate.as_bps() as f64;
+                let steps = [PROCESS_SLOW, PROCESS_FAST, PROCESS_STEP];
+                let process =
+                    ProcessKeys::default().resolve(vec![(0.0, bps), (1.0, bps)], 0.0, steps)?;
+                Ok(Self::Process(Process { factor, ..process }))
+            }
+            Self::Series(_) | Self::Opportunities(_) => {
+                Err("found a trace and `along.rate`; expected a constant rate or a `process`"
+                    .to_string())
+            }
+        }
+    }
 }
 
 impl RateConfig {

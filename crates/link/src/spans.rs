@@ -9,6 +9,7 @@ use alloc::string::{String, ToString};
 use serde::{Deserialize, Serialize};
 use skybraid_units::{Duration, Seed};
 
+use crate::along::Factor;
 use crate::config::Direction;
 use crate::distribution::Distribution;
 use crate::timeline::Timeline;
@@ -37,6 +38,8 @@ pub struct RandomSpans {
     pub length: Distribution,
     /// Factor on the number of spans per time, above zero: intervals are divided by it.
     pub rate: f64,
+    /// Factor on it over time.
+    pub factor: Factor,
 }
 
 /// Minimum mean of the intervals.
@@ -57,6 +60,7 @@ impl RandomSpansConfig {
             interval: required(&self.interval, "interval")?,
             length: required(&self.length, "length")?,
             rate: 1.0,
+            factor: Factor::default(),
         };
         if spans.interval.sampler().mean() < MIN_INTERVAL {
             return Err(("interval", format!("expected a mean of at least {MIN_INTERVAL}")));
@@ -69,6 +73,7 @@ impl RandomSpans {
     /// Returns the spans in order of time, from the streams `name` and `name.length`.
     pub(crate) fn timeline(&self, seed: Seed, name: &str) -> Timeline {
         let streams = [seed.stream(name), seed.stream(&format!("{name}.length"))];
-        Timeline::new(&self.interval, &self.length, Duration::ZERO, streams).at_rate(self.rate)
+        let spans = Timeline::new(&self.interval, &self.length, Duration::ZERO, streams);
+        spans.at_rate(self.rate).along(self.factor.clone())
     }
 }

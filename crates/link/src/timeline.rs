@@ -2,6 +2,7 @@
 
 use skybraid_units::{Duration, Instant, Stream};
 
+use crate::along::Factor;
 use crate::distribution::Distribution;
 use crate::sampler::Sampler;
 
@@ -19,6 +20,8 @@ pub(crate) struct Timeline {
     at_least: Duration,
     /// Divisor of the intervals.
     rate: f64,
+    /// Factor on the number of spans per time.
+    factor: Factor,
     intervals: Stream,
     lengths: Stream,
     previous: Option<(Instant, Instant)>,
@@ -34,12 +37,18 @@ impl Timeline {
         [intervals, lengths]: [Stream; 2],
     ) -> Self {
         let (interval, length) = (interval.sampler(), length.sampler());
-        Self { interval, length, at_least, rate: 1.0, intervals, lengths, previous: None }
+        let factor = Factor::default();
+        Self { interval, length, at_least, rate: 1.0, factor, intervals, lengths, previous: None }
     }
 
     /// Returns the sequence with intervals divided by `rate`, which is above zero.
     pub fn at_rate(self, rate: f64) -> Self {
         Self { rate, ..self }
+    }
+
+    /// Returns the sequence with intervals that end where the integral of `factor` reaches them.
+    pub fn along(self, factor: Factor) -> Self {
+        Self { factor, ..self }
     }
 
     /// Returns start and end of the next span. A span that would overlap the previous one starts 1 ms after its end,
@@ -62,7 +71,8 @@ impl Timeline {
             interval = interval.mul_f64(1.0 / self.rate);
         }
         let (last_start, last_end) = self.previous.unwrap_or_default();
-        let start = (last_start + interval.max(self.at_least)).max(last_end + MIN_BETWEEN);
+        let start = self.factor.after(last_start, interval.max(self.at_least));
+        let start = start.max(last_start + self.at_least).max(last_end + MIN_BETWEEN);
         let span = (start, start + self.length.draw(&mut self.lengths));
         self.previous = Some(span);
         span

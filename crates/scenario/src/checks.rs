@@ -10,8 +10,9 @@ use skybraid_units::{Bytes, Duration};
 
 use crate::file::FlowFile;
 use crate::key::is_name;
-use crate::network::DirectedLink;
-use crate::{Flow, Link, Node, Requirement};
+use crate::network::{DirectedLink, table};
+use crate::text::ScenarioText;
+use crate::{Flow, Link, Node, Requirement, Scenario};
 
 /// Maximum number of copies of a message.
 const MAX_COPIES: u32 = 8;
@@ -231,4 +232,48 @@ fn constant_delay(path: &PathSetup, links: &[Link], from: Host) -> Option<Durati
         };
     }
     Some(sum)
+}
+
+/// Returns warnings about scripted outages after the end of the run.
+pub(crate) fn late_outages(scenario: &Scenario, text: &ScenarioText) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for link in &scenario.links {
+        let outages = link.config.down.iter().flatten().enumerate();
+        for (index, (at, _)) in outages.filter(|(_, (at, _))| *at >= scenario.duration) {
+            let kind = if text.has(&table("link", &link.group)) { "link" } else { "path" };
+            let key = table(kind, &link.group).key("down").index(index);
+            let words = format!(
+                "the outage at {at} has no effect: the run ends after {}",
+                scenario.duration
+            );
+            let warning = text.warning(&key, &words);
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+    }
+    warnings
+}
+
+/// Returns warnings about tracks without effect: those of nodes without cells, coverage, factors or satellites on any
+/// link.
+pub(crate) fn unused_tracks(scenario: &Scenario, text: &ScenarioText) -> Vec<String> {
+    let mut groups: Vec<&str> = Vec::new();
+    for (number, (node, track)) in scenario.nodes.iter().zip(&scenario.tracks).enumerate() {
+        let follows = |link: &Link| {
+            let has = |kind, key| text.has(&table(kind, &link.group).key(key));
+            let is_followed = link.cells.is_some() || link.orbit.is_some();
+            let is_read = |key| has("path", key) || has("link", key);
+            link.ends.contains(&number) && (is_followed || is_read("coverage") || is_read("along"))
+        };
+        let moves = track.as_ref().is_some_and(|track| !track.is_fixed());
+        if moves && !scenario.links.iter().any(follows) && !groups.contains(&node.group.as_str()) {
+            groups.push(&node.group);
+        }
+    }
+    let warning = |group: &&str| {
+        let words = "the track has no effect: no path or link of this node has `along`, `cells`, `coverage` or `orbit`";
+        text.warning(&table("node", group).key("track"), words)
+    };
+    groups.iter().map(warning).collect()
 }

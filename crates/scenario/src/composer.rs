@@ -12,6 +12,7 @@ use skybraid_transport::PathInfo;
 use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant, Seed};
 
+use crate::along;
 use crate::cells::{self, CellsFile, Place};
 use crate::correlation::{Correlation, CorrelationFile};
 use crate::coverage::PathCoverage;
@@ -120,8 +121,8 @@ pub(crate) fn compose(
     let setup = scenario.plain_setup(scenario.seed, Record::default());
     setup.check().map_err(|large| text.wrong(&KeyPath::dotted(large.of), large.to_string()))?;
     scenario.warnings = checks::warnings(&scenario.nodes, &scenario.links, &scenario.flows, &setup);
-    scenario.warnings.extend(unused_tracks(&scenario, &text));
-    scenario.warnings.extend(late_outages(&scenario, &text));
+    scenario.warnings.extend(checks::unused_tracks(&scenario, &text));
+    scenario.warnings.extend(checks::late_outages(&scenario, &text));
     Ok(scenario)
 }
 
@@ -140,48 +141,6 @@ fn check_routes(scenario: &Scenario, text: &ScenarioText) -> Result<(), Scenario
     Ok(())
 }
 
-/// Returns warnings about scripted outages after the end of the run.
-fn late_outages(scenario: &Scenario, text: &ScenarioText) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for link in &scenario.links {
-        let outages = link.config.down.iter().flatten().enumerate();
-        for (index, (at, _)) in outages.filter(|(_, (at, _))| *at >= scenario.duration) {
-            let kind = if text.has(&table("link", &link.group)) { "link" } else { "path" };
-            let key = table(kind, &link.group).key("down").index(index);
-            let words = format!(
-                "the outage at {at} has no effect: the run ends after {}",
-                scenario.duration
-            );
-            let warning = text.warning(&key, &words);
-            if !warnings.contains(&warning) {
-                warnings.push(warning);
-            }
-        }
-    }
-    warnings
-}
-
-/// Returns warnings about tracks without effect: those of nodes without cells, coverage or satellites on any link.
-fn unused_tracks(scenario: &Scenario, text: &ScenarioText) -> Vec<String> {
-    let mut groups: Vec<&str> = Vec::new();
-    for (number, (node, track)) in scenario.nodes.iter().zip(&scenario.tracks).enumerate() {
-        let follows = |link: &Link| {
-            let covered = |kind| text.has(&table(kind, &link.group).key("coverage"));
-            let is_followed = link.cells.is_some() || link.orbit.is_some();
-            link.ends.contains(&number) && (is_followed || covered("path") || covered("link"))
-        };
-        let moves = track.as_ref().is_some_and(|track| !track.is_fixed());
-        if moves && !scenario.links.iter().any(follows) && !groups.contains(&node.group.as_str()) {
-            groups.push(&node.group);
-        }
-    }
-    let warning = |group: &&str| {
-        let words = "the track has no effect: no path or link of this node has `cells`, `coverage` or `orbit`";
-        text.warning(&table("node", group).key("track"), words)
-    };
-    groups.iter().map(warning).collect()
-}
-
 /// Reads a single path: the keys of a path's table as TOML, with its preset filled in and its traces loaded from
 /// `folder`. [`PathConfig::link`] then returns either direction, or an error for a missing key.
 ///
@@ -192,6 +151,7 @@ pub fn load_path(text: &str, folder: &FilePath) -> Result<PathConfig, ScenarioEr
     let top = KeyPath::default();
     let read: LinkFile = text.read()?;
     let of_scenarios = [
+        ("along", read.along.is_some()),
         ("cells", read.cells.is_some()),
         ("coverage", read.coverage.is_some()),
         ("orbit", read.orbit.is_some()),
@@ -209,6 +169,8 @@ pub fn load_path(text: &str, folder: &FilePath) -> Result<PathConfig, ScenarioEr
 
 /// Underlying network of a link: cells, coverage or satellites.
 struct Underlay {
+    /// Whether the scenario itself asks for factors along the route.
+    along: bool,
     cells: Option<CellsFile>,
     coverage: Option<PathCoverage>,
     orbit: Option<OrbitConfig>,
@@ -323,6 +285,7 @@ impl Composer<'_> {
         let coverage = link.coverage.take();
         let coverage = coverage.map(|own| own.read(link, &mut self.inputs, self.text, key));
         let mut underlay = Underlay {
+            along: link.along.is_some(),
             cells: link.cells.take(),
             coverage: coverage.transpose()?,
             orbit: link.orbit.take(),
@@ -375,6 +338,10 @@ impl Composer<'_> {
             if let Some(coverage) = &underlay.coverage {
                 let applied = coverage.apply(&mut link.config, terminal, length);
                 applied.map_err(|problem| text.wrong(&key.key("coverage"), problem))?;
+            }
+            if underlay.along {
+                let applied = along::apply(&mut link.config, terminal, length);
+                applied.map_err(|(below, problem)| text.wrong(&key.below(&below), problem))?;
             }
             if let Some(config) = &underlay.orbit {
                 let built = orbit::shared(config, terminal, other, length, &mut known);

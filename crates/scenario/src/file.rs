@@ -8,8 +8,8 @@ use serde::de::{
 };
 use serde::{Deserialize, Deserializer};
 use skybraid_link::{
-    ChangeConfig, DelayConfig, DirectionConfig, Draw, DrxConfig, FlightConfig, HandoverConfig,
-    HarqConfig, Losses, PathConfig, QueueConfig, RandomSpansConfig, RateConfig,
+    Along, AlongConfig, ChangeConfig, DelayConfig, DirectionConfig, Draw, DrxConfig, FlightConfig,
+    HandoverConfig, HarqConfig, Losses, PathConfig, QueueConfig, RandomSpansConfig, RateConfig,
     ReconfigurationConfig, SpreadConfig, Start, Switch,
 };
 use skybraid_orbit::OrbitConfig;
@@ -131,6 +131,7 @@ pub(crate) struct LinkFile {
     pub flight: Vec<FlightConfig>,
     pub spread: Option<SpreadConfig>,
     pub draw: Option<Draw>,
+    pub along: Option<AlongConfig>,
     /// Allowed in a scenario only.
     pub cells: Option<CellsFile>,
     pub coverage: Option<CoverageFile>,
@@ -173,6 +174,8 @@ impl LinkFile {
             flight: self.flight,
             spread: self.spread,
             draw: self.draw,
+            along: self.along,
+            factors: Along::default(),
         };
         own.with_defaults(&both)
     }

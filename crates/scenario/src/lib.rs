@@ -8,6 +8,7 @@
 //! rejected.
 #![forbid(unsafe_code)]
 
+mod along;
 mod cells;
 mod checks;
 mod composer;

@@ -16,6 +16,7 @@ from skybraid.fit.process import autocorrelation, normal_scores
 from skybraid.model.scenario import Scenario
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.replay import path_lines, write_flight
+from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +29,9 @@ RUN_S = 300.0
 
 MAX_PIECES = 20
 """Pieces of what was held back that are run for verdicts."""
+
+MIN_ROWS = 8
+"""Rows of a single flight from which on one half can predict the other."""
 
 VIDEO_MBPS = 10.0
 CONTROL_MS = 300.0
@@ -103,6 +107,9 @@ def held_back(
         TraceError: a half is too short for a fit.
     """
     whole = [flight.whole() for flight in flights]
+    if len(whole) == 1 and len(whole[0].times_s) < MIN_ROWS:
+        found = f"{len(whole[0].times_s)} rows in {whole[0].length_s:.3g} s"
+        raise TraceError(f"{whole[0].name}: found {found}; expected {MIN_ROWS} at least, of which half are held back")
     if len(whole) > 1:
         seen, kept = whole[::2], whole[1::2]
         split = f"fitted to {len(seen)} of {len(whole)} flights, compared with the other {len(kept)}"

@@ -16,6 +16,8 @@ from skybraid.traces.measurement import (
     NETWORK,
     Column,
     Floats,
+    Imported,
+    MeasuredTrack,
     Measurement,
     gaps_of,
     with_derived,
@@ -234,8 +236,11 @@ def read_flight(text: str, options: Options | None = None) -> Flight:
     """
     words = [text] if Path(text).exists() else text.split("+")
     found: list[Measurement] = []
+    loaded: list[Imported] = []
     for path, direction, own_options in _files(words, options):
-        for one in load(path, None, own_options):
+        own = load(path, None, own_options)
+        loaded += own
+        for one in own:
             if not isinstance(one, Measurement):
                 continue
             known = {column.direction for column in one.columns if column.direction}
@@ -255,7 +260,10 @@ def read_flight(text: str, options: Options | None = None) -> Flight:
             if columns:
                 found.append(replace(one, columns=columns))
     if not found:
-        raise TraceError(f"{text}: found no rate, delay or loss; expected one of them")
+        others = sorted({"a track" if isinstance(one, MeasuredTrack) else one.label for one in loaded} - {""})
+        alone = f"{' and '.join(others)} alone" if others else "no rate, delay or loss"
+        expected = "a rate, delay or loss of the link too, such as the log of a ping: FILE+ping.txt"
+        raise TraceError(f"{text}: found {alone}; expected {expected}")
     return _joined(text, found)
 
 

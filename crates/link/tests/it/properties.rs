@@ -7,9 +7,9 @@ use proptest::option::of;
 use proptest::prelude::*;
 use skybraid_link::{
     Access, Cause, Change, Codel, Component, DelaySource, Distribution, Drx, Environment, Extent,
-    Fate, GilbertElliott, Handover, Harq, Link, LinkConfig, LossSource, LutzConfig, Mixture, OnOff,
-    Opportunities, Process, Quantiles, QueueConfig, RandomSpans, RateSource, Reconfiguration,
-    Series, Shape,
+    Factor, Fate, GilbertElliott, Handover, Harq, Link, LinkConfig, LossSource, LutzConfig,
+    Mixture, OnOff, Opportunities, Process, Quantiles, QueueConfig, RandomSpans, RateSource,
+    Reconfiguration, Series, Shape,
 };
 use skybraid_units::{Bytes, Decibels, Duration, Instant, Probability, Rate, Seed};
 
@@ -63,6 +63,12 @@ fn series(max: f64) -> impl Strategy<Value = Arc<Series>> {
     })
 }
 
+/// A factor along a route, with a part in which nothing happens.
+fn factor() -> Factor {
+    let parts = [(0, 1.0), (700, 3.0), (1500, 0.0), (2100, 0.5)];
+    Factor::new(parts.into_iter().map(|(at, factor)| (Duration::from_millis(at), factor)))
+}
+
 /// A process of uniform marginal with a mass at its minimum.
 fn random(low: f64, more: f64, step_ms: i64) -> Process {
     let table = std::vec![(0.0, low), (0.2, low), (1.0, low + more)];
@@ -73,6 +79,7 @@ fn random(low: f64, more: f64, step_ms: i64) -> Process {
         slow_share: 0.6,
         step: Duration::from_millis(step_ms),
         scale: 1.5,
+        factor: factor(),
         plus: 0.0,
         both_ways: 0.3,
         shared: None,
@@ -207,6 +214,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             interval,
             interruption,
             at_least: Duration::from_millis(at_least),
+            factor: factor(),
         },
     );
     let reconfiguration = (distribution(), interruption(), probability(), 300..900i64, time(300))
@@ -233,6 +241,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             interval: Distribution { plus: Duration::from_millis(150), ..interval },
             length,
             rate: 0.7,
+            factor: factor(),
         })
     };
     let spans = (of(spans()), of(spans()), down, halts, access);

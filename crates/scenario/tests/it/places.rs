@@ -218,3 +218,45 @@ fn invalid_values_are_reported_at_their_keys() {
         assert!(error.contains(expected), "{text}\n{error}\n{expected}");
     }
 }
+
+/// A climb from 500 m to 620 m above sea level in 120 s of 1 m/s, then a flight of 20 m/s at that altitude.
+const CLIMB: &str = "time_s,latitude,longitude,altitude_m\n0,47,7.4,500\n120,47,7.4,620\n\
+                     620,47.08993,7.4,620\n";
+
+#[test]
+fn height_speed_and_hour_of_a_track_feed_the_processes() {
+    let folder = std::env::temp_dir().join(format!("skybraid-along-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("climb.csv"), CLIMB).unwrap();
+    let parse = |along: &str| {
+        let text = format!(
+            "duration = '620s'\n[node.vehicle]\ntrack = {{ file = 'climb.csv' }}\n\
+             [path.lte]\npreset = 'lte-drone-urban'\n[path.lte.along]\n{along}"
+        );
+        Scenario::parse(&text, &folder.join("x.toml"), &[])
+            .map_err(|error| first_line(&error.to_string()))
+    };
+    let scenario = parse(
+        "ground = '500m'\nhour = 23.9\noutage.speed = [['0m/s', 1], ['10m/s', 2]]\nrate.hour = [[0, 0.5], [20, 1]]",
+    )
+    .unwrap();
+    let along = &scenario.links[0].config.factors;
+    let times = |factor: &skybraid_link::Factor| -> Vec<f64> {
+        factor.entries().iter().map(|(at, _)| at.as_secs_f64().round()).collect()
+    };
+    // The preset's own heights: 10 m, 40 m and 80 m above ground, a metre a second.
+    assert_eq!(times(&along.handover), [0.0, 10.0, 40.0, 80.0]);
+    // The track ends after 620 s.
+    assert_eq!(times(&along.outage), [0.0, 120.0, 620.0]);
+    assert_eq!(times(&along.rate), [0.0, 360.0]);
+    assert!(along.stall.is_one());
+    let wrong = parse("handover.height = [['0m', 1]]").unwrap_err();
+    let expected = "along.handover.height: expected `ground` too";
+    assert!(wrong.ends_with(expected), "{wrong}");
+    let wrong = parse("ground = '500m'\nrate.speed = [['0m/s', -1]]").unwrap_err();
+    assert!(
+        wrong.contains("along.rate.speed: found the factor -1, expected 0 to 10000"),
+        "{wrong}"
+    );
+    fs::remove_dir_all(folder).unwrap();
+}

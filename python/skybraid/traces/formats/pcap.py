@@ -143,7 +143,7 @@ def _measurement(
     times_s = times_s + 1e-9 * np.arange(len(packets))
     start_s = packets[0].at_s
     relative = from_zero(source, times_s - times_s[0] + 1e-9 * np.arange(len(packets)), [1] * len(packets))
-    notes = [f"{len(packets)} packets, {int(np.isinf(delay_ms).sum())} lost"]
+    notes = [f"{direction}: {len(packets)} packets, {int(np.isinf(delay_ms).sum())} lost"]
     if ambiguous:
         notes.append(f"{ambiguous} packets left out that occur several times in a capture")
     columns = (

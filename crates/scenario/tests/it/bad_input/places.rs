@@ -172,7 +172,7 @@ fn a_track_without_effect_causes_a_warning() {
     assert_eq!(
         scenario.warnings,
         [
-            "x.toml:15:1: node.vehicle.track: the track has no effect: no path or link of this node has `cells`, `coverage` or `orbit`"
+            "x.toml:15:1: node.vehicle.track: the track has no effect: no path or link of this node has `along`, `cells`, `coverage` or `orbit`"
         ]
     );
     let cells = text
