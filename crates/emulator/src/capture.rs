@@ -34,7 +34,7 @@ pub struct Captures {
 pub struct Entry<'a> {
     /// Time of entering the link.
     pub entered: Instant,
-    /// Arrival time; `None` if the packet is lost.
+    /// Arrival time; `None` if the packet is lost, or not yet known to arrive.
     pub arrives: Option<Instant>,
     /// Index of the path.
     pub path: usize,
@@ -89,6 +89,21 @@ impl Captures {
                 file.note(at, headers.clone(), entry.segment.size);
                 file.flush_until(entry.entered)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Records a packet at its receiver alone, when its arrival is known later than that it was sent.
+    ///
+    /// # Errors
+    /// A packet has no valid headers.
+    pub fn write_arrival(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+        let headers = headers(entry)?;
+        let receiver = usize::from(entry.uplink);
+        if let (Some(at), Some(file)) =
+            (entry.arrives, self.files.get_mut(2 * entry.path + receiver))
+        {
+            file.note(at, headers, entry.segment.size);
         }
         Ok(())
     }

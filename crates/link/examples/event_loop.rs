@@ -23,7 +23,7 @@ pub fn send(path: &str) -> Result<(usize, usize, Duration), Box<dyn std::error::
         let sent = Instant::ZERO + Duration::from_micros(960 * packet);
         match link.admit(sent, PACKET) {
             Fate::Delivered { at } => arrivals.push(Reverse((at, sent))),
-            Fate::Lost { .. } => lost += 1,
+            Fate::Held | Fate::Lost { .. } => lost += 1,
         }
     }
     let (mut received, mut waited) = (0, Duration::ZERO);

@@ -514,6 +514,16 @@ impl PathConfig {
             if matches!(queue, QueueConfig::Codel(_)) {
                 return Err(wrong(at("queue"))("expected a drop-tail queue with `access`".into()));
             }
+            let stacked = own.access.as_ref().is_some_and(|access| access.reorder_stack.is_some());
+            let behind = [
+                ("delay", own.delay.is_some()),
+                ("harq", own.harq.as_ref().and_then(Switch::on).is_some()),
+                ("reorder", own.reorder.unwrap_or(false)),
+            ];
+            if let Some((key, _)) = behind.iter().find(|(_, given)| stacked && *given) {
+                let problem = format!("`reorder_stack` and `{key}` exclude one another");
+                return Err(wrong(at("access.reorder_stack"))(problem));
+            }
             if own.changes.iter().any(|(_, change)| matches!(change, ChangeConfig::Rate(_))) {
                 return Err(wrong(at("rate"))(
                     "an event sets it, which a link with `access` does not take".into(),

@@ -46,7 +46,7 @@ pub use distribution::{Component, Distribution, Mixture, Phase, Shape};
 pub use drx::{Drx, DrxConfig, Radio};
 pub use handover::{Handover, HandoverConfig};
 pub use harq::{Harq, HarqConfig};
-pub use link::{Cause, Conditions, Fate, Link};
+pub use link::{Cause, Conditions, Fate, Link, Release};
 pub use loss::{GilbertElliott, LossConfig, LossSource, Losses, OnOff};
 pub use lutz::{Environment, Extent, Lutz, LutzConfig};
 pub use outage::{Change, ChangeConfig};

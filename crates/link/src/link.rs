@@ -73,6 +73,18 @@ pub enum Fate {
         /// Cause of the loss.
         cause: Cause,
     },
+    /// The packet waits at the receiver for frames that are sent later; [`Link::release`] says when it arrives. Only a
+    /// link with a reorder stack holds packets.
+    Held,
+}
+
+/// Arrival of packets that were held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Number of packets, the oldest of those that are held.
+    pub packets: usize,
+    /// Arrival of all of them.
+    pub at: Instant,
 }
 
 /// State of a link at an instant, independent of its traffic.
@@ -315,7 +327,17 @@ impl Link {
             self.radio = radio;
             self.radio.on_sent(sent);
         }
-        self.propagate(sent, size, (passed.unwrap_or(sent), cause))
+        match self.propagate(sent, size, (passed.unwrap_or(sent), cause)) {
+            Fate::Delivered { .. } if access.holds() => Fate::Held,
+            fate => fate,
+        }
+    }
+
+    /// Returns the next release of held packets. After each [`admit`](Self::admit) it must be called until it returns
+    /// `None`; the packets arrive no later than that just admitted.
+    #[inline]
+    pub fn release(&mut self) -> Option<Release> {
+        self.access.as_mut()?.release()
     }
 
     /// Draws from every loss process and returns the first cause.

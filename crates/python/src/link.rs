@@ -14,6 +14,8 @@ type Fates<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<u8>>);
 #[pyclass(module = "skybraid._core")]
 pub struct Link {
     link: skybraid_link::Link,
+    /// Packets of earlier calls that the receiver holds.
+    held: usize,
 }
 
 #[pymethods]
@@ -30,7 +32,7 @@ impl Link {
         };
         let config = config.link(direction).map_err(bad_input)?;
         let link = skybraid_link::Link::new(&config, "path", direction.name(), Seed(seed));
-        Ok(Self { link })
+        Ok(Self { link, held: 0 })
     }
 
     fn admit<'py>(
@@ -56,19 +58,36 @@ impl Link {
             }
             last = *time;
         }
-        let link = &mut self.link;
+        let (link, earlier) = (&mut self.link, &mut self.held);
         let (arrivals, causes) = py.detach(|| {
             let mut arrivals = Vec::with_capacity(times.len());
             let mut causes = Vec::with_capacity(times.len());
+            let mut held: Vec<usize> = Vec::new();
             for (time, size) in times.iter().zip(sizes.iter()) {
                 let now = Instant::from_secs_f64(*time);
-                let (arrival, cause) = match link.admit(now, Bytes::new(u64::from(*size))) {
+                let fate = link.admit(now, Bytes::new(u64::from(*size)));
+                while let Some(release) = link.release() {
+                    // Those of earlier calls stay without a time.
+                    let old = release.packets.min(*earlier);
+                    *earlier -= old;
+                    for index in held.drain(..release.packets - old) {
+                        if let Some(arrival) = arrivals.get_mut::<usize>(index) {
+                            *arrival = release.at.as_secs_f64();
+                        }
+                    }
+                }
+                let (arrival, cause) = match fate {
                     Fate::Delivered { at } => (at.as_secs_f64(), 0),
+                    Fate::Held => {
+                        held.push(arrivals.len());
+                        (f64::NAN, 0)
+                    }
                     Fate::Lost { cause, .. } => (f64::NAN, 1 + cause as u8),
                 };
                 arrivals.push(arrival);
                 causes.push(cause);
             }
+            *earlier += held.len();
             (arrivals, causes)
         });
         Ok((arrivals.into_pyarray(py), causes.into_pyarray(py)))

@@ -388,6 +388,33 @@ struct Watch {
     fault: Fault,
 }
 
+impl Watch {
+    /// Passes a packet to the captures by `write`.
+    fn capture(
+        &mut self,
+        event: &PacketEvent<'_>,
+        write: impl FnOnce(&mut Captures, &Entry<'_>) -> std::io::Result<()>,
+    ) {
+        let Some(captures) = &mut self.captures else { return };
+        let entry = Entry {
+            entered: event.entered,
+            arrives: match event.fate {
+                Fate::Delivered { at } => Some(at),
+                Fate::Held | Fate::Lost { .. } => None,
+            },
+            path: event.link,
+            uplink: event.uplink,
+            flow: event.flow,
+            segment: event.segment,
+        };
+        if let Err(error) = write(captures, &entry)
+            && self.failed.is_none()
+        {
+            self.failed = Some(from_system(error));
+        }
+    }
+}
+
 impl Observer for Watch {
     fn progress(&mut self, now: Instant) -> bool {
         if self.failed.is_some() || self.fault.is_set() {
@@ -413,22 +440,10 @@ impl Observer for Watch {
     }
 
     fn packet(&mut self, event: &PacketEvent<'_>) {
-        let Some(captures) = &mut self.captures else { return };
-        let entry = Entry {
-            entered: event.entered,
-            arrives: match event.fate {
-                Fate::Delivered { at } => Some(at),
-                Fate::Lost { .. } => None,
-            },
-            path: event.link,
-            uplink: event.uplink,
-            flow: event.flow,
-            segment: event.segment,
-        };
-        if let Err(error) = captures.write(&entry)
-            && self.failed.is_none()
-        {
-            self.failed = Some(from_system(error));
-        }
+        self.capture(event, Captures::write);
+    }
+
+    fn released(&mut self, event: &PacketEvent<'_>) {
+        self.capture(event, Captures::write_arrival);
     }
 }

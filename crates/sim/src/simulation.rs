@@ -1,5 +1,6 @@
 //! The event loop of a simulation.
 
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
@@ -31,6 +32,11 @@ pub trait Observer {
 
     /// Called when a packet enters a link.
     fn packet(&mut self, event: &PacketEvent<'_>) {
+        let _ = event;
+    }
+
+    /// Called when the arrival of a packet is known that was [`Fate::Held`] when it entered.
+    fn released(&mut self, event: &PacketEvent<'_>) {
         let _ = event;
     }
 }
@@ -91,7 +97,17 @@ struct Network<'a> {
     routes: Routes,
     links: Vec<LinkRow>,
     packets: Vec<PacketRow>,
+    /// Watched packets that receivers hold, by link.
+    held: BTreeMap<usize, VecDeque<Held>>,
     packet_hops: u64,
+}
+
+/// A watched packet that a receiver holds.
+struct Held {
+    entered: Instant,
+    flow: usize,
+    /// Row of the packet, if rows are kept.
+    row: usize,
 }
 
 impl<'a> Simulation<'a> {
@@ -118,6 +134,7 @@ impl<'a> Simulation<'a> {
             routes: Routes::new(setup),
             links: Vec::new(),
             packets: Vec::new(),
+            held: BTreeMap::new(),
             packet_hops: 0,
         };
         Self { setup, hosts, network, end }
@@ -296,7 +313,7 @@ impl Network<'_> {
             self.record_packet(now, link, segment, flow, fate);
         }
         match fate {
-            Fate::Delivered { .. } => None,
+            Fate::Delivered { .. } | Fate::Held => None,
             Fate::Lost { cause, .. } => Some(cause),
         }
     }
@@ -341,10 +358,16 @@ impl Network<'_> {
         flow: Option<FlowId>,
         fate: Fate,
     ) {
+        self.record_releases(link);
         let flow = flow.map_or(0, FlowId::index);
+        if fate == Fate::Held {
+            let held = Held { entered: now, flow, row: self.packets.len() };
+            self.held.entry(link.index()).or_default().push_back(held);
+        }
         if self.record.packets {
             let (left, cause) = match fate {
                 Fate::Delivered { at } => (at, None),
+                Fate::Held => (Instant::FAR_FUTURE, None),
                 Fate::Lost { at, cause } => (at, Some(cause)),
             };
             self.packets.push(PacketRow {
@@ -366,6 +389,30 @@ impl Network<'_> {
                 flow,
                 segment,
             });
+        }
+    }
+
+    /// Records when the packets arrive that the receiver of `link` has just released.
+    fn record_releases(&mut self, link: DirectedLink) {
+        let Some(wire) = Wire::find(&self.wires, link) else { return };
+        for packet in &wire.released {
+            let held = self.held.get_mut(&link.index()).and_then(VecDeque::pop_front);
+            let Some(held) = held.promised("a record of a held packet") else { return };
+            if self.record.packets
+                && let Some(row) = self.packets.get_mut(held.row).promised("its row")
+            {
+                row.left = packet.arrives;
+            }
+            if self.observer.wants_packets() {
+                self.observer.released(&PacketEvent {
+                    entered: held.entered,
+                    fate: Fate::Delivered { at: packet.arrives },
+                    link: link.link(),
+                    uplink: link.is_uplink(),
+                    flow: held.flow,
+                    segment: &packet.segment,
+                });
+            }
         }
     }
 }

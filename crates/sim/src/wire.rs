@@ -1,6 +1,7 @@
 //! Wires: links with the packets in flight on them.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use skybraid_link::{Cause, Fate, Link};
 use skybraid_transport::{PathId, Segment};
@@ -70,6 +71,10 @@ pub struct Wire {
     pub total: LinkTotal,
     /// Packets in order of arrival.
     in_flight: VecDeque<Packet>,
+    /// Packets in flight that the receiver holds, the last ones.
+    held: usize,
+    /// Packets that the last admission has released.
+    pub released: Vec<Packet>,
     has_radio: bool,
 }
 
@@ -88,6 +93,8 @@ impl Wire {
             total: LinkTotal::default(),
             // Not preallocated: in networks of thousands of wires, most carry few packets at a time.
             in_flight: VecDeque::new(),
+            held: 0,
+            released: Vec::new(),
             has_radio,
         }
     }
@@ -104,21 +111,12 @@ impl Wire {
     ) -> (Fate, bool) {
         let busy_until = self.link.busy_until();
         let fate = self.link.admit(now, Bytes::new(u64::from(segment.size)));
-        match fate {
-            Fate::Delivered { at } => {
-                let ends = segment.messages > 0;
-                let waits = if ends { self.waits(now, busy_until, before) } else { before };
-                let first = self.in_flight.is_empty();
-                let packet = Packet { arrives: at, address, segment: *segment, waits };
-                // On a link that reorders, a packet may overtake others.
-                let overtakes = self.in_flight.back().is_some_and(|last| last.arrives > at);
-                if !overtakes {
-                    self.in_flight.push_back(packet);
-                    return (fate, first);
-                }
-                let place = self.in_flight.partition_point(|other| other.arrives <= at);
-                self.in_flight.insert(place, packet);
-                (fate, place == 0)
+        let released = self.release_held();
+        let at = match fate {
+            Fate::Delivered { at } => at,
+            Fate::Held => {
+                self.held += 1;
+                Instant::FAR_FUTURE
             }
             Fate::Lost { cause, .. } => {
                 if let Some(count) =
@@ -126,9 +124,38 @@ impl Wire {
                 {
                     *count += 1;
                 }
-                (fate, false)
+                return (fate, released);
             }
+        };
+        let ends = segment.messages > 0;
+        let waits = if ends { self.waits(now, busy_until, before) } else { before };
+        let first = self.in_flight.is_empty();
+        let packet = Packet { arrives: at, address, segment: *segment, waits };
+        // On a link that reorders, a packet may overtake others.
+        let overtakes = self.in_flight.back().is_some_and(|last| last.arrives > at);
+        if !overtakes {
+            self.in_flight.push_back(packet);
+            return (fate, first || released);
         }
+        let place = self.in_flight.partition_point(|other| other.arrives <= at);
+        self.in_flight.insert(place, packet);
+        (fate, place == 0 || released)
+    }
+
+    /// Sets the arrival of the packets that the receiver releases: the first of those held, which are the last in
+    /// flight. Returns whether there are any.
+    #[inline]
+    fn release_held(&mut self) -> bool {
+        self.released.clear();
+        while let Some(release) = self.link.release() {
+            let oldest = self.in_flight.len() - self.held;
+            for packet in self.in_flight.range_mut(oldest..oldest + release.packets) {
+                packet.arrives = release.at;
+                self.released.push(*packet);
+            }
+            self.held -= release.packets;
+        }
+        !self.released.is_empty()
     }
 
     /// Returns the waits, including those `before`, of a packet admitted at `now` to a link busy until `busy_until`.

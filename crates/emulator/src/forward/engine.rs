@@ -110,6 +110,7 @@ impl Engine {
                         sibling: (up == down && link.radio().is_some()).then_some(opposite),
                         link,
                         waiting: std::collections::VecDeque::with_capacity(4096),
+                        held: 0,
                         way: ways.len(),
                         next: (place + 1 < range.end).then_some(place + 1),
                     });
@@ -264,11 +265,17 @@ impl Engine {
             return;
         };
         let size = Bytes::new(u64::from(packet.length) - ETHERNET as u64);
-        match stage.link.admit(at, size) {
+        let fate = stage.link.admit(at, size);
+        stage.release_held();
+        match fate {
             Fate::Delivered { at } => {
                 packet.due = at;
                 packet.departs = stage.link.last_departure();
                 stage.push(packet);
+            }
+            Fate::Held => {
+                packet.departs = stage.link.last_departure();
+                stage.hold(packet);
             }
             Fate::Lost { at, cause } => {
                 self.counters.lost(stage.way, &packet, at, cause);
@@ -404,6 +411,7 @@ impl Engine {
         let only = self.stages.get(way.stages.start).filter(|_| way.stages.len() == 1);
         if let Some(stage) = only
             && stage.link.keeps_order()
+            && stage.held == 0
             && let Some(last) = stage.waiting.back()
         {
             // The frame cannot overtake earlier frames.

@@ -129,6 +129,9 @@ pub struct AccessConfig {
     /// Delay on the ground, behind the gateway. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ground: Option<Duration>,
+    /// Maximum number of frames that wait at the receiver for a missing one, without a timer. Default: none wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder_stack: Option<u32>,
 }
 
 /// Access layer of one direction, checked.
@@ -150,6 +153,8 @@ pub struct Access {
     pub frame_loss: Probability,
     /// Way of the frames.
     pub way: Way,
+    /// Maximum number of frames that wait at the receiver for a missing one.
+    pub reorder_stack: Option<u32>,
 }
 
 /// Carriers of a link, checked.
@@ -200,6 +205,9 @@ type Problem = (&'static str, String);
 
 /// Bounds of a period: shorter ones make runs slow, longer ones are mistakes.
 const PERIODS: (Duration, Duration) = (Duration::from_micros(100), Duration::from_secs(3600));
+
+/// Maximum of a reorder stack, half of a sequence number of eight bits.
+const MAX_STACK: u32 = 127;
 
 fn period(key: &'static str, value: Duration) -> Result<Duration, Problem> {
     let (min, max) = PERIODS;
@@ -260,7 +268,8 @@ impl AccessConfig {
             gateway_delay,
             delay_clock,
             satellite_frame,
-            ground
+            ground,
+            reorder_stack
         )
     }
 
@@ -318,9 +327,19 @@ impl AccessConfig {
             es_n0,
             frame_loss: self.frame_loss.unwrap_or_default(),
             way: self.way(role)?,
+            reorder_stack: self.stack()?,
         };
         access.check_codings()?;
         Ok(access)
+    }
+
+    fn stack(&self) -> Result<Option<u32>, Problem> {
+        match self.reorder_stack {
+            Some(max) if !(1..=MAX_STACK).contains(&max) => {
+                Err(("reorder_stack", format!("found {max}, expected 1 to {MAX_STACK}")))
+            }
+            stack => Ok(stack),
+        }
     }
 
     /// Returns an error for a key of the other link.

@@ -11,7 +11,7 @@ use super::adaptive::{Coding, Codings};
 use super::config::Rules;
 use super::frame_loss::{FrameLoss, ip_packets};
 use super::ticks::Ticks;
-use super::{MAX_FRAMES, Placed};
+use super::{MAX_FRAMES, Placed, Sent};
 use crate::link::Cause;
 
 /// Bytes of a GSE header without its label: flags and length (2), protocol type (2).
@@ -85,14 +85,13 @@ impl Forward {
         Self { ticks, rules, label, ground, symbols, codings, loss, position: Position::default() }
     }
 
-    /// Places a packet of `size` that has arrived at `ready` into frames. `resume` returns the end of the halt that
-    /// contains an instant, or that instant.
+    /// Places a packet of `size` that has arrived at `ready` into frames sent before `limit`, each tick's of which
+    /// `on_sent` gets. `resume` returns the end of the halt that contains an instant, or that instant.
     pub fn place(
         &mut self,
-        ready: Instant,
-        size: Bytes,
-        limit: Instant,
+        (ready, size, limit): (Instant, Bytes, Instant),
         mut resume: impl FnMut(Instant) -> Instant,
+        mut on_sent: impl FnMut(Sent),
     ) -> Placed {
         let mut at = self.position;
         let first = self.ticks.after(ready + self.ground);
@@ -117,13 +116,14 @@ impl Forward {
                 continue;
             }
             let Some((coding, received)) = self.codings.at(start) else { return Placed::Never };
-            let had = packet.rest;
-            self.fill(&mut at, &mut packet, &coding, &mut frames);
-            faded |= packet.rest < had && !received;
+            if let Some(filled) = self.fill(&mut at, &mut packet, &coding) {
+                faded |= !received;
+                frames = Some((frames.map_or(filled.0, |(first, _)| first), filled.1));
+                on_sent(Sent { frames: filled, at: start, coding, received });
+            }
             if packet.rest == 0 {
                 self.position = at;
-                let frames = frames.unwrap_or((at.frame, at.frame));
-                let lost = self.is_lost(frames, &at, &coding);
+                let lost = self.is_lost(frames.unwrap_or((at.frame, at.frame)), &coding);
                 let cause = if faded { Some(Cause::Burst) } else { lost.then_some(Cause::Random) };
                 return Placed::At { sent: start, cause };
             }
@@ -133,18 +133,13 @@ impl Forward {
         Placed::Never
     }
 
-    /// Fills the frames of one tick with what is left of a packet.
-    fn fill(
-        &self,
-        at: &mut Position,
-        packet: &mut Packet,
-        coding: &Coding,
-        frames: &mut Option<(u64, u64)>,
-    ) {
+    /// Fills the frames of one tick with what is left of a packet. Returns the first and the last one used.
+    fn fill(&self, at: &mut Position, packet: &mut Packet, coding: &Coding) -> Option<(u64, u64)> {
+        let mut frames: Option<(u64, u64)> = None;
         while packet.rest > 0 {
             let Some(used) = at.open else {
                 if at.symbols < coding.symbols {
-                    return;
+                    return frames;
                 }
                 at.symbols -= coding.symbols;
                 at.open = Some(0);
@@ -158,18 +153,20 @@ impl Forward {
             let whole = packet.rest <= free;
             let part = if whole { packet.rest } else { packet.cut_for(free, self.rules) };
             at.open = Some(used + part);
-            *frames = Some((frames.map_or(at.frame, |(first, _)| first), at.frame));
+            frames = Some((frames.map_or(at.frame, |(first, _)| first), at.frame));
             if whole {
                 packet.rest = 0;
             } else {
                 at.close();
             }
         }
+        frames
     }
 
     /// Whether any of the frames is lost. A frame with room left, whose size depends on packets yet to come, counts
     /// as full if packets have waited since before it.
-    fn is_lost(&self, (first, last): (u64, u64), at: &Position, coding: &Coding) -> bool {
+    pub fn is_lost(&self, (first, last): (u64, u64), coding: &Coding) -> bool {
+        let at = &self.position;
         let parts = |data: u64| match self.rules {
             Rules::Standard => 1,
             Rules::Opensand => ip_packets(data + OPENSAND_HEADERS),

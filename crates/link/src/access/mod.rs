@@ -3,7 +3,8 @@
 //! Packets wait in a queue, are encapsulated into frames or bursts of fixed size that leave at ticks of a timer, and
 //! share the fate of the frames that carry them. The files: `modcod` and `waveform` are the tables of DVB-S2 and
 //! DVB-RCS2; `forward` and `return_link` place packets; `capacity` is the return link's demand assignment; `adaptive`
-//! chooses the coding by Es/N0; `frame_loss` draws losses; `hops` is the way through the satellite.
+//! chooses the coding by Es/N0; `frame_loss` draws losses; `hops` is the way through the satellite; `reorder_stack` is a
+//! receiver that orders frames.
 
 mod adaptive;
 mod capacity;
@@ -12,12 +13,14 @@ mod forward;
 mod frame_loss;
 mod hops;
 pub mod modcod;
+mod reorder_stack;
 mod return_link;
 mod ticks;
 pub mod waveform;
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Seed};
 
@@ -25,12 +28,13 @@ pub use adaptive::{Attenuation, AttenuationConfig, EsN0, EsN0Config};
 pub use capacity::Capacity;
 pub use config::{Access, AccessConfig, AccessKind, Carrier, Role, Rules, Way};
 
-use crate::link::Cause;
-use adaptive::Codings;
+use crate::link::{Cause, Release};
+use adaptive::{Coding, Codings};
 use capacity::Demand;
 use forward::Forward;
 use frame_loss::FrameLoss;
 use hops::Hops;
+use reorder_stack::ReorderStack;
 use return_link::Return;
 use ticks::Ticks;
 
@@ -53,10 +57,45 @@ pub(crate) enum Placed {
     Never,
 }
 
+/// Frames with bytes of one packet that are sent together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// Numbers of the first and the last one.
+    pub frames: (u64, u64),
+    /// Time at which they are sent.
+    pub at: Instant,
+    /// Their coding.
+    pub coding: Coding,
+    /// False if the Es/N0 is below its threshold.
+    pub received: bool,
+}
+
 #[derive(Clone, Debug)]
 enum Carriers {
     Forward(Box<Forward>),
     Return(Box<Return>, Rate),
+}
+
+impl Carriers {
+    fn place(
+        &mut self,
+        (ready, size, limit): (Instant, Bytes, Instant),
+        resume: impl FnMut(Instant) -> Instant,
+        on_sent: impl FnMut(Sent),
+    ) -> Placed {
+        match self {
+            Self::Forward(forward) => forward.place((ready, size, limit), resume, on_sent),
+            Self::Return(back, _) => back.place((ready, size, limit), resume, on_sent),
+        }
+    }
+
+    /// Whether a frame is lost.
+    fn is_lost(&self, frame: u64, coding: &Coding) -> bool {
+        match self {
+            Self::Forward(forward) => forward.is_lost((frame, frame), coding),
+            Self::Return(back, _) => back.is_lost(frame),
+        }
+    }
 }
 
 /// Access layer of one direction. Packets must be in order of admission.
@@ -64,6 +103,17 @@ enum Carriers {
 pub(crate) struct AccessProcess {
     carriers: Carriers,
     hops: Hops,
+    receiver: Option<Receiver>,
+}
+
+/// Receiver that orders frames.
+#[derive(Clone, Debug)]
+struct Receiver {
+    stack: ReorderStack,
+    /// Frames below this number have been sent.
+    next: u64,
+    /// Frames of the packet placed last.
+    sent: Vec<Sent>,
 }
 
 impl AccessProcess {
@@ -104,7 +154,12 @@ impl AccessProcess {
                 Carriers::Return(Box::new(back), capacity.max_rate())
             }
         };
-        Some(Self { carriers, hops: Hops::new(&access.way, seed, name) })
+        let receiver = access.reorder_stack.map(|max| Receiver {
+            stack: ReorderStack::new(max),
+            next: 0,
+            sent: Vec::new(),
+        });
+        Some(Self { carriers, hops: Hops::new(&access.way, seed, name), receiver })
     }
 
     /// Places a packet that has arrived at `ready` into frames sent before `limit`. `resume` returns the end of the
@@ -116,10 +171,36 @@ impl AccessProcess {
         limit: Instant,
         resume: impl FnMut(Instant) -> Instant,
     ) -> Placed {
-        match &mut self.carriers {
-            Carriers::Forward(forward) => forward.place(ready, size, limit, resume),
-            Carriers::Return(back, _) => back.place(ready, size, limit, resume),
+        let Some(receiver) = &mut self.receiver else {
+            return self.carriers.place((ready, size, limit), resume, |_| {});
+        };
+        receiver.sent.clear();
+        let placed =
+            self.carriers.place((ready, size, limit), resume, |sent| receiver.sent.push(sent));
+        for sent in &receiver.sent {
+            let Some(at) = self.hops.pass(sent.at) else { continue };
+            let (first, last) = sent.frames;
+            for frame in first.max(receiver.next)..=last {
+                receiver.next = frame + 1;
+                if sent.received && !self.carriers.is_lost(frame, &sent.coding) {
+                    receiver.stack.on_frame(frame, at);
+                }
+            }
         }
+        placed
+    }
+
+    /// Returns whether the packet placed last waits at the receiver for later frames, and holds it there if so.
+    pub fn holds(&mut self) -> bool {
+        self.receiver.as_mut().is_some_and(|receiver| {
+            receiver.sent.last().is_some_and(|sent| receiver.stack.holds(sent.frames.1))
+        })
+    }
+
+    /// Returns the next release of held packets.
+    #[inline]
+    pub fn release(&mut self) -> Option<Release> {
+        self.receiver.as_mut()?.stack.release()
     }
 
     /// Returns the arrival of a frame sent at `sent`; `None` in a gap of a delay.

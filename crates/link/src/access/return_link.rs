@@ -12,7 +12,7 @@ use super::capacity::{Demand, Grant};
 use super::config::Rules;
 use super::frame_loss::FrameLoss;
 use super::ticks::Ticks;
-use super::{MAX_FRAMES, Placed};
+use super::{MAX_FRAMES, Placed, Sent};
 use crate::link::Cause;
 
 /// Bytes of the protocol type of an ALPDU.
@@ -85,14 +85,13 @@ impl Return {
         Self { frames, rules, label, max_bursts, codings, demand, loss, position }
     }
 
-    /// Places a packet of `size` that has arrived at `ready` into bursts. `resume` returns the end of the halt that
-    /// contains an instant, or that instant.
+    /// Places a packet of `size` that has arrived at `ready` into bursts sent before `limit`, each superframe's of which
+    /// `on_sent` gets. `resume` returns the end of the halt that contains an instant, or that instant.
     pub fn place(
         &mut self,
-        ready: Instant,
-        size: Bytes,
-        limit: Instant,
+        (ready, size, limit): (Instant, Bytes, Instant),
         mut resume: impl FnMut(Instant) -> Instant,
+        mut on_sent: impl FnMut(Sent),
     ) -> Placed {
         let own = self.needed(size);
         self.demand.on_admission(ready, own);
@@ -102,7 +101,7 @@ impl Return {
             at.enter(first);
         }
         let mut rest = size.get().saturating_add(PROTOCOL_TYPE + SEQUENCE);
-        let mut bursts = None;
+        let mut bursts: Option<(u64, u64)> = None;
         let mut faded = false;
         for _ in 0..MAX_FRAMES {
             let start = self.frames.at(at.frame);
@@ -121,14 +120,16 @@ impl Return {
                 return Placed::Never;
             };
             let budget = self.budget(grant, &coding);
-            let had = rest;
-            self.fill(&mut at, &mut rest, size, budget, &coding, &mut bursts);
-            faded |= rest < had && !received;
+            if let Some(filled) = self.fill(&mut at, &mut rest, size, budget, &coding) {
+                faded |= !received;
+                bursts = Some((bursts.map_or(filled.0, |(first, _)| first), filled.1));
+                on_sent(Sent { frames: filled, at: start, coding, received });
+            }
             if rest == 0 {
                 self.position = at;
                 self.demand.on_placed(start, own);
                 let (first, last) = bursts.unwrap_or((at.burst, at.burst));
-                let lost = (first..=last).any(|burst| self.loss.is_lost(burst, 1));
+                let lost = (first..=last).any(|burst| self.is_lost(burst));
                 let cause = if faded { Some(Cause::Burst) } else { lost.then_some(Cause::Random) };
                 return Placed::At { sent: start, cause };
             }
@@ -145,7 +146,12 @@ impl Return {
         alpdu.saturating_add(headers + START_HEADER - HEADER).saturating_mul(8)
     }
 
-    /// Fills bursts of one superframe with the `rest` of a packet.
+    /// Whether a burst is lost.
+    pub fn is_lost(&self, burst: u64) -> bool {
+        self.loss.is_lost(burst, 1)
+    }
+
+    /// Fills bursts of one superframe with the `rest` of a packet. Returns the first and the last one used.
     fn fill(
         &self,
         at: &mut Position,
@@ -153,12 +159,12 @@ impl Return {
         size: Bytes,
         budget: u64,
         coding: &Coding,
-        bursts: &mut Option<(u64, u64)>,
-    ) {
+    ) -> Option<(u64, u64)> {
+        let mut bursts: Option<(u64, u64)> = None;
         while *rest > 0 {
             let Some(used) = at.open else {
                 if !self.has_burst(at.spent, budget, coding) {
-                    return;
+                    return bursts;
                 }
                 at.open = Some(self.label);
                 continue;
@@ -175,11 +181,12 @@ impl Return {
             *rest = if whole { 0 } else { *rest - part };
             let used = used + part + header;
             at.open = Some(used);
-            *bursts = Some((bursts.map_or(at.burst, |(first, _)| first), at.burst));
+            bursts = Some((bursts.map_or(at.burst, |(first, _)| first), at.burst));
             if self.rules == Rules::Opensand && budget <= at.spent.saturating_add(used * 8) {
                 at.close(self.cost(used, coding));
             }
         }
+        bursts
     }
 
     /// Whether another burst fits. Under OpenSAND's rules it does while any bit is left, and may exceed the budget.

@@ -50,6 +50,7 @@ impl Terminal {
         let mut link = self.link();
         let delay = |(at, size): &(f64, u64)| match link.admit(ms(*at), Bytes::new(*size)) {
             Fate::Delivered { at: arrival } => arrival.as_nanos() as f64 * 1e-6 - at,
+            Fate::Held => panic!("held"),
             Fate::Lost { cause, .. } => panic!("lost to {}", cause.name()),
         };
         packets.iter().map(delay).collect()

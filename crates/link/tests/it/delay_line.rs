@@ -112,6 +112,7 @@ uplink.harq.loss = "0.5%"
     let count = 1_666_666;
     for n in 0..count {
         match link.admit(ms(f64::from(n) * 1.08), Bytes::new(1350)) {
+            Fate::Held => panic!("held"),
             Fate::Lost { cause, .. } => {
                 assert_eq!(cause, Cause::Queue);
                 dropped += 1;

@@ -3,6 +3,7 @@
 
 mod access;
 mod access_requests;
+mod access_stack;
 mod common;
 mod config;
 mod delay_line;

@@ -177,6 +177,7 @@ fn outages_cut_packets_in_flight_and_show_the_link_down() {
     let cut = loop {
         at += Duration::from_micros(1100);
         match link.admit(at, Bytes::new(1500)) {
+            Fate::Held => panic!("held"),
             Fate::Lost { at: lost, cause } => break (lost, cause),
             Fate::Delivered { .. } => {}
         }

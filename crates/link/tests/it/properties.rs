@@ -310,6 +310,7 @@ proptest! {
                     prop_assert!(config.drx.is_some() || at >= now + serialised);
                     prop_assert!(at >= now);
                 }
+                Fate::Held => panic!("held"),
                 Fate::Lost { at, cause } => {
                     prop_assert!(at >= now);
                     prop_assert_eq!(cause == Cause::Mtu, size > config.mtu);

@@ -89,6 +89,7 @@ fn codel_keeps_the_standing_delay_near_its_target() {
             Fate::Delivered { at: arrival } if n > 100_000 => {
                 delays.push(arrival.as_nanos() as f64 * 1e-6 - at);
             }
+            Fate::Held => panic!("held"),
             Fate::Lost { cause, .. } => {
                 assert_eq!(cause, Cause::Queue);
                 dropped += 1;

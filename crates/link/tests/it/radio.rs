@@ -172,6 +172,7 @@ fn reconfiguration_repeats_from_its_phase_at_its_interval() {
                 }
                 last = Some(delay);
             }
+            Fate::Held => panic!("held"),
             Fate::Lost { cause, .. } => {
                 assert_eq!(cause, Cause::Handover);
                 losses.push(at);

@@ -68,7 +68,7 @@ fn packets_see_the_delays_of_the_series() {
             let at = ms(second as f64 * 1000.0 + 500.0);
             match link.admit(at, Bytes::new(125)) {
                 Fate::Delivered { at: arrival } => (arrival - at).as_nanos() as f64,
-                Fate::Lost { .. } => panic!("lost"),
+                Fate::Held | Fate::Lost { .. } => panic!("not delivered"),
             }
         })
         .collect();

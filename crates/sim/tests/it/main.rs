@@ -4,6 +4,7 @@
 mod dccp;
 mod flows;
 mod head_of_line;
+mod held;
 mod misses;
 mod mptcp;
 mod mutran;

@@ -35,13 +35,14 @@ pub fn span(text: &str) -> Duration {
 pub fn arrival_ms(link: &mut Link, at_ms: f64, bytes: u64) -> f64 {
     match link.admit(ms(at_ms), Bytes::new(bytes)) {
         Fate::Delivered { at } => at.as_nanos() as f64 * 1e-6,
+        Fate::Held => panic!("held"),
         Fate::Lost { cause, .. } => panic!("lost to {}", cause.name()),
     }
 }
 
 pub fn lost(fate: Fate) -> Option<Cause> {
     match fate {
-        Fate::Delivered { .. } => None,
+        Fate::Delivered { .. } | Fate::Held => None,
         Fate::Lost { cause, .. } => Some(cause),
     }
 }
