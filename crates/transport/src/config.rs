@@ -205,8 +205,13 @@ pub struct TransportConfig {
     pub ack_delay: Duration,
     /// Minimum retransmission timeout. Default 200 ms, as in Linux.
     pub rto_min: Duration,
-    /// Part of the timeout that the minimum bounds. Default Linux's rule.
+    /// Rule that derives the timeout from the samples. Default Linux's.
     pub rto_rule: RtoRule,
+    /// Flight size that a loss halves. Default what is outstanding, at most the window.
+    pub flight_size: FlightSize,
+    /// The retransmission of the first outstanding segment starts the timer again (RFC 6675 §5.1
+    /// allows both). Default on.
+    pub retransmission_restarts_timer: bool,
     /// Interval of a datagram receiver's reports, for schedulers that need round-trip times.
     /// Default 100 ms.
     pub report_every: Duration,
@@ -242,6 +247,27 @@ pub struct TransportConfig {
     pub stack: Stack,
 }
 
+/// Flight size of which a loss leaves half (RFC 5681 §3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlightSize {
+    /// What is outstanding, at most the window: data that duplicates have reported as arrived is not in flight.
+    #[default]
+    Window,
+    /// All that is outstanding, by the letter of the RFC.
+    Outstanding,
+}
+
+impl FlightSize {
+    /// Value in scenarios.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Window => "window",
+            Self::Outstanding => "outstanding",
+        }
+    }
+}
+
 impl Default for TransportConfig {
     fn default() -> Self {
         Self {
@@ -270,6 +296,8 @@ impl Default for TransportConfig {
             ack_delay: Duration::from_millis(40),
             rto_min: Duration::from_millis(200),
             rto_rule: RtoRule::Linux,
+            flight_size: FlightSize::Window,
+            retransmission_restarts_timer: true,
             report_every: Duration::from_millis(100),
             path_manager: PathManager::FullMesh,
             join_after: JoinAfter::Handshake,
@@ -389,6 +417,8 @@ raw_config! {
     ack_delay: Duration,
     rto_min: Duration,
     rto_rule: RtoRule,
+    flight_size: FlightSize,
+    retransmission_restarts_timer: bool,
     report_every: Duration,
     path_manager: PathManager,
     join_after: JoinAfter,

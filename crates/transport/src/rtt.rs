@@ -1,6 +1,6 @@
 //! Round-trip time estimation and the retransmission timeout.
 //!
-//! Source: RFC 6298; Linux `tcp_rtt_estimator` and `tcp_set_rto` (generation 4.14).
+//! Source: RFC 6298; Linux `tcp_rtt_estimator` and `tcp_set_rto` (generation 4.14); ns-3.19 `RttMeanDeviation`.
 
 use skybraid_units::Duration;
 
@@ -13,6 +13,9 @@ pub enum RtoRule {
     /// `SRTT + max(minimum, 4·deviation)`: follows a falling round-trip time slowly.
     #[default]
     Linux,
+    /// That of ns-3 until release 3.20: as RFC 6298, with gains of 1/10, a first deviation of a whole sample, whole
+    /// milliseconds rounded down, and a back-off that only a sample ends.
+    Ns3,
 }
 
 /// Estimator of the smoothed round-trip time, its deviation and the timeout with back-off.
@@ -60,6 +63,9 @@ impl RttEstimator {
     /// acknowledged since; only then does Linux shrink its margin.
     pub fn on_sample(&mut self, rtt: Duration, new_window: bool) {
         self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
+        if self.rule == RtoRule::Ns3 {
+            return self.on_ns3_sample(rtt);
+        }
         let floor = self.minimum.as_nanos();
         let Some(srtt) = self.srtt else {
             self.srtt = Some(rtt);
@@ -90,6 +96,18 @@ impl RttEstimator {
         }
     }
 
+    fn on_ns3_sample(&mut self, rtt: Duration) {
+        self.backoff = 0;
+        let Some(srtt) = self.srtt else {
+            (self.srtt, self.deviation) = (Some(rtt), rtt);
+            return;
+        };
+        let error = rtt - srtt;
+        self.srtt = Some(srtt + error / 10);
+        let distance = Duration::from_nanos(error.as_nanos().abs());
+        self.deviation = self.deviation + (distance - self.deviation) / 10;
+    }
+
     /// Smoothed round-trip time; `None` before the first sample.
     pub const fn srtt(&self) -> Option<Duration> {
         self.srtt
@@ -113,6 +131,10 @@ impl RttEstimator {
             (Some(srtt), RtoRule::Linux) => {
                 srtt + Duration::from_nanos(self.linux_margin.max(self.minimum.as_nanos()))
             }
+            (Some(srtt), RtoRule::Ns3) => {
+                let whole = |time: Duration| time.as_nanos() / 1_000_000;
+                Duration::from_millis(whole(srtt) + 4 * whole(self.deviation)).max(self.minimum)
+            }
         };
         (base * (1_i64 << self.backoff.min(32))).min(self.maximum)
     }
@@ -127,9 +149,11 @@ impl RttEstimator {
         self.initial = FALLBACK_TIMEOUT;
     }
 
-    /// Ends the back-off after new data has been acknowledged.
+    /// Ends the back-off after new data has been acknowledged; with ns-3's rule a sample does.
     pub fn end_back_off(&mut self) {
-        self.backoff = 0;
+        if self.rule != RtoRule::Ns3 {
+            self.backoff = 0;
+        }
     }
 }
 
@@ -181,6 +205,25 @@ mod tests {
     fn linux_adds_at_least_the_minimum_to_the_smoothed_time() {
         assert_eq!(timeouts(RtoRule::Linux, 200, [100, 120, 80]), [300.0, 302.5, 299.6875]);
         assert_eq!(timeouts(RtoRule::Linux, 200, [20, 20, 20]), [220.0; 3]);
+    }
+
+    // Source: ns-3.19 `RttMeanDeviation` and `RttEstimator::AckSeq`: 1180 + 4 · 1180, then a deviation of 9/10 + 2/10.
+    #[test]
+    fn ns3_counts_whole_milliseconds_and_backs_off_until_a_sample() {
+        let us = Duration::from_micros;
+        let mut rtt =
+            RttEstimator::new(RtoRule::Ns3, Duration::from_millis(200), Duration::from_secs(60));
+        rtt.on_sample(us(1_180_900), false);
+        assert_eq!(rtt.timeout(), Duration::from_millis(1180 + 4 * 1180));
+        rtt.back_off();
+        rtt.end_back_off();
+        assert_eq!(rtt.timeout(), Duration::from_millis(2 * 5 * 1180));
+        rtt.on_sample(us(1_200_900), false);
+        assert_eq!(rtt.timeout(), Duration::from_millis(1182 + 4 * 1064));
+        for _ in 0..200 {
+            rtt.on_sample(us(1_180_900), false);
+        }
+        assert_eq!(rtt.timeout(), Duration::from_millis(1180), "less than a round trip");
     }
 
     #[test]

@@ -118,12 +118,22 @@ pub(super) trait Coupling: Debug + Send {
 #[derive(Debug)]
 struct Coupled<C> {
     window: Window,
+    /// Maximum bytes of an acknowledgement that count.
+    max_counted: Bytes,
     rule: C,
 }
 
 /// Builds a coupled control with `rule`.
 pub(super) fn coupled(path: &PathBasics, rule: impl Coupling + 'static) -> Box<dyn Congestion> {
-    Box::new(Coupled { window: Window::new(path), rule })
+    Box::new(Coupled { window: Window::new(path), max_counted: Bytes::new(u64::MAX), rule })
+}
+
+/// Builds a coupled control with `rule` of which an acknowledgement counts for at most a segment (RFC 5681 §3.1).
+pub(super) fn coupled_by_acks(
+    path: &PathBasics,
+    rule: impl Coupling + 'static,
+) -> Box<dyn Congestion> {
+    Box::new(Coupled { window: Window::new(path), max_counted: path.segment, rule })
 }
 
 impl<C: Coupling> Coupled<C> {
@@ -143,16 +153,17 @@ impl<C: Coupling> Coupled<C> {
 
 impl<C: Coupling> Congestion for Coupled<C> {
     fn on_ack(&mut self, acked: &Acked, siblings: Siblings<'_>) {
-        if !acked.window_limited || self.window.slow_start(acked.bytes) {
+        let bytes = acked.bytes.min(self.max_counted);
+        if !acked.window_limited || self.window.slow_start(bytes) {
             return;
         }
         let paths = Paths::new(siblings, self.window.segments());
         match paths.own() {
             Some(own) => {
-                let segments = acked.bytes.get() as f64 / self.window.segment;
+                let segments = bytes.get() as f64 / self.window.segment;
                 self.window.grow(self.rule.increase(&own, &paths, segments));
             }
-            None => self.window.avoid_congestion(acked.bytes),
+            None => self.window.avoid_congestion(bytes),
         }
     }
 

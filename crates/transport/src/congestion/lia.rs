@@ -4,9 +4,11 @@
 
 use alloc::boxed::Box;
 
-use super::aggregate::{Counter, Coupling, Path, Paths, coupled};
+use skybraid_units::Bytes;
+
+use super::aggregate::{Counter, Coupling, Path, Paths, coupled, coupled_by_acks};
 use super::{Congestion, PathBasics};
-use crate::registry::{About, Compat, compat_config};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -18,35 +20,80 @@ pub const ABOUT: About = About {
     linux: "α in whole units of 1/4096 and acknowledgements counted towards whole segments, so that \
             growth is coarse; paths' windows below 150 segments at 100 ms look alike when the best \
             path is sought, and the last one is taken",
-    parameters: &[Compat::parameter("whose arithmetic")],
+    parameters: &[
+        Compat::parameter("whose arithmetic"),
+        Parameter {
+            name: "byte_counting",
+            unit: "true or false",
+            default: "true",
+            summary: "grow by all that an acknowledgement acknowledges, or by at most a segment (RFC 5681)",
+        },
+        Parameter {
+            name: "min_increase",
+            unit: "bytes",
+            default: "0B",
+            summary: "growth that an acknowledgement adds at least; 1 B in the MPTCP of ns-3 (Kheirkhah \
+                      2015), which outgrows the RFC where windows are large",
+        },
+    ],
 };
 
-compat_config! {
-    /// Parameters of the control.
-    ///
+/// Parameters of the control.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
     /// Arithmetic of the RFC or of Linux.
-    Config
+    pub compat: Compat,
+    /// Counts all acknowledged bytes, instead of at most a segment per acknowledgement. Linux always does.
+    pub byte_counting: bool,
+    /// Minimum growth of an acknowledgement. Arithmetic of the RFC only.
+    pub min_increase: Bytes,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { compat: Compat::Paper, byte_counting: true, min_increase: Bytes::ZERO }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), InvalidParameter> {
+        if self.compat == Compat::Linux && self.min_increase > Bytes::ZERO {
+            return Err(("min_increase", "expected with `compat = \"paper\"` only".into()));
+        }
+        Ok(())
+    }
+
+    fn use_linux_behaviour(&mut self) {
+        self.compat = Compat::Linux;
+    }
 }
 
 impl Config {
     /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
-        match self.compat {
-            Compat::Paper => coupled(path, Lia),
-            Compat::Linux => coupled(path, Linux::default()),
+        let lia = Lia { min_increase: self.min_increase.get() as f64 };
+        match (self.compat, self.byte_counting) {
+            (Compat::Paper, true) => coupled(path, lia),
+            (Compat::Paper, false) => coupled_by_acks(path, lia),
+            (Compat::Linux, _) => coupled(path, Linux::default()),
         }
     }
 }
 
 #[derive(Debug)]
-struct Lia;
+struct Lia {
+    /// Bytes that an acknowledgement adds at least.
+    min_increase: f64,
+}
 
 impl Coupling for Lia {
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
         let total = paths.total_rate();
         // α / w_total of the RFC, from which w_total cancels.
         let linked = paths.max(|path| path.rate() / path.rtt) / (total * total);
-        acked * linked.min(1.0 / own.window)
+        let growth = acked * linked.min(1.0 / own.window);
+        growth.max(self.min_increase / own.segment as f64)
     }
 }
 
@@ -79,13 +126,13 @@ fn linux_alpha(paths: &Paths<'_>) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::super::aggregate::testing::{
-        acks_to_grow, assert_close, decreases, increases, sibling,
+        SEGMENT, acked, acks_to_grow, assert_close, decreases, increases, sibling,
     };
     use super::super::{CongestionConfig, Sibling, Siblings};
     use super::*;
 
     fn lia(compat: Compat) -> CongestionConfig {
-        CongestionConfig::Lia(Config { compat })
+        CongestionConfig::Lia(Config { compat, ..Config::default() })
     }
 
     fn paths(windows: [u64; 2], rtts_ms: [i64; 2]) -> [Sibling; 2] {
@@ -102,6 +149,35 @@ mod tests {
             ([4, 40], [10, 200], [0.111_111_111, 0.025]),
         ] {
             assert_close(&increases(&lia(Compat::Paper), &paths(windows, rtts)), &growth);
+        }
+    }
+
+    // Source: `Linked_Increases` of Kheirkhah's MPTCP for ns-3.
+    #[test]
+    fn an_acknowledgement_adds_at_least_the_minimum() {
+        let floor = CongestionConfig::Lia(Config {
+            min_increase: Bytes::new(SEGMENT / 100),
+            ..Config::default()
+        });
+        assert_close(&increases(&floor, &paths([100, 100], [100, 100])), &[0.01; 2]);
+        assert_close(&increases(&floor, &paths([10, 10], [100, 100])), &[0.025; 2]);
+    }
+
+    // Source: RFC 5681 §3.1: a cumulative acknowledgement of 20 segments grows a window in slow start by one.
+    #[test]
+    fn an_acknowledgement_may_count_for_a_segment_only() {
+        for (byte_counting, grown) in [(true, 20), (false, 1)] {
+            let config = Config { byte_counting, ..Config::default() };
+            let mut control = config.build(&PathBasics {
+                segment: Bytes::new(SEGMENT),
+                initial_window: Bytes::new(10 * SEGMENT),
+                initial_threshold: Bytes::new(u64::MAX),
+                sack: true,
+                seed: skybraid_units::Seed::default(),
+            });
+            let before = control.window().get();
+            control.on_ack(&acked(20), Siblings { all: &[], own: 0 });
+            assert_eq!((control.window().get() - before) / SEGMENT, grown);
         }
     }
 

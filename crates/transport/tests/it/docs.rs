@@ -49,6 +49,8 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
         ack_delay,
         rto_min,
         rto_rule,
+        flight_size,
+        retransmission_restarts_timer,
         report_every,
         path_manager,
         join_after,
@@ -71,6 +73,7 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
     let rule = match rto_rule {
         RtoRule::Rfc6298 => "rfc6298",
         RtoRule::Linux => "linux",
+        RtoRule::Ns3 => "ns3",
     };
     let manager = match path_manager {
         PathManager::FullMesh => "full_mesh".to_string(),
@@ -101,6 +104,8 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
         ("ack_delay", ack_delay.to_string()),
         ("rto_min", rto_min.to_string()),
         ("rto_rule", rule.to_string()),
+        ("flight_size", flight_size.name().to_string()),
+        ("retransmission_restarts_timer", retransmission_restarts_timer.to_string()),
         ("report_every", report_every.to_string()),
         ("path_manager", manager),
         ("join_after", join_after.name().to_string()),

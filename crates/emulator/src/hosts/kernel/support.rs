@@ -55,6 +55,8 @@ pub fn supports(config: &TransportConfig) -> Result<(), String> {
         ("ack_delay", config.ack_delay == usual.ack_delay),
         ("rto_min", config.rto_min == usual.rto_min),
         ("rto_rule", config.rto_rule == usual.rto_rule),
+        ("flight_size", config.flight_size == usual.flight_size),
+        ("retransmission_restarts_timer", config.retransmission_restarts_timer),
         ("bufferbloat_mitigation", !config.bufferbloat_mitigation),
         // Options that the kernel accepts for TCP sockets only.
         ("segment", !mptcp || config.segment.is_none()),

@@ -6,6 +6,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::handshake::Repeat;
 use super::{Event, Subflow};
+use crate::config::FlightSize;
 use crate::congestion::{Acked, ControlState, Lost, Siblings};
 use crate::segment::{Flags, Tcp};
 use crate::tcp::prr::Reduction;
@@ -149,11 +150,15 @@ impl Subflow {
     }
 
     /// Returns what is outstanding. By the letter of RFC 5681, data that has left the network but is not acknowledged
-    /// in order is outstanding, but at most one window was in flight.
+    /// in order is outstanding, but at most one window was in flight unless `flight_size` is the letter.
     fn outstanding_at(&self, now: Instant) -> Outstanding {
         let outstanding = self.board.next() - self.board.una();
+        let in_flight = match self.flight_size {
+            FlightSize::Window => outstanding.min(self.window.bytes()),
+            FlightSize::Outstanding => outstanding,
+        };
         Outstanding {
-            lost: Lost { now, in_flight: Bytes::new(outstanding.min(self.window.bytes())) },
+            lost: Lost { now, in_flight: Bytes::new(in_flight) },
             undelivered: self.board.in_flight() + self.board.lost(),
         }
     }

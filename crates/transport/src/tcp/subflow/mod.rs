@@ -10,6 +10,7 @@
 
 use skybraid_units::{Bytes, Duration, Instant};
 
+use crate::config::FlightSize;
 use crate::congestion::ceiling::Ceiling;
 use crate::congestion::{CongestionWindow, PathBasics, Siblings};
 use crate::mptcp::buffers::Buffers;
@@ -98,8 +99,11 @@ pub struct Subflow {
     info: PathInfo,
     /// Maximum payload of a segment in bytes.
     segment: u32,
-    /// Maximum data in flight in bytes, whatever the window.
+    /// Maximum bytes sent beyond what is acknowledged in order, whatever the window.
     max_in_flight: u64,
+    flight_size: FlightSize,
+    /// True if the retransmission of the first outstanding segment starts the timer again.
+    retransmission_restarts_timer: bool,
     handshake: Handshake,
     receiver: Receiver,
     headers: Headers,
@@ -146,6 +150,8 @@ impl Subflow {
             info,
             segment,
             max_in_flight: config.max_in_flight.map_or(u64::MAX, Bytes::get),
+            flight_size: config.flight_size,
+            retransmission_restarts_timer: config.retransmission_restarts_timer,
             handshake: Handshake::default(),
             receiver: Receiver::new(acks, config.buffers == Buffers::Auto),
             headers: Headers::new(id, config.is_multipath(), sack, info.mtu),
@@ -225,8 +231,15 @@ impl Subflow {
         let ahead = self.board.in_flight() + self.board.lost() + self.backlog.bytes();
         ahead == 0
             || (self.tail.is_due() && self.backlog.is_empty())
-            || (ahead + u64::from(bytes) <= self.window.bytes().min(self.max_in_flight)
+            || (ahead + u64::from(bytes) <= self.window.bytes()
+                && self.fits_peer(bytes)
                 && !self.pace_is_full())
+    }
+
+    /// True if the peer's unscaled receive window takes `bytes` more.
+    fn fits_peer(&self, bytes: u32) -> bool {
+        let outstanding = self.board.next() - self.board.una() + self.backlog.bytes();
+        outstanding + u64::from(bytes) <= self.max_in_flight
     }
 
     /// True if the pacer's queue is full.
@@ -428,7 +441,8 @@ impl Subflow {
             self.board.on_retransmitted(now);
             self.totals.retransmitted += 1;
             self.recovery.on_sent(chunk.len);
-            if seq == self.board.una() {
+            let restarts = self.retransmission_restarts_timer || self.timer.is_stopped();
+            if seq == self.board.una() && restarts {
                 self.restart_timer(now);
             }
             return Some(Due::Data(seq, chunk));
