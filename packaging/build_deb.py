@@ -38,7 +38,7 @@ if [ "$1" = configure ]; then
         useradd --system --no-create-home --home-dir / --shell /usr/sbin/nologin --user-group skybraid
         usermod --append --groups dialout skybraid
     fi
-    install -d -o skybraid -g skybraid -m 750 /etc/skybraid
+    install -d -o skybraid -g skybraid -m 750 /etc/skybraid /var/log/skybraid
     if [ -d /run/systemd/system ]; then
         systemctl daemon-reload
         # A gateway that runs goes on with the new program.

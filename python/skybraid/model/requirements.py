@@ -488,7 +488,12 @@ _UNSEEN = 1e-8
 
 def percent_range(low: float, high: float) -> str:
     """Formats two shares as "99.9989–99.9996 %"; an upper end closer to 1 than any number of trials shows is 100 %."""
-    return f"{_percent_digits(low)}–{_percent_digits(1.0 if 1 - high < _UNSEEN else high)} %"
+    return f"{_percent_digits(low)}–{upper_percent(high)}"
+
+
+def upper_percent(high: float) -> str:
+    """Formats the upper end of an interval of a share."""
+    return percent(1.0 if 1 - high < _UNSEEN else high)
 
 
 def _percent_digits(share: float) -> str:

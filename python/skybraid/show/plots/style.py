@@ -70,7 +70,7 @@ STYLE: dict[Any, Any] = {
 }
 
 _MM_PER_IN = 25.4
-_NARROW_MM = 120.0
+_NARROW_MM = 125.0
 _LONG = 20
 _PLACES: dict[str, dict[str, Any]] = {
     "above left": {"loc": "lower left", "bbox_to_anchor": (0, 1)},

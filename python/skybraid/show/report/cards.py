@@ -18,6 +18,7 @@ from skybraid.model.requirements import (
     milliseconds,
     percent,
     rate,
+    upper_percent,
 )
 from skybraid.model.scenario import toml_value
 from skybraid.model.statistics import Verdict
@@ -153,7 +154,8 @@ def _bar(one: Requirement) -> Bar | None:
 def _ends(one: Requirement) -> tuple[str, str]:
     """Ends of the interval, in words."""
     shown = SHOWN[one.metric]
-    return shown(one.low or 0.0), shown(one.high or 0.0)
+    upper = upper_percent if shown is percent else shown
+    return shown(one.low or 0.0), upper(one.high or 0.0)
 
 
 def _changes(results: Results, one: Requirement, reason: UnmetRequirement | None) -> tuple[str, list[Change]]:
