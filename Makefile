@@ -62,8 +62,9 @@ node:
 	cargo build --release --locked --package skybraid-node --target $(NODE_TARGET)
 	install -D $(TARGETS)/$(NODE_TARGET)/release/skybraid-node target/skybraid-node
 
-# Wheels that need no Rust, for these systems, in dist/. Zig brings the C libraries of all of them. Those of macOS and
-# Windows: WHEEL_TARGETS="aarch64-apple-darwin x86_64-pc-windows-gnu".
+# Wheels that need no Rust, for these systems, in dist/. Zig brings the C libraries of all of them. Those of macOS:
+# WHEEL_TARGETS="aarch64-apple-darwin x86_64-apple-darwin". That of Windows is built on Windows: cross-built, maturin 1.16
+# has the linker export `PyInit_skybraid._core`, which no module defines.
 WHEEL_TARGETS ?= x86_64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-gnu aarch64-unknown-linux-musl
 wheel: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 wheel: $(VENV)/.zig
