@@ -76,6 +76,16 @@ impl AckVector {
         other
     }
 
+    /// Returns the number of the `n`-th newest received packet, from 1; 0 if fewer are covered.
+    #[inline]
+    pub fn nth_newest(&self, n: u32) -> u64 {
+        let run = self.bits[0].trailing_ones();
+        if run >= n {
+            return self.newest + 1 - u64::from(n);
+        }
+        self.iter().nth(n.saturating_sub(1) as usize).unwrap_or(0)
+    }
+
     /// Returns the numbers of the received packets, newest first.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.bits.iter().enumerate().flat_map(move |(index, word)| {
@@ -159,6 +169,14 @@ impl AckVector {
 fn shifted(bits: &[u64; WORDS], by: u64) -> [u64; WORDS] {
     if by == 0 {
         return *bits;
+    }
+    if by < 64 {
+        let mut below = 0;
+        return bits.map(|word| {
+            let shifted = word << by | below;
+            below = word >> (64 - by);
+            shifted
+        });
     }
     let mut out = [0; WORDS];
     let (words, places) = ((by / 64) as usize, (by % 64) as u32);

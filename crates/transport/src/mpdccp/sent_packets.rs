@@ -12,7 +12,7 @@ use crate::congestion::RateSample;
 use crate::tcp::rate::RateSampler;
 
 /// Number of later packets whose acknowledgement marks a packet lost.
-const NUMDUPACK: usize = 3;
+const NUMDUPACK: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -182,7 +182,7 @@ impl SentPackets {
 
     /// Marks packets lost that precede three acknowledged ones, and removes the settled packets.
     fn detect_losses(&mut self, progress: &mut Progress) {
-        let threshold = self.known.iter().nth(NUMDUPACK - 1).unwrap_or(0);
+        let threshold = self.known.nth_newest(NUMDUPACK);
         while let Some(sent) = self.sent.front() {
             if sent.state == State::InFlight {
                 if self.base >= threshold {

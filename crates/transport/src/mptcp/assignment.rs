@@ -20,6 +20,8 @@ use crate::{PathId, PathSet, PathView, SubflowId};
 pub enum Assigned {
     /// Nothing could be assigned.
     Nothing,
+    /// No subflow has room, and the scheduler waits until one has.
+    Full,
     /// Chunks were queued on subflows.
     Queued,
     /// The chunk is to be sent on the subflow at once.
@@ -30,6 +32,8 @@ pub enum Assigned {
 #[derive(Debug)]
 pub struct Assignment {
     scheduler: Box<dyn Scheduler>,
+    /// See [`Scheduler::waits_for_room`].
+    waits_for_room: bool,
     /// Time until which the scheduler wants to wait.
     wait_until: Instant,
     walks: Option<Walks>,
@@ -43,6 +47,7 @@ impl Assignment {
     /// queue by themselves.
     pub fn new(scheduler: Box<dyn Scheduler>, walks: Option<Walks>, subflows: usize) -> Self {
         Self {
+            waits_for_room: scheduler.waits_for_room(),
             scheduler,
             wait_until: Instant::FAR_FUTURE,
             walks,
@@ -124,15 +129,22 @@ impl Assignment {
                 return Assigned::Nothing;
             }
         };
-        let Some(chosen) = self.choose(now, &chunk, send, subflows) else {
-            return Assigned::Nothing;
+        if self.decisions.is_none()
+            && let [only] = subflows.all_mut()
+            && only.is_established()
+        {
+            return assign_only(only, &chunk, again, send);
+        }
+        let chosen = match self.choose(now, &chunk, send, subflows) {
+            Ok(chosen) => chosen,
+            Err(waits) => return waits,
         };
         send.advance(&chunk, again);
         let chunk = Chunk { carried_by: chunk.carried_by.and(chosen), ..chunk };
         if chosen.len() == 1
             && let Some(path) = chosen.first()
         {
-            return assign(SubflowId::from_path(path), chunk, subflows);
+            return assign(&mut subflows[SubflowId::from_path(path)], chunk);
         }
         for path in chosen.iter() {
             subflows[SubflowId::from_path(path)].assign(chunk);
@@ -177,10 +189,13 @@ impl Assignment {
         let chunk = walks.on_taken(id, &chunk);
         let choice = Choice::Send(PathSet::only(id.as_path()), Reason::EveryPath);
         self.record(now, chunk.first_message, choice, subflows);
-        assign(id, chunk, subflows)
+        assign(&mut subflows[id], chunk)
     }
 
-    /// Chooses the subflows for `chunk`; `None` to wait.
+    /// Chooses the subflows for `chunk`.
+    ///
+    /// # Errors
+    /// The chunk waits: [`Assigned::Nothing`] or [`Assigned::Full`].
     #[inline]
     fn choose(
         &mut self,
@@ -188,8 +203,15 @@ impl Assignment {
         chunk: &Chunk,
         send: &SendSide,
         subflows: &mut Subflows,
-    ) -> Option<PathSet> {
+    ) -> Result<PathSet, Assigned> {
         let len = chunk.len;
+        if self.waits_for_room
+            && self.decisions.is_none()
+            && !subflows.all().iter().any(|subflow| subflow.has_room(len))
+        {
+            subflows.all_mut().iter_mut().for_each(Subflow::note_limited);
+            return Err(Assigned::Full);
+        }
         let choice = if let [only] = subflows.all_mut() {
             let choice = if !only.is_established() {
                 Choice::wait(Reason::NoPath)
@@ -216,11 +238,11 @@ impl Assignment {
         };
         self.record(now, chunk.first_message, choice, subflows);
         match choice {
-            Choice::Send(paths, _) if !paths.is_empty() => Some(paths),
-            Choice::Send(..) => None,
+            Choice::Send(paths, _) if !paths.is_empty() => Ok(paths),
+            Choice::Send(..) => Err(Assigned::Nothing),
             Choice::Wait { until, .. } => {
                 self.wait_until = until.unwrap_or(Instant::FAR_FUTURE);
-                None
+                Err(Assigned::Nothing)
             }
         }
     }
@@ -243,12 +265,22 @@ impl Assignment {
     }
 }
 
+/// Assigns the next chunk to the only subflow of a connection, if it has room.
+#[inline]
+fn assign_only(only: &mut Subflow, chunk: &Chunk, again: bool, send: &mut SendSide) -> Assigned {
+    if !only.has_room(chunk.len) {
+        only.note_limited();
+        return Assigned::Full;
+    }
+    send.advance(chunk, again);
+    assign(only, Chunk { carried_by: chunk.carried_by.with(only.id().as_path()), ..*chunk })
+}
+
 /// Assigns a chunk to one subflow, past its queue if that is empty.
 #[inline]
-fn assign(id: SubflowId, chunk: Chunk, subflows: &mut Subflows) -> Assigned {
-    let subflow = &mut subflows[id];
+fn assign(subflow: &mut Subflow, chunk: Chunk) -> Assigned {
     if subflow.sends_at_once(chunk.len) {
-        return Assigned::AtOnce(id, chunk);
+        return Assigned::AtOnce(subflow.id(), chunk);
     }
     subflow.assign(chunk);
     Assigned::Queued

@@ -29,6 +29,8 @@ pub struct Connection {
     addresses: Addresses,
     closing: Closing,
     relay: Relay,
+    /// True if nothing can be sent, whatever is written, before a segment arrives or a timer expires.
+    full: bool,
 }
 
 impl Connection {
@@ -70,6 +72,7 @@ impl Connection {
             addresses: Addresses::new(role),
             closing: Closing::default(),
             relay: Relay::default(),
+            full: false,
         }
     }
 
@@ -83,6 +86,7 @@ impl Connection {
 
     /// Starts recording scheduling decisions for [`take_decisions`](Self::take_decisions).
     pub fn record_decisions(&mut self) {
+        self.full = false;
         self.assignment.record_decisions();
     }
 
@@ -174,6 +178,7 @@ impl Connection {
 
     /// Processes a segment that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment, tcp: &Tcp) {
+        self.full = false;
         // Most segments carry data, an acknowledgement or both, and no signal.
         let signals = tcp.flags != Flags::ACK;
         if signals
@@ -184,8 +189,8 @@ impl Connection {
             // The peer joins over an address that was added later.
             self.subflows.add(path);
         }
-        let Some(own) = self.subflows.find(tcp.subflow) else { return };
-        let (subflow, siblings) = self.subflows.with_siblings(own);
+        let Some((subflow, siblings)) = self.subflows.with_siblings(tcp.subflow) else { return };
+        let own = subflow.id();
         if subflow.path() != path {
             return;
         }
@@ -242,12 +247,14 @@ impl Connection {
     /// Adds a local address, over which a subflow joins on `path`. The client opens the subflow;
     /// the server announces the address (RFC 8684 §3.4.1).
     pub fn add_path(&mut self, now: Instant, path: PathId) {
+        self.full = false;
         self.addresses.add(now, path, &mut self.subflows);
     }
 
     /// Removes a local address: ends the subflows over `path`, reinjects their data, and notifies
     /// the peer (RFC 8684 §3.4.2).
     pub fn remove_path(&mut self, path: PathId) {
+        self.full = false;
         self.remove_subflows(path, None);
         self.addresses.withdraw(path);
     }
@@ -275,6 +282,9 @@ impl Connection {
     /// Returns the next segment to send and its path.
     #[inline]
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
+        if self.full {
+            return None;
+        }
         if self.is_quiet() {
             self.assignment.on_idle();
             self.subflows.all_mut().iter_mut().for_each(Subflow::note_starved);
@@ -294,7 +304,7 @@ impl Connection {
     }
 
     fn poll_segment(&mut self, now: Instant) -> Option<Transmit> {
-        loop {
+        let full = loop {
             if self.subflows.all().iter().any(Subflow::may_send) {
                 let stamp = self.stamp();
                 for subflow in self.subflows.all_mut() {
@@ -312,9 +322,10 @@ impl Connection {
                     return Some(Transmit { path: subflow.path(), segment });
                 }
                 Assigned::Queued => {}
-                Assigned::Nothing => break,
+                Assigned::Nothing => break false,
+                Assigned::Full => break true,
             }
-        }
+        };
         // With several subflows, the scheduler may starve one while there is data to send.
         let starved = !self.send.has_unsent() || self.subflows.all().len() > 1;
         let (mut owes_probe, mut owes_ack) = (false, false);
@@ -339,6 +350,7 @@ impl Connection {
             let stamp = self.stamp();
             return self.subflows.poll(|subflow| subflow.poll_ack(now, &stamp));
         }
+        self.full = full && self.subflows.all().iter().all(Subflow::is_unpaced);
         None
     }
 
@@ -386,12 +398,12 @@ impl Connection {
 
     /// Fires expired timers.
     pub fn wake(&mut self, now: Instant) {
+        self.full = false;
         for own in self.subflows.ids() {
-            if !self.subflows[own].is_due(now) {
-                continue;
-            }
-            let (subflow, siblings) = self.subflows.with_siblings(own);
-            if let Some(event) = subflow.wake(now, siblings) {
+            if self.subflows[own].is_due(now)
+                && let Some((subflow, siblings)) = self.subflows.with_siblings(own.number())
+                && let Some(event) = subflow.wake(now, siblings)
+            {
                 self.on_event(now, event, own);
             }
         }

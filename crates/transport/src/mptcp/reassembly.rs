@@ -72,7 +72,22 @@ impl Reassembly {
     }
 
     /// Inserts a chunk. Messages that are complete and in order go to `deliver`.
+    #[inline]
     pub fn insert(&mut self, now: Instant, arrived: &Arrived, deliver: &mut impl FnMut(Delivered)) {
+        if arrived.chunk.dsn == self.next && self.beyond.is_empty() {
+            self.accept(now, arrived.at, arrived.path, &arrived.chunk, deliver);
+        } else {
+            self.insert_apart(now, arrived, deliver);
+        }
+    }
+
+    /// Inserts a chunk that is not the next one, or is followed by others.
+    fn insert_apart(
+        &mut self,
+        now: Instant,
+        arrived: &Arrived,
+        deliver: &mut impl FnMut(Delivered),
+    ) {
         let chunk = &arrived.chunk;
         if chunk.end() <= self.next {
             return;
@@ -87,7 +102,7 @@ impl Reassembly {
             }
             return;
         }
-        self.accept(now, arrived, deliver);
+        self.accept(now, arrived.at, arrived.path, &self.without_known(chunk), deliver);
         while let Some(first) = self.beyond.front().copied() {
             if first.chunk.dsn > self.next {
                 break;
@@ -95,7 +110,8 @@ impl Reassembly {
             self.beyond.pop_front();
             self.held -= u64::from(first.chunk.len);
             if first.chunk.end() > self.next {
-                self.accept(now, &first, deliver);
+                let chunk = self.without_known(&first.chunk);
+                self.accept(now, first.at, first.path, &chunk, deliver);
             }
         }
         if self.beyond.is_empty()
@@ -105,9 +121,16 @@ impl Reassembly {
         }
     }
 
-    /// Accepts a chunk in order: delivers the messages that end in it, or relays it.
-    fn accept(&mut self, now: Instant, arrived: &Arrived, deliver: &mut impl FnMut(Delivered)) {
-        let chunk = &self.without_known(&arrived.chunk);
+    /// Accepts the next chunk, which arrived at `at` on `path`: delivers the messages that end in it, or relays it.
+    #[inline]
+    fn accept(
+        &mut self,
+        now: Instant,
+        at: Instant,
+        path: PathId,
+        chunk: &Chunk,
+        deliver: &mut impl FnMut(Delivered),
+    ) {
         self.next = chunk.end();
         if let Some(more) = chunk.messages.checked_sub(1) {
             self.last = Some((chunk.stream, chunk.first_message.wrapping_add(more.into())));
@@ -117,15 +140,15 @@ impl Reassembly {
             relayed.push_back(*chunk);
             return;
         }
-        let mut whole_at = self.whole_at.take().map_or(arrived.at, |before| before.max(arrived.at));
+        let mut whole_at = self.whole_at.take().map_or(at, |before| before.max(at));
         for offset in 0..u32::from(chunk.messages) {
             deliver(Delivered {
                 stream: chunk.stream,
                 id: chunk.first_message.wrapping_add(offset),
                 held: now.since(whole_at),
-                path: arrived.path,
+                path,
             });
-            whole_at = arrived.at;
+            whole_at = at;
         }
         if chunk.tail {
             self.whole_at = Some(whole_at);

@@ -55,6 +55,8 @@ pub struct SendSide {
     limit: u64,
     reinject: VecDeque<Chunk>,
     reinjections: u64,
+    /// Next chunk of new data, once it has been cut.
+    cut: Option<Chunk>,
 }
 
 impl SendSide {
@@ -69,6 +71,7 @@ impl SendSide {
             limit: 0,
             reinject: VecDeque::new(),
             reinjections: 0,
+            cut: None,
         }
     }
 
@@ -123,12 +126,17 @@ impl SendSide {
             class: message.class,
             deadline: message.deadline,
         });
+        // A full chunk that ends within a message stays as it is.
+        if self.cut.is_some_and(|chunk| !chunk.tail || chunk.len < self.segment) {
+            self.cut = None;
+        }
     }
 
     /// Appends a chunk of another connection; see [`Connection::write_chunk`](super::Connection::write_chunk).
     pub fn write_chunk(&mut self, chunk: &Chunk) {
         let start = self.write_end;
         self.write_end += u64::from(chunk.len);
+        self.cut = None;
         if self.written.back().is_some_and(|message| message.end == OPEN) {
             self.written.pop_back();
         }
@@ -172,14 +180,32 @@ impl SendSide {
         }
     }
 
-    /// Returns the next chunk of new data, if the peer's window admits it. A chunk holds messages of one stream with
-    /// consecutive numbers, so that the receiver can identify them.
-    fn next_new(&self) -> Next {
-        let unsent = self.write_end - self.next_dsn;
-        if unsent == 0 {
+    /// Returns the next chunk of new data, if the peer's window admits it.
+    #[inline]
+    fn next_new(&mut self) -> Next {
+        if self.cut.is_none() {
+            self.cut = self.cut();
+        }
+        let Some(chunk) = self.cut else { return Next::Nothing };
+        // Only a proxy knows a message in part. Its bytes may wait for the following ones while data is
+        // outstanding (Nagle's algorithm, RFC 9293 §3.7.4).
+        if chunk.tail && chunk.len < self.segment && self.data_una < self.next_dsn {
             return Next::Nothing;
         }
-        let Some(first) = self.written.front() else { return Next::Nothing };
+        if chunk.end() > self.limit {
+            return Next::Blocked(chunk.first_message);
+        }
+        Next::Chunk { chunk, again: false }
+    }
+
+    /// Cuts the next chunk of new data: messages of one stream with consecutive numbers, so that the receiver can
+    /// identify them.
+    fn cut(&self) -> Option<Chunk> {
+        let unsent = self.write_end - self.next_dsn;
+        if unsent == 0 {
+            return None;
+        }
+        let first = self.written.front()?;
         let limit = self.next_dsn + unsent.min(u64::from(self.segment));
         let (end, messages, tail) = if first.end > limit {
             (limit, 0, true)
@@ -188,25 +214,15 @@ impl SendSide {
         } else {
             self.consecutive(first, limit)
         };
-        let len = end - self.next_dsn;
-        // Only a proxy knows a message in part. Its bytes may wait for the following ones while data is
-        // outstanding (Nagle's algorithm, RFC 9293 §3.7.4).
-        if tail && len < u64::from(self.segment) && self.data_una < self.next_dsn {
-            return Next::Nothing;
-        }
-        if end > self.limit {
-            return Next::Blocked(first.id);
-        }
-        let chunk = Chunk {
+        Some(Chunk {
             dsn: self.next_dsn,
-            len: len as u32,
+            len: (end - self.next_dsn) as u32,
             first_message: first.id,
             messages: messages as u16,
             stream: first.stream,
             tail,
             carried_by: PathSet::EMPTY,
-        };
-        Next::Chunk { chunk, again: false }
+        })
     }
 
     /// Returns the end of a chunk up to `limit` that begins with the message `first`, the number of messages that end in
@@ -237,6 +253,7 @@ impl SendSide {
             return;
         }
         self.next_dsn = chunk.end();
+        self.cut = None;
         while self.written.front().is_some_and(|message| message.end <= self.next_dsn) {
             self.written.pop_front();
         }

@@ -83,22 +83,16 @@ impl Subflows {
         (0..self.all.len()).map(SubflowId::from_index)
     }
 
-    /// Returns the subflow that segments call `number`, if there is one.
+    /// Returns the subflow that segments call `number`, if there is one, and what its congestion control sees of the
+    /// others.
     #[inline]
-    pub fn find(&self, number: u8) -> Option<SubflowId> {
-        self.all.get(usize::from(number)).map(Subflow::id)
-    }
-
-    /// Returns subflow `own` and what its congestion control sees of the others.
-    #[inline]
-    pub fn with_siblings(&mut self, own: SubflowId) -> (&mut Subflow, Siblings<'_>) {
+    pub fn with_siblings(&mut self, number: u8) -> Option<(&mut Subflow, Siblings<'_>)> {
         let Self { all, siblings, .. } = self;
-        let known = all.get(own.index()).promised(EXPECTED).map_or(0, |_| own.index());
-        if all[known].is_coupled() {
-            siblings.clear();
-            siblings.extend(all.iter().map(Subflow::sibling));
+        let own = usize::from(number);
+        if all.get(own)?.is_coupled() {
+            see_siblings(siblings, all);
         }
-        (&mut all[known], Siblings { all: siblings, own: own.index() })
+        Some((all.get_mut(own)?, Siblings { all: siblings, own }))
     }
 
     /// Numbers of the usable subflows.
@@ -229,6 +223,12 @@ impl IndexMut<SubflowId> for Subflows {
 /// Expectation of a lookup. An id of another connection is a bug; a release build then uses the first subflow.
 const EXPECTED: &str = "a subflow of this connection";
 
+/// Collects what congestion controls see of the subflows.
+fn see_siblings(siblings: &mut Vec<Sibling>, all: &[Subflow]) {
+    siblings.clear();
+    siblings.extend(all.iter().map(Subflow::sibling));
+}
+
 #[inline]
 #[track_caller]
 fn find_mut(all: &mut [Subflow], id: SubflowId) -> &mut Subflow {
@@ -258,8 +258,11 @@ mod tests {
                 subflows.add(PathId(1));
             }
         });
-        let last = subflows.find(63).map(|id| subflows[id].path());
-        assert_eq!((last, subflows.find(64)), (Some(PathId(1)), None));
+        let path_of = |subflows: &mut Subflows, number| {
+            subflows.with_siblings(number).map(|(subflow, _)| subflow.path())
+        };
+        let paths = [63, 64].map(|number| path_of(&mut subflows, number));
+        assert_eq!(paths, [Some(PathId(1)), None]);
         assert!(subflows.usable().is_empty() && subflows.fastest().is_none());
     }
 

@@ -44,6 +44,10 @@ impl Scheduler for LowRtt {
     fn needs_rtt(&self) -> bool {
         true
     }
+
+    fn waits_for_room(&self) -> bool {
+        true
+    }
 }
 
 /// Returns the default choice of MPTCP, which other schedulers use for retransmissions.

@@ -275,6 +275,12 @@ pub trait Scheduler: Debug + Send {
         false
     }
 
+    /// True if the scheduler waits without a time limit while no path has room, and learns nothing from being asked
+    /// then, so that it need not be.
+    fn waits_for_room(&self) -> bool {
+        false
+    }
+
     /// Way in which the subflows of an MPTCP connection go through its send queue, each at its own pace; `None` if
     /// [`choose`](Self::choose) decides about each unit. Retransmissions are always chosen.
     fn walk(&self) -> Option<redundant::Walk> {

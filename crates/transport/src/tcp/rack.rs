@@ -57,6 +57,7 @@ pub struct SegmentDelivery {
 
 impl Rack {
     /// Records a delivery (steps 1 to 3). Segments of one acknowledgement come in ascending order.
+    #[inline]
     pub fn on_delivered(&mut self, now: Instant, delivery: &SegmentDelivery) {
         let rtt = now.since(delivery.sent_at);
         if !delivery.retransmitted {
@@ -109,6 +110,7 @@ impl Rack {
 
     /// True if a segment sent at `sent_at` and ending at `end` was sent before one that was
     /// delivered.
+    #[inline]
     pub fn is_overtaken(&self, sent_at: Instant, end: u64) -> bool {
         self.newest.is_some_and(|newest| (sent_at, end) < newest)
     }

@@ -142,6 +142,19 @@ impl Scoreboard {
         found
     }
 
+    /// True if no segment has been overtaken by one that arrived, and none was retransmitted: there is no loss to
+    /// detect by time.
+    #[inline]
+    pub(super) fn is_in_order(&self) -> bool {
+        let sent_once = |sent: &Sent| !sent.retransmitted && sent.state == State::InFlight;
+        self.resent.is_empty()
+            && self.judged <= self.una
+            && self
+                .sent
+                .front()
+                .is_none_or(|sent| sent_once(sent) && !self.rack.is_overtaken(sent.at, sent.end()))
+    }
+
     /// RACK: marks segments lost that a later one has overtaken by more than the reordering window,
     /// and sets the timer for the others (RFC 8985 §6.2 step 5).
     pub(super) fn detect_by_time(

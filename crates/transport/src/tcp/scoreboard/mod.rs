@@ -334,7 +334,12 @@ impl Scoreboard {
                     self.rack.on_duplicate(self.una, self.next);
                 }
                 self.take_sacks(acked, &mut progress);
-                progress.found_loss = self.detect_by_time(acked.now, acked.recovering, acked.srtt);
+                if self.is_in_order() {
+                    self.detect_at = Instant::FAR_FUTURE;
+                } else {
+                    let Acknowledgement { now, recovering, srtt, .. } = *acked;
+                    progress.found_loss = self.detect_by_time(now, recovering, srtt);
+                }
             }
         }
         progress.lost = self.lost_bytes - lost_before;
@@ -373,11 +378,10 @@ impl Scoreboard {
     }
 
     fn take_cumulative(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) {
-        let mut covers_resent = false;
-        while let Some(sent) = self.sent.front() {
-            if sent.end() > acked.ack {
-                break;
-            }
+        let (mut covers_resent, mut removed) = (false, 0);
+        while self.sent.front().is_some_and(|sent| sent.end() <= acked.ack)
+            && let Some(sent) = self.sent.pop_front()
+        {
             let len = u64::from(sent.chunk.len);
             match sent.state {
                 State::InFlight => self.pipe = self.pipe.saturating_sub(len),
@@ -390,14 +394,13 @@ impl Scoreboard {
             }
             covers_resent |= sent.retransmitted;
             if sent.state != State::Sacked {
-                let arrived = *sent;
-                self.on_delivered(acked, 0, &arrived, progress);
+                self.on_delivered(acked, removed, &sent, progress);
             }
             progress.advanced += len;
-            self.sent.pop_front();
-            self.rate.on_removed(1);
-            self.cursor = self.cursor.saturating_sub(1);
+            removed += 1;
         }
+        self.rate.on_removed(removed);
+        self.cursor = self.cursor.saturating_sub(removed);
         if covers_resent {
             // Segments after the hole may have arrived long ago with their acknowledgements lost:
             // no sample (Karn's algorithm; Linux's FLAG_RETRANS_DATA_ACKED).
@@ -410,7 +413,8 @@ impl Scoreboard {
         }
     }
 
-    /// Records the delivery of `sent`, at `index`.
+    /// Records the delivery of `sent`, which was sent as number `index` of the segments that are known.
+    #[inline]
     fn on_delivered(
         &mut self,
         acked: &Acknowledgement<'_>,
@@ -442,6 +446,7 @@ impl Scoreboard {
         self.newest_arrived = self.newest_arrived.max(sent.at);
     }
 
+    #[inline]
     fn take_sacks(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) {
         if !acked.sacks.is_empty() {
             self.take_blocks(acked, progress);

@@ -248,6 +248,12 @@ impl Subflow {
         quantum.is_some_and(|quantum| self.backlog.bytes() >= quantum)
     }
 
+    /// True if no segment waits, or will wait, for its time to be sent.
+    #[inline]
+    pub const fn is_unpaced(&self) -> bool {
+        self.window.pacer().is_off()
+    }
+
     /// True if nothing is outstanding or queued.
     pub fn is_idle(&self) -> bool {
         self.board.is_empty() && self.backlog.is_empty()
