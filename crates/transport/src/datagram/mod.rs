@@ -383,29 +383,30 @@ impl Datagrams {
         }
     }
 
-    /// Offers the datagrams whose time has come to the scheduler again and, if it copies one, all
-    /// that are in flight: they may be held up by the same trouble.
+    /// Offers the datagrams whose time has come to the scheduler again, and all that are in flight: they
+    /// may be held up by the same trouble, also if it is too late for the first.
     fn offer_hedges(&mut self, now: Instant) {
         if self.coding.is_some() {
             return self.offer_runs(now);
         }
-        let mut trouble = false;
+        let mut is_overdue = false;
         while let Some(pending) = self.hedges.pop(now) {
+            is_overdue = true;
             self.refresh_views(now);
             let Pending { unit, first_sent, .. } = &pending;
             let copies = self.scheduler.hedge(now, unit, *first_sent, &self.views);
-            trouble |= !copies.is_empty();
             self.copy(now, pending, copies);
         }
-        if trouble {
-            for (at, pending) in self.hedges.take() {
-                let Pending { unit, first_sent, .. } = &pending;
-                let copies = self.scheduler.hedge_early(now, unit, *first_sent, &self.views);
-                if copies.is_empty() {
-                    self.hedges.insert(at, pending);
-                } else {
-                    self.copy(now, pending, copies);
-                }
+        if !is_overdue {
+            return;
+        }
+        for (at, pending) in self.hedges.take() {
+            let Pending { unit, first_sent, .. } = &pending;
+            let copies = self.scheduler.hedge_early(now, unit, *first_sent, &self.views);
+            if copies.is_empty() {
+                self.hedges.insert(at, pending);
+            } else {
+                self.copy(now, pending, copies);
             }
         }
     }

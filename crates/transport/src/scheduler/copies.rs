@@ -6,7 +6,7 @@ use super::Unit;
 use crate::{PathSet, PathView};
 
 /// First copies whose budget may be saved up for bursts of trouble.
-const SAVED: f64 = 4096.0;
+const SAVED: f64 = 16_384.0;
 /// Share by which a message changes the mean size.
 const GAIN: f64 = 1.0 / 64.0;
 
@@ -91,11 +91,11 @@ mod tests {
     #[test]
     fn what_is_not_spent_is_saved_up_to_the_capacity() {
         let mut purse = Purse::new(0.5, 0.0);
-        for _ in 0..10_000 {
+        for _ in 0..20_000 {
             purse.earn(SIZE);
         }
         assert_eq!(purse.fill(), 1.0);
-        assert_eq!((0..10_000).filter(|_| purse.spend(SIZE)).count(), 2048);
+        assert_eq!((0..10_000).filter(|_| purse.spend(SIZE)).count(), 8192);
         assert_eq!(purse.fill(), 0.0);
     }
 }

@@ -22,7 +22,7 @@ pub const ABOUT: About = About {
               the chance of a miss and the price of the copies. Chances are learned from what \
               became of earlier packets, by the worst recent sign of trouble on their path when \
               they left; the odds of a failure are taken to be 3 times as high while another path \
-              fails. The price of a copy rises as the budget is used up, and is at least 10 times \
+              fails. The price of a copy rises as the budget is used up, and is at least 30 times \
               the share that may be missed. Over protocols that retransmit it is `low_rtt`.",
     source: "this project; the correlation: measured between carriers (PAM 2025)",
     linux: "",
@@ -122,7 +122,7 @@ const CORRELATION: f64 = 3.0;
 /// Factor between two estimates of a chance that are not distinguished.
 const SIMILAR: f64 = 3.0;
 /// Lowest price of a copy with all savings, in shares that may be missed, and as a chance.
-const MIN_PRICE_SHARES: f64 = 10.0;
+const MIN_PRICE_SHARES: f64 = 30.0;
 const MIN_PRICE: f64 = 1e-9;
 /// Parts of the time in which decisions are taken.
 const STEPS: usize = 16;
@@ -202,6 +202,7 @@ impl Deadline {
         self.paths[view.id].back = back;
         let level = self.level(now, view.id);
         self.paths[view.id].decided = Some((now, level));
+        self.odds.update(view.id, level);
         let late = self.odds.chance(view.id, level, BINS);
         let srtt = view.srtt.unwrap_or(Duration::MAX);
         Route { path: view.id, level, late, srtt, back, expected: self.expected(view) }
@@ -289,7 +290,7 @@ impl Deadline {
 
 /// Returns the chance that a copy on `other`, of which `odds` hold, does not arrive within `left`, if the first one misses
 /// the whole time: failures come together, longer delays on the way do not.
-fn misses_too(other: &Route, odds: Chances<'_>, left: usize) -> f64 {
+fn misses_too(other: &Route, odds: &Chances, left: usize) -> f64 {
     (odds.longer_than(left) + joint(other.late) - other.late).min(1.0)
 }
 
@@ -405,12 +406,12 @@ impl Scheduler for Deadline {
         first_sent: Instant,
         paths: &[PathView],
     ) -> Option<Instant> {
-        let other = next_path(unit, paths)?;
+        next_path(unit, paths)?;
         let deadline = first_sent + self.within();
         let carried = paths.iter().filter(|path| unit.carried_by.contains(path.id));
         let acked = first_sent + carried.map(|view| self.expected(view)).min()?;
         let at = acked.max(now + self.within() / STEPS as i64);
-        (at + one_way(other, 0) < deadline).then_some(at)
+        (at < deadline).then_some(at)
     }
 
     fn hedge(

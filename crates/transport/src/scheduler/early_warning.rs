@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
-use super::hedge::{ACK_DELAY, WITHIN, latest_age, next_in_time, next_path, one_way, positive};
+use super::hedge::{ACK_DELAY, WITHIN, expected_age, latest_age, next_in_time, one_way, positive};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, untried, wait_for_room};
 use crate::per_path::PerPath;
@@ -196,18 +196,24 @@ impl Scheduler for EarlyWarning {
         paths: &[PathView],
     ) -> Option<Instant> {
         let deadline = first_sent + self.within(first_sent, unit)?;
-        let age = || latest_age(unit, deadline.since(now), self.config.ack_delay, paths);
-        self.config.hedge.then(age)?.map(|age| now + age)
+        let delay = self.config.ack_delay;
+        let at = match latest_age(unit, deadline.since(now), delay, paths) {
+            Some(age) => now + age,
+            // Too late for this one, but not for those after it.
+            None => first_sent + expected_age(unit, delay, paths),
+        };
+        (self.config.hedge && now < at && at < deadline).then_some(at)
     }
 
     fn hedge(
         &mut self,
-        _now: Instant,
+        now: Instant,
         unit: &Unit,
-        _first_sent: Instant,
+        first_sent: Instant,
         paths: &[PathView],
     ) -> PathSet {
-        self.purse.copy(unit, next_path(unit, paths))
+        let deadline = self.within(first_sent, unit).map(|within| first_sent + within);
+        self.purse.copy(unit, next_in_time(now, unit, deadline, paths))
     }
 
     fn hedge_early(

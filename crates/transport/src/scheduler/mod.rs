@@ -326,7 +326,7 @@ pub trait Scheduler: Debug + Send {
         PathSet::EMPTY
     }
 
-    /// Chooses paths for further copies of a unit that is in flight while another was copied by
+    /// Chooses paths for further copies of a unit that is in flight while another was offered to
     /// [`hedge`](Self::hedge): the same trouble may hold both up. May be none. With [`Grouping::Runs`], a unit
     /// with a path joins the run.
     fn hedge_early(

@@ -23,17 +23,39 @@ const REMEMBERED: f64 = 65_536.0;
 /// Time between two packets of a path whose fates are independent; those in between share one.
 pub const INDEPENDENT: Duration = Duration::from_millis(200);
 
-/// Numbers of packets by the sign of trouble when they left, and by the time that they took.
+/// Numbers of packets by the sign of trouble when they left, and by the parts of the time that they took.
 #[derive(Clone, Debug)]
-pub struct Odds {
-    longer: [Tail; LEVELS],
-    /// The same at any level.
-    at_any: Tail,
+struct Counts {
+    at_level: [Count; LEVELS],
+    at_any: Count,
 }
 
-impl Default for Odds {
-    fn default() -> Self {
-        Self { longer: [[0.0; BINS + 1]; LEVELS], at_any: [0.0; BINS + 1] }
+/// Numbers of packets by the parts of the time that they took.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    took: Tail,
+    total: f64,
+}
+
+impl Count {
+    const NONE: Self = Self { took: [0.0; BINS + 1], total: 0.0 };
+
+    fn add(&mut self, bins: usize, weight: f64) {
+        if self.total >= REMEMBERED {
+            self.took.iter_mut().for_each(|count| *count /= 2.0);
+            self.total /= 2.0;
+        }
+        self.took[bins] += weight;
+        self.total += weight;
+    }
+}
+
+impl Counts {
+    const NONE: Self = Self { at_level: [Count::NONE; LEVELS], at_any: Count::NONE };
+
+    fn on_settled(&mut self, level: usize, bins: usize, weight: f64) {
+        self.at_level[level].add(bins, weight);
+        self.at_any.add(bins, weight);
     }
 }
 
@@ -53,78 +75,118 @@ fn prior() -> [Tail; LEVELS] {
     tails
 }
 
-/// Returns the share of a tail beyond `bins`, of which `without` holds for `weight` packets.
-fn mean(longer: &Tail, bins: usize, without: f64, weight: f64) -> f64 {
-    (longer[bins] + weight * without) / (longer[0] + weight)
+/// Estimate of a chance from the packets counted so far, from the longest time on: the mean of what was
+/// counted and of what holds without it.
+struct Mean<'a> {
+    count: &'a Count,
+    weight: f64,
+    scale: f64,
+    longer: f64,
 }
 
-impl Odds {
-    /// Records that a packet that left at `level` took longer than `bins` parts of the time; all of
-    /// them if it is late or lost. It counts as `weight` independent packets.
-    pub fn on_settled(&mut self, level: usize, bins: usize, weight: f64) {
-        for longer in [&mut self.longer[level], &mut self.at_any] {
-            if longer.first().is_some_and(|count| *count >= REMEMBERED) {
-                longer.iter_mut().for_each(|count| *count /= 2.0);
-            }
-            longer.iter_mut().take(bins + 1).for_each(|count| *count += weight);
-        }
+impl<'a> Mean<'a> {
+    fn new(count: &'a Count, weight: f64) -> Self {
+        Self { count, weight, scale: 1.0 / (count.total + weight), longer: 0.0 }
+    }
+
+    /// Returns the chance to take `bins` parts of the time or more, of which `without` holds without
+    /// counts. Called for each of [`BINS`] to 0 in turn.
+    fn next(&mut self, bins: usize, without: f64) -> f64 {
+        self.longer += self.count.took[bins];
+        (self.longer + self.weight * without) * self.scale
     }
 }
 
-/// Chances of a path's packets at one level.
+/// Chances of a path's packets at one level, as of the last update.
 #[derive(Clone, Copy, Debug)]
-pub struct Chances<'a> {
-    prior: &'a Tail,
-    all: &'a Tail,
-    /// Of the path itself: at any level, and at this one.
-    own: Option<[&'a Tail; 2]>,
+pub struct Chances {
+    longer: Tail,
+    /// [`PathOdds::settled`] at the last update.
+    as_of: f64,
 }
 
-impl Chances<'_> {
+impl Chances {
+    const UNKNOWN: Self = Self { longer: [1.0; BINS + 1], as_of: f64::NEG_INFINITY };
+
     /// Returns the chance to take longer than `bins` parts of the time until the deadline; the more of
     /// them, the smaller it is.
     #[inline]
     pub fn longer_than(&self, bins: usize) -> f64 {
-        let as_warned = self.prior[bins];
-        let Some([at_any, own]) = self.own else { return mean(self.all, bins, as_warned, PRIOR) };
-        // After a sign of trouble half of the packets take as long as usual on the path.
-        let usual = mean(at_any, bins, as_warned, PRIOR);
-        mean(own, bins, mean(self.all, bins, (as_warned + usual) / 2.0, PRIOR), POOLED)
+        self.longer[bins]
     }
+
+    fn update(&mut self, own: &Counts, all: &Count, level: usize, prior: &Tail) {
+        let mut at_any = Mean::new(&own.at_any, PRIOR);
+        let mut of_all = Mean::new(all, PRIOR);
+        let mut of_own = Mean::new(&own.at_level[level], POOLED);
+        for (bins, longer) in self.longer.iter_mut().enumerate().rev() {
+            // After a sign of trouble half of the packets take as long as usual on the path.
+            let as_warned = prior[bins];
+            let usual = at_any.next(bins, as_warned);
+            *longer = of_own.next(bins, of_all.next(bins, (as_warned + usual) / 2.0));
+        }
+    }
+}
+
+/// What is known of one path.
+#[derive(Clone, Debug)]
+struct PathState {
+    counts: Counts,
+    chances: [Chances; LEVELS],
 }
 
 /// The odds of all paths of a connection.
 #[derive(Clone, Debug)]
 pub struct PathOdds {
     prior: [Tail; LEVELS],
-    all: Odds,
-    paths: PerPath<Odds>,
+    all: [Count; LEVELS],
+    paths: PerPath<PathState>,
+    /// Independent packets counted so far.
+    settled: f64,
 }
 
 impl Default for PathOdds {
     fn default() -> Self {
-        Self { prior: prior(), all: Odds::default(), paths: PerPath::new(Odds::default()) }
+        let fresh = PathState { counts: Counts::NONE, chances: [Chances::UNKNOWN; LEVELS] };
+        Self {
+            prior: prior(),
+            all: [Count::NONE; LEVELS],
+            paths: PerPath::new(fresh),
+            settled: 0.0,
+        }
     }
 }
 
 impl PathOdds {
-    /// Records what became of a packet on a path, see [`Odds::on_settled`].
+    /// Records that a packet that left on `path` at `level` took longer than `bins` parts of the time; all
+    /// of them if it is late or lost. It counts as `weight` independent packets.
     pub fn on_settled(&mut self, path: PathId, level: usize, bins: usize, weight: f64) {
-        self.paths[path].on_settled(level, bins, weight);
-        self.all.on_settled(level, bins, weight);
+        self.paths[path].counts.on_settled(level, bins, weight);
+        self.all[level].add(bins, weight);
+        self.settled += weight;
+    }
+
+    /// Updates the chances of packets on `path` at `level`, if as much as one independent packet has been
+    /// counted since.
+    pub fn update(&mut self, path: PathId, level: usize) {
+        let PathState { counts, chances } = &mut self.paths[path];
+        let chances = &mut chances[level];
+        if self.settled - chances.as_of >= 1.0 {
+            chances.update(counts, &self.all[level], level, &self.prior[level]);
+            chances.as_of = self.settled;
+        }
     }
 
     /// Returns the chance of a packet on `path` at `level` to take longer than `bins` parts of the
-    /// time until the deadline.
+    /// time until the deadline, as of the last update.
     pub fn chance(&self, path: PathId, level: usize, bins: usize) -> f64 {
         self.chances(path, level).longer_than(bins)
     }
 
-    /// Returns the chances of packets on `path` at `level`.
+    /// Returns the chances of packets on `path` at `level`, as of the last update.
     #[inline]
-    pub fn chances(&self, path: PathId, level: usize) -> Chances<'_> {
-        let own = self.paths.known(path).map(|own| [&own.at_any, &own.longer[level]]);
-        Chances { prior: &self.prior[level], all: &self.all.longer[level], own }
+    pub fn chances(&self, path: PathId, level: usize) -> &Chances {
+        &self.paths[path].chances[level]
     }
 }
 
@@ -136,8 +198,9 @@ mod tests {
 
     #[test]
     fn chances_fall_with_time_and_rise_with_trouble() {
-        let odds = PathOdds::default();
+        let mut odds = PathOdds::default();
         for level in 0..LEVELS {
+            odds.update(PATH, level);
             assert_eq!(odds.chance(PATH, level, 0), 1.0);
             for bins in 0..BINS {
                 assert!(odds.chance(PATH, level, bins + 1) <= odds.chance(PATH, level, bins));
@@ -163,6 +226,8 @@ mod tests {
             let bins = if packet % 100 == 0 { BINS } else { 25 };
             odds.on_settled(PathId(0), 3, bins, 1.0);
         }
+        [PathId(0), PATH].map(|path| odds.update(path, 3));
+        // Of a path without packets: what holds for all, and without those what is assumed.
         let other = (100.0 + PRIOR * prior()[3][BINS]) / (10_000.0 + PRIOR);
         assert!((odds.chance(PATH, 3, BINS) - other).abs() < 1e-12);
         let own = posterior(3, 100.0, 10_000.0);
@@ -175,6 +240,7 @@ mod tests {
     fn packets_close_together_share_one_fate() {
         let mut odds = PathOdds::default();
         (0..200).for_each(|_| odds.on_settled(PATH, 0, BINS, 0.05));
+        odds.update(PATH, 0);
         assert!((odds.chance(PATH, 0, BINS) - posterior(0, 10.0, 10.0)).abs() < 1e-9);
     }
 }
