@@ -18,12 +18,6 @@ impl<T: Clone> PerPath<T> {
         Self { fresh, known: Vec::new() }
     }
 
-    /// Returns the value of a path, if something is known of it or of a later one.
-    #[inline]
-    pub fn known(&self, path: PathId) -> Option<&T> {
-        self.known.get(path.index())
-    }
-
     /// Returns the values of the paths seen so far, up to the last of them.
     pub fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         self.known.iter()
@@ -68,6 +62,6 @@ mod tests {
         let mut counts = PerPath::new(7);
         counts[PathId(2)] += 1;
         assert_eq!([0, 1, 2, 63].map(|path| counts[PathId(path)]), [7, 7, 8, 7]);
-        assert_eq!((counts.iter().count(), counts.known(PathId(3))), (3, None));
+        assert_eq!(counts.iter().count(), 3);
     }
 }

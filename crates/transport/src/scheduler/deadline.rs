@@ -534,14 +534,14 @@ mod tests {
         assert!(with_loss > 1.3, "{with_loss}");
     }
 
-    // With half of the savings at first, 0.5 · 4096 messages' budget may be spent besides.
+    // With half of the savings at first, 0.5 · 16,384 messages' budget may be spent besides.
     #[test]
     fn the_budget_bounds_the_copies() {
         let mut scheduler = config(60, 0.99999, 0.1).build();
         let random = |message: i64, _: u8| (message * 7919 % 5 != 0).then_some(30);
         let messages = 20_000;
         let sent = copies(&mut *scheduler, messages, random);
-        assert!(sent <= 1.1 + 0.1 * 2048.0 / messages as f64 + 1e-9, "{sent}");
+        assert!(sent <= 1.1 + 0.1 * 8192.0 / messages as f64 + 1e-9, "{sent}");
         assert!(sent > 1.08, "{sent}");
     }
 

@@ -226,7 +226,8 @@ mod tests {
             let bins = if packet % 100 == 0 { BINS } else { 25 };
             odds.on_settled(PathId(0), 3, bins, 1.0);
         }
-        [PathId(0), PATH].map(|path| odds.update(path, 3));
+        odds.update(PathId(0), 3);
+        odds.update(PATH, 3);
         // Of a path without packets: what holds for all, and without those what is assumed.
         let other = (100.0 + PRIOR * prior()[3][BINS]) / (10_000.0 + PRIOR);
         assert!((odds.chance(PATH, 3, BINS) - other).abs() < 1e-12);

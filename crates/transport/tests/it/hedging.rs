@@ -132,7 +132,7 @@ fn the_deadline_is_met_at_the_least_bytes() {
     };
     let seen = flow(scheduler(0.3), &[30, 40, 50], 300, 200, independent(0.05));
     assert!(seen.missed < 0.001, "{}", seen.missed);
-    assert!(seen.copies < 1.3 + 0.5 * 0.3 * 4096.0 / 20_000.0, "{}", seen.copies);
+    assert!(seen.copies < 1.3 + 0.5 * 0.3 * 16_384.0 / 20_000.0, "{}", seen.copies);
     let without = flow(scheduler(0.0), &[30, 40, 50], 300, 200, independent(0.05));
     assert_eq!(without.copies, 1.0);
 }
