@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use skybraid_transport::{ConnectionTotals, Delivered, Endpoint, PathId, Segment};
+use skybraid_transport::{Body, ConnectionTotals, Delivered, Endpoint, PathId, Segment};
 use skybraid_units::{Duration, Instant, Promised};
 
 use crate::app::App;
@@ -66,6 +66,18 @@ impl EndHost {
         &mut self.endpoint
     }
 
+    /// Whether it only records what it receives: a receiver of datagrams that never sends.
+    pub fn is_passive(&self) -> bool {
+        let receives =
+            matches!(&self.endpoint, Endpoint::Datagrams(machine) if machine.only_receives());
+        receives && self.writers == 0 && self.duties.is_none()
+    }
+
+    /// Sets whether the peer [only records](Self::is_passive) what it receives.
+    pub const fn set_peer_is_passive(&mut self, passive: bool) {
+        self.sender.set_peer_is_passive(passive);
+    }
+
     /// Whether it sends data.
     pub fn sends(&self) -> bool {
         self.writers > 0 || self.duties.as_ref().is_some_and(|duties| duties.answers())
@@ -87,7 +99,7 @@ impl EndHost {
         }
     }
 
-    /// Receives a segment on `path`; call [`flush`](Self::flush) next.
+    /// Receives a segment on `path`. Returns whether [`flush`](Self::flush) must be called next.
     #[inline]
     pub fn receive(
         &mut self,
@@ -96,17 +108,33 @@ impl EndHost {
         segment: &Segment,
         waits: Option<LinkWaits>,
         records: &mut [FlowRecord],
-    ) {
-        if segment.messages > 0
-            && let Some(record) = self.record_of(segment.stream)
-            && let Some(record) = FlowRecord::find_mut(records, record)
+    ) -> bool {
+        let record = self.record_of(segment.stream);
+        let record = record.and_then(|record| FlowRecord::find_mut(records, record));
+        let arrival = Arrival { at: now, sent_at: segment.sent_at, path: path.0, waits };
+        if self.duties.is_none()
+            && let (Endpoint::Datagrams(machine), Body::Datagram(datagram)) =
+                (&mut self.endpoint, &segment.body)
+            && machine.only_receives()
         {
-            let arrival = Arrival { at: now, sent_at: segment.sent_at, path: path.0, waits };
-            for offset in 0..u32::from(segment.messages) {
-                record.on_copy_arrived(segment.first_message.wrapping_add(offset), &arrival);
+            let message = machine.receive_only(path, datagram);
+            match (record, message) {
+                (Some(record), Some(message)) if segment.messages > 0 => {
+                    record.on_arrived_whole(&arrival, message);
+                }
+                (Some(record), message) => {
+                    segment.last_parts().for_each(|id| record.on_copy_arrived(id, &arrival));
+                    message.and_then(|message| record.on_delivered(now, message));
+                }
+                (None, _) => {}
             }
+            return false;
+        }
+        if let Some(record) = record {
+            segment.last_parts().for_each(|message| record.on_copy_arrived(message, &arrival));
         }
         self.endpoint.receive(now, path, segment);
+        true
     }
 
     /// Writes the due messages of `app`. Returns the time of its next write; a bulk application, which writes whenever
@@ -228,10 +256,7 @@ fn send(
     records: &mut [FlowRecord],
     carrier: &mut impl Carrier,
 ) {
-    // Borrowed rather than moved: a segment is large enough for copies to cost.
-    while let Some(transmit) = &machine.poll_send(now) {
-        sender.send(now, transmit, records, carrier);
-    }
+    machine.send_all(now, |transmit| sender.send(now, transmit, records, carrier));
     if machine.has_refused()
         && let Some(first) = sender.records().get(0).promised("the first stream of a host")
         && let Some(record) = FlowRecord::find_mut(records, first)

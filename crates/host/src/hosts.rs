@@ -9,7 +9,7 @@ use skybraid_units::{Instant, Promised};
 
 use crate::app::App;
 use crate::end_host::EndHost;
-use crate::ids::{FlowId, Numbered, RecordId, RouteId, SideId};
+use crate::ids::{DirectedLink, FlowId, Numbered, RecordId, RouteId, SideId};
 use crate::population::{Population, populate};
 use crate::record::{Arrival, FlowRecord, LinkWaits, Outcome, Record};
 use crate::relay::Relay;
@@ -19,12 +19,28 @@ use crate::side::{End, Side};
 
 /// The driver's side of [`Hosts`]: sends segments and keeps timers.
 pub trait Carrier {
-    /// Sends a segment. Returns the cause of its loss if that is known at once.
-    fn carry(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause>;
+    /// Sends a segment. Returns its fate as far as it is known at once.
+    fn carry(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Carried;
 
     /// Requests a call of [`Hosts::wake`] for `side` at `due` at the latest; [`Instant::FAR_FUTURE`] for never.
     /// Timers may be pushed back later: check [`Hosts::next_wakeup`] before waking.
     fn wake_at(&mut self, side: SideId, due: Instant);
+}
+
+/// Fate of a segment after [`Carrier::carry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// On its way: the driver passes it to the receiver, or reports its loss, later.
+    InFlight,
+    /// Lost on its first link.
+    Lost(Cause),
+    /// It arrives at this time, at the latest at [`Outgoing::settle_by`]; the driver does not pass it to the receiver.
+    Settled {
+        /// Time of arrival.
+        at: Instant,
+        /// Last link of its route.
+        link: DirectedLink,
+    },
 }
 
 /// An outgoing segment with its sender.
@@ -40,6 +56,8 @@ pub struct Outgoing<'a> {
     pub route: RouteId,
     /// The segment and its path, in the connection's own numbering.
     pub transmit: &'a Transmit,
+    /// Latest arrival that may be [settled](Carried::Settled); `None` if the receiver must get the segment.
+    pub settle_by: Option<Instant>,
 }
 
 /// A segment in flight at the end of the run.
@@ -65,8 +83,8 @@ enum Reached<'a> {
 }
 
 impl Participant<'_> {
-    /// Receives a segment on `path`, in the connection's own numbering; call [`flush`](Self::flush) next.
-    /// `waits` is the time that the segment waited at the links, if that is known.
+    /// Receives a segment on `path`, in the connection's own numbering. `waits` is the time that the segment waited at
+    /// the links, if that is known. Returns whether [`flush`](Self::flush) must be called next.
     #[inline]
     pub fn receive(
         &mut self,
@@ -74,10 +92,13 @@ impl Participant<'_> {
         path: PathId,
         segment: &Segment,
         waits: Option<LinkWaits>,
-    ) {
+    ) -> bool {
         match &mut self.end {
             Reached::Host(host, _) => host.receive(now, path, segment, waits, self.records),
-            Reached::Proxy(relay, at) => relay.receive(now, *at, path, segment),
+            Reached::Proxy(relay, at) => {
+                relay.receive(now, *at, path, segment);
+                true
+            }
         }
     }
 
@@ -169,6 +190,29 @@ impl Hosts {
             && let Some(record) = FlowRecord::find_mut(&mut self.outcome.flows, record)
         {
             record_loss(record, path, segment, cause);
+        }
+    }
+
+    /// Latest arrival of a datagram that the driver may settle rather than pass it to the receiver, where nothing but the
+    /// record notices it; `None` if the receiver must get it. `record` is its [`Outgoing::record`].
+    pub fn settle_by(&self, record: RecordId, to: SideId, segment: &Segment) -> Option<Instant> {
+        let sender = Side::find(&self.sides, to.other())?.sender()?;
+        if !sender.may_settle(segment) {
+            return None;
+        }
+        FlowRecord::find(&self.outcome.flows, record)?.settle_by(segment.first_message)
+    }
+
+    /// Records that a segment arrives on `path` at `at`, at the latest at [`settle_by`](Self::settle_by), over `link`.
+    pub fn on_settled(
+        &mut self,
+        record: RecordId,
+        path: PathId,
+        segment: &Segment,
+        (at, link): (Instant, DirectedLink),
+    ) {
+        if let Some(record) = FlowRecord::find_mut(&mut self.outcome.flows, record) {
+            record.on_copy_settled(segment.first_message, path, (at, link));
         }
     }
 
@@ -274,9 +318,7 @@ impl Hosts {
                 continue;
             };
             if let Some(arrival) = arrival {
-                for offset in 0..u32::from(segment.messages) {
-                    record.on_copy_due(segment.first_message.wrapping_add(offset), &arrival);
-                }
+                segment.last_parts().for_each(|message| record.on_copy_due(message, &arrival));
             }
             let (Body::Datagram(datagram) | Body::Dccp(Dccp { data: datagram, .. })) = segment.body
             else {

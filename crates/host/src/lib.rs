@@ -22,7 +22,7 @@ mod sender;
 mod setup;
 mod side;
 
-pub use hosts::{Carrier, Hosts, InFlight, Outgoing, Participant};
+pub use hosts::{Carried, Carrier, Hosts, InFlight, Outgoing, Participant};
 pub use ids::{DirectedLink, FlowId, Numbered, RecordId, RouteId, SideId};
 pub use record::Outcome;
 pub use setup::{

@@ -8,8 +8,9 @@ use skybraid_units::Instant;
 /// A protocol machine, or an endpoint of any protocol. A host that knows its protocol's machine need not look for it at
 /// each call.
 pub trait Machine {
-    /// Returns the next segment to send now.
-    fn poll_send(&mut self, now: Instant) -> Option<Transmit>;
+    /// Passes all segments that can be sent now to `send`. They are borrowed rather than moved: a segment is large enough
+    /// for copies to cost.
+    fn send_all(&mut self, now: Instant, send: impl FnMut(&Transmit));
     /// Returns the next delivered message.
     fn poll_delivered(&mut self) -> Option<Delivered>;
     /// Time at which the machine must be woken.
@@ -22,10 +23,20 @@ pub trait Machine {
 
 macro_rules! machine {
     ($machine:ty, $self:ident, $has_refused:expr, |$take:ident| $take_refused:expr) => {
+        machine!($machine, $self, $has_refused, |$take| $take_refused, |now, send| {
+            while let Some(transmit) = &$self.poll_send(now) {
+                send(transmit);
+            }
+        });
+    };
+    (
+        $machine:ty, $self:ident, $has_refused:expr, |$take:ident| $take_refused:expr,
+        |$now:ident, $send:ident| $send_all:expr
+    ) => {
         impl Machine for $machine {
             #[inline]
-            fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
-                <$machine>::poll_send(self, now)
+            fn send_all(&mut $self, $now: Instant, mut $send: impl FnMut(&Transmit)) {
+                $send_all
             }
 
             #[inline]
@@ -51,7 +62,7 @@ macro_rules! machine {
     };
 }
 
-machine!(Datagrams, self, false, |_take| {});
+machine!(Datagrams, self, false, |_take| {}, |now, send| Self::send_all(self, now, &mut send));
 machine!(mptcp::Connection, self, false, |_take| {});
 machine!(Parallel, self, false, |_take| {});
 machine!(mpdccp::Connection, self, Self::has_refused(self), |take| {

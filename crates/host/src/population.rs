@@ -85,10 +85,21 @@ pub fn populate(
         };
         side.set_sends(sends);
     }
+    population.find_passive();
     population
 }
 
 impl Population {
+    /// Lets each host know whether its peer only records what it receives.
+    fn find_passive(&mut self) {
+        for pair in self.sides.chunks_exact_mut(2) {
+            if let [Side { end: End::Host(one), .. }, Side { end: End::Host(other), .. }] = pair {
+                one.set_peer_is_passive(other.is_passive());
+                other.set_peer_is_passive(one.is_passive());
+            }
+        }
+    }
+
     /// Adds the stream of `flow` to both `ends` of its connection: vehicle, ground. `records` are those of its messages
     /// and of what comes back. Returns the side and the stream in which its application writes.
     fn add_streams(

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 
 use skybraid_link::Cause;
-use skybraid_transport::{PathId, Segment, Transmit};
+use skybraid_transport::{Body, PathId, Segment, Transmit};
 use skybraid_units::{Instant, Promised};
 
-use crate::hosts::{Carrier, Outgoing};
+use crate::hosts::{Carried, Carrier, Outgoing};
 use crate::ids::{FlowId, Numbered, RecordId, RouteId, SideId};
 use crate::record::FlowRecord;
 
@@ -56,12 +56,14 @@ pub struct Sender {
     routes: Vec<RouteId>,
     /// Records of the messages that the side writes; empty at a proxy.
     records: Streams,
+    /// Whether the other side only records what it receives.
+    peer_is_passive: bool,
 }
 
 impl Sender {
     /// Creates the sender of `side`, whose connection belongs to `flow`.
     pub const fn new(side: SideId, flow: FlowId, routes: Vec<RouteId>) -> Self {
-        Self { side, flow, routes, records: Streams::new() }
+        Self { side, flow, routes, records: Streams::new(), peer_is_passive: false }
     }
 
     /// Adds a stream whose written messages belong to `record`.
@@ -85,6 +87,18 @@ impl Sender {
         route.map_or(0, |route| route.path())
     }
 
+    /// Sets whether the other side only records what it receives.
+    pub const fn set_peer_is_passive(&mut self, passive: bool) {
+        self.peer_is_passive = passive;
+    }
+
+    /// Whether the arrival of `segment` means the delivery of one message, and nothing else.
+    #[inline]
+    pub const fn may_settle(&self, segment: &Segment) -> bool {
+        self.peer_is_passive
+            && matches!(&segment.body, Body::Datagram(datagram) if datagram.fragments == 1)
+    }
+
     /// Sends a segment through the carrier and records it.
     #[inline]
     pub fn send(
@@ -94,34 +108,34 @@ impl Sender {
         records: &mut [FlowRecord],
         carrier: &mut impl Carrier,
     ) {
-        let route = self.routes.get(transmit.path.index()).promised("the route of a path");
+        let Transmit { path, segment } = transmit;
+        let route = self.routes.get(path.index()).promised("the route of a path");
         let Some(route) = route.copied() else { return };
-        let segment = &transmit.segment;
         let record = self.records.get(segment.stream);
-        let outgoing = Outgoing { side: self.side, flow: self.flow, record, route, transmit };
-        let lost = carrier.carry(now, &outgoing);
-        if segment.body.payload_bytes() > 0
-            && let Some(record) = record
-            && let Some(record) = FlowRecord::find_mut(records, record)
-        {
-            record_sent(now, transmit, record);
-            if let Some(cause) = lost {
-                record_loss(record, transmit.path, segment, cause);
-            }
+        let (side, flow, settle_by) = (self.side, self.flow, None);
+        let mut outgoing = Outgoing { side, flow, record, route, transmit, settle_by };
+        let record = record.filter(|_| segment.body.payload_bytes() > 0);
+        let record = record.and_then(|record| FlowRecord::find_mut(records, record));
+        let Some(record) = record else {
+            carrier.carry(now, &outgoing);
+            return;
+        };
+        let count = record.summary.packets_by_path.get_mut(path.index());
+        if let Some(count) = count.promised("a count per path") {
+            *count += 1;
         }
-    }
-}
-
-/// Records the transmission of a segment with payload.
-#[inline]
-fn record_sent(now: Instant, transmit: &Transmit, record: &mut FlowRecord) {
-    let Transmit { path, segment } = transmit;
-    for offset in 0..u32::from(segment.messages) {
-        record.on_copy_sent(now, segment.first_message.wrapping_add(offset), *path);
-    }
-    let count = record.summary.packets_by_path.get_mut(path.index());
-    if let Some(count) = count.promised("a count per path") {
-        *count += 1;
+        let carried = if self.may_settle(segment) {
+            record.send_copy(now, segment.first_message, *path, |settle_by| {
+                outgoing.settle_by = settle_by;
+                carrier.carry(now, &outgoing)
+            })
+        } else {
+            segment.last_parts().for_each(|message| record.on_copy_sent(now, message, *path));
+            carrier.carry(now, &outgoing)
+        };
+        if let Carried::Lost(cause) = carried {
+            record_loss(record, *path, segment, cause);
+        }
     }
 }
 
@@ -144,7 +158,6 @@ pub fn record_loss(record: &mut FlowRecord, path: PathId, segment: &Segment, cau
 mod tests {
     use super::*;
     use crate::setup::Host;
-    use skybraid_transport::Body;
     use skybraid_transport::segment::Datagram;
     use skybraid_units::Duration;
 
@@ -152,9 +165,9 @@ mod tests {
     struct Full(Vec<usize>);
 
     impl Carrier for Full {
-        fn carry(&mut self, _: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
+        fn carry(&mut self, _: Instant, outgoing: &Outgoing<'_>) -> Carried {
             self.0.push(outgoing.route.path());
-            Some(Cause::Queue)
+            Carried::Lost(Cause::Queue)
         }
 
         fn wake_at(&mut self, _: SideId, _: Instant) {}

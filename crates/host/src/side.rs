@@ -55,6 +55,14 @@ impl Side {
         self.flow
     }
 
+    /// Sender of a host.
+    pub const fn sender(&self) -> Option<&Sender> {
+        match &self.end {
+            End::Host(host) => Some(host.sender()),
+            End::Proxy(..) => None,
+        }
+    }
+
     /// Records the scheduling decisions since the last call.
     pub fn take_decisions(&mut self, rows: &mut Vec<DecisionRow>) {
         let (flow, vehicle) = (self.flow, self.place == 0);

@@ -333,6 +333,11 @@ impl Link {
         }
     }
 
+    /// Whether packets may be [held](Fate::Held).
+    pub fn may_hold(&self) -> bool {
+        self.access.as_ref().is_some_and(|access| access.has_stack())
+    }
+
     /// Returns the next release of held packets. After each [`admit`](Self::admit) it must be called until it returns
     /// `None`; the packets arrive no later than that just admitted.
     #[inline]

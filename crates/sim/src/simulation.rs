@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
 use skybraid_host::record::{LinkRow, LinkWaits, Outcome, PacketKind, PacketRow, Record};
 use skybraid_host::{
-    Carrier, DirectedLink, FlowId, Hosts, InFlight, Numbered, Outgoing, Setup, SideId,
+    Carried, Carrier, DirectedLink, FlowId, Hosts, InFlight, Numbered, Outgoing, Setup, SideId,
 };
-use skybraid_link::{Cause, Fate, Link};
+use skybraid_link::{Fate, Link};
 use skybraid_transport::Segment;
 use skybraid_units::{Instant, Promised};
 
 use crate::agenda::Agenda;
 use crate::routes::{Ahead, Routes};
 use crate::sources::{Source, Sources};
-use crate::wire::{Address, Packet, Wire};
+use crate::wire::{Address, Admitted, Packet, Wire};
 
 /// Observer of a run in progress.
 pub trait Observer {
@@ -91,6 +91,8 @@ struct Network<'a> {
     observer: &'a mut dyn Observer,
     record: Record,
     watch_packets: bool,
+    /// Whether arrivals may be settled: every link keeps the order, and its fates are known at admission.
+    settles: bool,
     agenda: Agenda,
     sources: Sources,
     wires: Vec<Wire>,
@@ -128,6 +130,7 @@ impl<'a> Simulation<'a> {
             observer,
             record: setup.record,
             watch_packets,
+            settles: wires.iter().all(|wire| wire.link.keeps_order() && !wire.link.may_hold()),
             agenda,
             sources,
             wires,
@@ -195,13 +198,12 @@ impl<'a> Simulation<'a> {
             return self.forward(now, link);
         }
         let mut participant = self.hosts.participant(address.to);
-        if let Some(participant) = &mut participant {
-            participant.receive(now, address.path, segment, Some(*waits));
-        }
-        let size = segment.size;
-        let next = wire.remove_front(size);
+        let reacts = participant.as_mut().is_some_and(|participant| {
+            participant.receive(now, address.path, segment, Some(*waits))
+        });
+        let next = wire.remove_front(segment.size);
         network.agenda.set(link.index(), next);
-        if let Some(mut participant) = participant {
+        if reacts && let Some(mut participant) = participant {
             participant.flush(now, network);
         }
     }
@@ -217,16 +219,25 @@ impl<'a> Simulation<'a> {
         let Some((next, ahead)) = network.routes.next(link, address.ahead) else {
             // The forwarding table has no link here: this node is the destination.
             let Some(mut participant) = self.hosts.participant(address.to) else { return };
-            participant.receive(now, address.path, &segment, Some(waits));
-            return participant.flush(now, network);
+            if participant.receive(now, address.path, &segment, Some(waits)) {
+                participant.flush(now, network);
+            }
+            return;
         };
         let flow = network.watch_packets.then(|| self.hosts.flow_of(address.to)).flatten();
         address.ahead = ahead;
-        let lost = network.enter(now, next, &segment, address, waits, flow);
-        if let Some(cause) = lost
-            && let Some(record) = address.record
-        {
-            self.hosts.on_lost(record, address.path, &segment, cause);
+        let record = address.record;
+        let settle_by = record
+            .filter(|_| ahead == Ahead::NOTHING)
+            .and_then(|record| self.hosts.settle_by(record, address.to, &segment));
+        let carried = network.enter(now, next, (&segment, address, waits), settle_by, flow);
+        let Some(record) = record else { return };
+        match carried {
+            Carried::InFlight => {}
+            Carried::Lost(cause) => self.hosts.on_lost(record, address.path, &segment, cause),
+            Carried::Settled { at, link } => {
+                self.hosts.on_settled(record, address.path, &segment, (at, link));
+            }
         }
     }
 
@@ -250,8 +261,7 @@ impl<'a> Simulation<'a> {
         });
         let mut outcome = self.hosts.finish(in_flight);
         for wire in &mut wires {
-            wire.take_counters();
-            outcome.link_totals.push(wire.total);
+            outcome.link_totals.push(wire.finish());
         }
         outcome.links = self.network.links;
         outcome.packets = self.network.packets;
@@ -263,11 +273,13 @@ impl<'a> Simulation<'a> {
 impl Carrier for Network<'_> {
     /// Sends a segment into the first wire of its route.
     #[inline]
-    fn carry(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
-        let (link, ahead) = self.routes.first(outgoing.route).promised("a first hop")?;
-        let Outgoing { side, record, transmit, flow, .. } = *outgoing;
+    fn carry(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Carried {
+        let first = self.routes.first(outgoing.route).promised("a first hop");
+        let Some((link, ahead)) = first else { return Carried::InFlight };
+        let Outgoing { side, record, transmit, flow, settle_by, .. } = *outgoing;
         let address = Address { to: side.other(), record, path: transmit.path, ahead };
-        self.enter(now, link, &transmit.segment, address, LinkWaits::default(), Some(flow))
+        let packet = (&transmit.segment, address, LinkWaits::default());
+        self.enter(now, link, packet, settle_by, Some(flow))
     }
 
     #[inline]
@@ -289,19 +301,20 @@ impl Network<'_> {
         self.agenda.set(self.sources.index(source), at);
     }
 
-    /// Sends a segment of `flow` into `link`. Returns the cause of its loss, if it is lost.
+    /// Sends a segment of `flow` into `link`, with its address and its waits at earlier links. An arrival until
+    /// `settle_by` at the end of the route is settled.
     #[inline]
     fn enter(
         &mut self,
         now: Instant,
         link: DirectedLink,
-        segment: &Segment,
-        address: Address,
-        before: LinkWaits,
+        (segment, address, before): (&Segment, Address, LinkWaits),
+        settle_by: Option<Instant>,
         flow: Option<FlowId>,
-    ) -> Option<Cause> {
-        let wire = Wire::find_mut(&mut self.wires, link)?;
-        let (fate, next) = wire.admit(now, segment, address, before);
+    ) -> Carried {
+        let settle_by = settle_by.filter(|_| self.settles && address.ahead == Ahead::NOTHING);
+        let Some(wire) = Wire::find_mut(&mut self.wires, link) else { return Carried::InFlight };
+        let (fate, admitted, next) = wire.admit(now, segment, address, before, settle_by);
         if next {
             self.agenda.set(link.index(), wire.next_arrival());
         }
@@ -312,9 +325,10 @@ impl Network<'_> {
         if self.watch_packets {
             self.record_packet(now, link, segment, flow, fate);
         }
-        match fate {
-            Fate::Delivered { .. } | Fate::Held => None,
-            Fate::Lost { cause, .. } => Some(cause),
+        match admitted {
+            Admitted::InFlight => Carried::InFlight,
+            Admitted::Lost(cause) => Carried::Lost(cause),
+            Admitted::Settled(at) => Carried::Settled { at, link },
         }
     }
 
@@ -328,11 +342,11 @@ impl Network<'_> {
     }
 
     fn sample_links(&mut self, now: Instant) {
+        if !self.record.links {
+            return;
+        }
         for (index, wire) in self.wires.iter_mut().enumerate() {
-            let counters = wire.take_counters();
-            if !self.record.links {
-                continue;
-            }
+            let counts = wire.sample(now);
             let conditions = wire.link.conditions(now);
             self.links.push(LinkRow {
                 at: now,
@@ -342,9 +356,9 @@ impl Network<'_> {
                 loss: conditions.loss.ratio(),
                 up: conditions.up,
                 queue_bytes: wire.link.backlog(now).get(),
-                delivered: counters.delivered,
-                delivered_bytes: counters.delivered_bytes,
-                lost: counters.lost,
+                delivered: counts.delivered as u32,
+                delivered_bytes: counts.delivered_bytes,
+                lost: counts.lost.map(|lost| lost as u32),
             });
         }
     }

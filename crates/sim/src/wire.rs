@@ -7,6 +7,7 @@ use skybraid_link::{Cause, Fate, Link};
 use skybraid_transport::{PathId, Segment};
 use skybraid_units::{Bytes, Duration, Instant, Promised};
 
+use skybraid_host::record::samples::SAMPLE_INTERVAL;
 use skybraid_host::record::{Arrival, LinkTotal, LinkWaits};
 use skybraid_host::{DirectedLink, Numbered, RecordId, SideId};
 
@@ -50,15 +51,24 @@ pub struct Address {
     pub ahead: Ahead,
 }
 
-/// Counts of a link since the last sample.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counters {
-    /// Packets delivered.
-    pub delivered: u32,
-    /// Bytes delivered.
-    pub delivered_bytes: u64,
-    /// Packets lost, in the order of [`Cause::ALL`], counted at admission.
-    pub lost: [u32; Cause::ALL.len()],
+/// Packets whose arrivals are settled, from one sample to the next.
+#[derive(Clone, Copy, Debug)]
+struct Settled {
+    /// Time of the sample that counts them.
+    until: Instant,
+    packets: u64,
+    bytes: u64,
+}
+
+/// State of a packet after its admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// In flight.
+    InFlight,
+    /// Lost.
+    Lost(Cause),
+    /// Counted as arrived at this time.
+    Settled(Instant),
 }
 
 /// A directed link with the packets in flight on it.
@@ -66,16 +76,19 @@ pub struct Counters {
 pub struct Wire {
     /// Model of the link.
     pub link: Link,
-    counters: Counters,
-    /// Totals up to the last call of [`take_counters`](Self::take_counters).
-    pub total: LinkTotal,
+    has_radio: bool,
     /// Packets in order of arrival.
     in_flight: VecDeque<Packet>,
     /// Packets in flight that the receiver holds, the last ones.
     held: usize,
     /// Packets that the last admission has released.
     pub released: Vec<Packet>,
-    has_radio: bool,
+    /// Packets that are neither in flight nor delivered yet, in order of arrival.
+    settled: VecDeque<Settled>,
+    /// Packets that have arrived or, counted at admission, were lost.
+    total: LinkTotal,
+    /// Totals at the last sample.
+    sampled: LinkTotal,
 }
 
 impl Numbered for Wire {
@@ -89,18 +102,19 @@ impl Wire {
         let has_radio = link.radio().is_some();
         Self {
             link,
-            counters: Counters::default(),
-            total: LinkTotal::default(),
+            has_radio,
             // Not preallocated: in networks of thousands of wires, most carry few packets at a time.
             in_flight: VecDeque::new(),
             held: 0,
             released: Vec::new(),
-            has_radio,
+            settled: VecDeque::new(),
+            total: LinkTotal::default(),
+            sampled: LinkTotal::default(),
         }
     }
 
-    /// Admits a packet to the link; `before` are its waits at earlier links. Returns its fate, and whether it is the
-    /// next packet to arrive.
+    /// Admits a packet to the link; `before` are its waits at earlier links. An arrival until `settle_by` is counted, and
+    /// the packet forgotten. Returns what is known of its fate, and whether the time of the next arrival has changed.
     #[inline]
     pub fn admit(
         &mut self,
@@ -108,7 +122,8 @@ impl Wire {
         segment: &Segment,
         address: Address,
         before: LinkWaits,
-    ) -> (Fate, bool) {
+        settle_by: Option<Instant>,
+    ) -> (Fate, Admitted, bool) {
         let busy_until = self.link.busy_until();
         let fate = self.link.admit(now, Bytes::new(u64::from(segment.size)));
         let released = self.release_held();
@@ -119,14 +134,17 @@ impl Wire {
                 Instant::FAR_FUTURE
             }
             Fate::Lost { cause, .. } => {
-                if let Some(count) =
-                    self.counters.lost.get_mut(cause as usize).promised("a count per cause")
-                {
+                let count = self.total.lost.get_mut(cause as usize).promised("a count per cause");
+                if let Some(count) = count {
                     *count += 1;
                 }
-                return (fate, released);
+                return (fate, Admitted::Lost(cause), released);
             }
         };
+        if settle_by.is_some_and(|latest| at <= latest) {
+            self.settle(now, at, segment.size);
+            return (fate, Admitted::Settled(at), released);
+        }
         let ends = segment.messages > 0;
         let waits = if ends { self.waits(now, busy_until, before) } else { before };
         let first = self.in_flight.is_empty();
@@ -135,11 +153,38 @@ impl Wire {
         let overtakes = self.in_flight.back().is_some_and(|last| last.arrives > at);
         if !overtakes {
             self.in_flight.push_back(packet);
-            return (fate, first || released);
+            return (fate, Admitted::InFlight, first || released);
         }
         let place = self.in_flight.partition_point(|other| other.arrives <= at);
         self.in_flight.insert(place, packet);
-        (fate, place == 0 || released)
+        (fate, Admitted::InFlight, place == 0 || released)
+    }
+
+    /// Counts a packet of `size` bytes that arrives at `at`, after all that were counted before.
+    #[inline]
+    fn settle(&mut self, now: Instant, at: Instant, size: u32) {
+        if let Some(last) = self.settled.back_mut()
+            && at <= last.until
+        {
+            last.packets += 1;
+            last.bytes += u64::from(size);
+        } else {
+            // The sample at `now` may not have been taken yet.
+            self.count_settled(now - Duration::from_nanos(1));
+            let interval = SAMPLE_INTERVAL.as_nanos();
+            let samples = at.as_nanos() / interval + i64::from(at.as_nanos() % interval > 0);
+            let until = Instant::from_nanos(samples * interval);
+            self.settled.push_back(Settled { until, packets: 1, bytes: u64::from(size) });
+        }
+    }
+
+    /// Counts the settled packets that the samples until `now` count.
+    fn count_settled(&mut self, now: Instant) {
+        while let Some(first) = self.settled.front().filter(|first| first.until <= now) {
+            self.total.delivered += first.packets;
+            self.total.delivered_bytes += first.bytes;
+            self.settled.pop_front();
+        }
     }
 
     /// Sets the arrival of the packets that the receiver releases: the first of those held, which are the last in
@@ -175,15 +220,16 @@ impl Wire {
         LinkWaits { queued: before.queued + queued, halted: before.halted + halted }
     }
 
-    /// Returns the counts since the last call and adds them to the totals.
-    pub fn take_counters(&mut self) -> Counters {
-        let counters = core::mem::take(&mut self.counters);
-        self.total.delivered += u64::from(counters.delivered);
-        self.total.delivered_bytes += counters.delivered_bytes;
-        for (total, lost) in self.total.lost.iter_mut().zip(counters.lost) {
-            *total += u64::from(lost);
-        }
-        counters
+    /// Returns the counts since the last sample.
+    pub fn sample(&mut self, now: Instant) -> LinkTotal {
+        self.count_settled(now);
+        self.total.since(&core::mem::replace(&mut self.sampled, self.total))
+    }
+
+    /// Returns the counts of the whole run.
+    pub fn finish(&mut self) -> LinkTotal {
+        self.count_settled(Instant::FAR_FUTURE);
+        self.total
     }
 
     /// Whether the two directions of the link share a radio, whose state follows the traffic of both.
@@ -208,8 +254,8 @@ impl Wire {
     #[inline]
     pub fn remove_front(&mut self, size: u32) -> Instant {
         self.in_flight.pop_front();
-        self.counters.delivered += 1;
-        self.counters.delivered_bytes += u64::from(size);
+        self.total.delivered += 1;
+        self.total.delivered_bytes += u64::from(size);
         self.next_arrival()
     }
 

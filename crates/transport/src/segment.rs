@@ -59,6 +59,29 @@ pub enum Body {
     Dccp(Dccp),
 }
 
+impl Segment {
+    /// Returns the packet of a datagram with a part of a message.
+    #[inline]
+    pub(crate) fn of_datagram(now: Instant, datagram: Datagram) -> Self {
+        Self {
+            size: IPV4_HEADER + UDP_HEADER + datagram.len,
+            sent_at: now,
+            first_message: datagram.message,
+            messages: u16::from(datagram.fragment + 1 == datagram.fragments),
+            stream: 0,
+            tail: false,
+            body: Body::Datagram(datagram),
+        }
+    }
+
+    /// Returns the numbers of the messages whose last part it carries.
+    #[inline]
+    pub fn last_parts(&self) -> impl Iterator<Item = u32> + use<> {
+        let first = self.first_message;
+        (0..u32::from(self.messages)).map(move |offset| first.wrapping_add(offset))
+    }
+}
+
 impl Body {
     /// Application payload in bytes.
     pub const fn payload_bytes(&self) -> u32 {

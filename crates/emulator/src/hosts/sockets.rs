@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use skybraid_host::{Carrier, FlowId, Hosts, Numbered, Outgoing, Setup, SideId};
+use skybraid_host::{Carried, Carrier, FlowId, Hosts, Numbered, Outgoing, Setup, SideId};
 use skybraid_link::Cause;
 use skybraid_transport::{PathId, Segment};
 use skybraid_units::Instant;
@@ -108,14 +108,15 @@ impl Sockets {
 impl Carrier for Sockets {
     /// A segment is lost if its socket's buffer is full, as in a full queue of the host, or if the peer is
     /// unreachable.
-    fn carry(&mut self, _now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
-        let side = Side::find_mut(&mut self.sides, outgoing.side)?;
+    fn carry(&mut self, _now: Instant, outgoing: &Outgoing<'_>) -> Carried {
+        let side = Side::find_mut(&mut self.sides, outgoing.side);
+        let Some(side) = side else { return Carried::InFlight };
         let transmit = outgoing.transmit;
         let sent = side.sockets.send(transmit.path, side.connection, &transmit.segment);
         match sent {
-            Ok(Sent::Left) => None,
-            Ok(Sent::Unreachable) => Some(Cause::Outage),
-            Ok(Sent::Full) | Err(_) => Some(Cause::Queue),
+            Ok(Sent::Left) => Carried::InFlight,
+            Ok(Sent::Unreachable) => Carried::Lost(Cause::Outage),
+            Ok(Sent::Full) | Err(_) => Carried::Lost(Cause::Queue),
         }
     }
 

@@ -37,13 +37,17 @@ impl Histogram {
     #[inline]
     pub fn add(&mut self, value: Duration) {
         let index = bucket(value.as_nanos().max(0) as u64);
-        if let Some(count) = self.page(index / PAGE).get_mut(index % PAGE).promised("a bucket") {
+        let page = match self.pages.get_mut(index / PAGE) {
+            Some(Some(page)) => page.as_mut_slice(),
+            _ => self.page(index / PAGE),
+        };
+        if let Some(count) = page.get_mut(index % PAGE).promised("a bucket") {
             *count += 1;
             self.total += 1;
         }
     }
 
-    #[inline]
+    #[cold]
     fn page(&mut self, number: usize) -> &mut [u64] {
         if number >= self.pages.len() {
             self.pages.resize(number + 1, None);

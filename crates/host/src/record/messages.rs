@@ -17,6 +17,7 @@ use super::timeline::Timeline;
 use super::{Deadline, Summary, VideoStats};
 
 mod causes;
+mod settled;
 mod stragglers;
 
 use stragglers::Stragglers;
@@ -64,6 +65,8 @@ pub struct MessageRow {
     lost_path: u8,
     /// Cause of that loss, as a position in [`Cause::ALL`], or [`NONE_LOST`] or [`UNKNOWN_EFFECT`].
     lost_effect: u8,
+    /// Last link of the copy that delivered it, if the arrival was settled.
+    last_link: u16,
     /// Time from writing to the first transmission of its last part, in µs, rounded down.
     waited_us: u32,
 }
@@ -79,6 +82,19 @@ impl MessageRow {
         (self.delivered_ns > EXPIRED).then(|| Instant::from_nanos(self.delivered_ns))
     }
 
+    /// Records the transmission of a copy of its last part on `path`.
+    #[inline]
+    fn on_copy_sent(&mut self, now: Instant, path: PathId) {
+        if self.copies_sent == 0 {
+            self.first_path = path.0;
+            let waited_ns = now.as_nanos() - self.sent_ns;
+            if waited_ns > 0 {
+                self.waited_us = u32::try_from(waited_ns / 1000).unwrap_or(u32::MAX);
+            }
+        }
+        self.copies_sent = self.copies_sent.saturating_add(1);
+    }
+
     /// Path and cause of the most recently lost copy, if one was lost.
     fn lost(&self) -> Option<(u8, Option<Cause>)> {
         let known = self.lost_effect != NONE_LOST;
@@ -86,8 +102,9 @@ impl MessageRow {
     }
 }
 
-/// The record of a flow: its statistics, and rows of its messages. The fields are laid out in this order, so that what
-/// every packet touches is in few cache lines: a fleet has thousands of records.
+/// The record of a flow: its statistics, and rows of its messages. A block of rows enters the statistics when it is
+/// dropped, or at the end of the run. The fields are laid out in this order, so that what every packet touches is in few
+/// cache lines: a fleet has thousands of records.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FlowRecord {
@@ -104,9 +121,9 @@ pub struct FlowRecord {
     /// Shortest deadline; the arrivals of later messages are kept in `late`.
     min_deadline: Duration,
     blocks: VecDeque<Block>,
-    /// Statistics.
-    pub summary: Summary,
     end: Instant,
+    /// Statistics; complete after [`finish`](Self::finish).
+    pub summary: Summary,
     video: Option<Box<VideoStats>>,
     /// Undelivered messages of dropped blocks.
     stragglers: Stragglers,
@@ -128,6 +145,8 @@ struct Block {
     decided: usize,
     /// Messages dropped by the sender.
     refused: usize,
+    /// Time of the last settled arrival.
+    settled: Instant,
 }
 
 impl Numbered for FlowRecord {
@@ -224,7 +243,7 @@ impl FlowRecord {
                 self.drop_decided(now);
             }
             let rows = self.spare.pop().unwrap_or_else(|| self.new_rows());
-            let block = Block { rows, decided: 0, refused: 0 };
+            let block = Block { rows, decided: 0, refused: 0, settled: Instant::ZERO };
             self.blocks.push_back(block);
         }
         if let Some(block) = self.blocks.back_mut() {
@@ -240,17 +259,11 @@ impl FlowRecord {
                 first_path: u8::MAX,
                 lost_path: u8::MAX,
                 lost_effect: NONE_LOST,
+                last_link: 0,
                 waited_us: 0,
             });
         }
         self.next += 1;
-        self.summary.sent += 1;
-        self.summary.arrivals.at(now).trials += 1;
-        for deadline in &mut self.summary.deadlines {
-            if now + deadline.limit <= self.end {
-                deadline.on_due(now);
-            }
-        }
     }
 
     /// Drops blocks whose deadlines are all decided, whenever the run ends. Over an unreliable transport the rows of
@@ -262,13 +275,15 @@ impl FlowRecord {
             let newest = block.rows.last().map_or(now, MessageRow::sent);
             let missing = block.rows.len() - block.decided;
             let waits = missing > 0 && (self.reliable || now.since(newest) < SEPARATE_AFTER);
-            if waits || newest + longest.unwrap_or_default() > now {
+            let may_change = newest + longest.unwrap_or_default() > now || block.settled > now;
+            if waits || may_change {
                 break;
             }
             let first = self.first;
             self.first += block.rows.len() as u32;
             let block = self.blocks.pop_front().promised("the block just looked at");
             let Some(Block { mut rows, refused, .. }) = block else { break };
+            self.summary.count(&rows, self.end);
             if missing > 0 || refused > 0 {
                 let numbered = (first..).zip(&rows);
                 for (id, row) in numbered.filter(|(_, row)| row.delivered_ns <= EXPIRED) {
@@ -313,10 +328,11 @@ impl FlowRecord {
         self.blocks.get_mut(block)?.rows.get_mut(place)
     }
 
-    /// Returns the block of a message, if it is kept.
-    fn block_of(&mut self, id: u32) -> Option<&mut Block> {
-        let (block, _) = self.place(id.checked_sub(self.first)? as usize);
-        self.blocks.get_mut(block)
+    /// Returns the block of a message and the position in it, if it is kept.
+    #[inline]
+    fn block_and_place(&mut self, id: u32) -> Option<(&mut Block, usize)> {
+        let (block, place) = self.place(id.checked_sub(self.first)? as usize);
+        Some((self.blocks.get_mut(block)?, place))
     }
 
     /// Returns the row of a message that this run has written; `None` if the row has been dropped.
@@ -341,14 +357,7 @@ impl FlowRecord {
     #[inline]
     pub fn on_copy_sent(&mut self, now: Instant, id: u32, path: PathId) {
         if let Some(row) = self.written_row(id) {
-            if row.copies_sent == 0 {
-                row.first_path = path.0;
-                let waited_ns = now.as_nanos() - row.sent_ns;
-                if waited_ns > 0 {
-                    row.waited_us = u32::try_from(waited_ns / 1000).unwrap_or(u32::MAX);
-                }
-            }
-            row.copies_sent = row.copies_sent.saturating_add(1);
+            row.on_copy_sent(now, path);
         }
     }
 
@@ -361,6 +370,26 @@ impl FlowRecord {
         if row.delivered_ns == NOT_DELIVERED && arrival.at - row.sent() > min_deadline {
             self.keep_late_arrival(id, arrival);
         }
+    }
+
+    /// Records the arrival of a copy of the message's last part, with which it is delivered at once.
+    #[inline]
+    pub fn on_arrived_whole(&mut self, arrival: &Arrival, message: Delivered) {
+        if self.video.is_none()
+            && let min_deadline = self.min_deadline
+            && let Some((block, place)) = self.block_and_place(message.id)
+            && let Some(row) = block.rows.get_mut(place)
+            && row.delivered_ns == NOT_DELIVERED
+            && arrival.at - row.sent() <= min_deadline
+        {
+            block.decided += 1;
+            row.copies_arrived = row.copies_arrived.saturating_add(1);
+            row.delivered_ns = arrival.at.as_nanos();
+            row.path = message.path.0;
+            return;
+        }
+        self.on_copy_arrived(message.id, arrival);
+        self.on_delivered(arrival.at, message);
     }
 
     /// Records that the sender refused a copy of the message. The message is refused when no copy is left.
@@ -380,7 +409,7 @@ impl FlowRecord {
         row.copies_left = row.copies_left.saturating_sub(1);
         if row.delivered_ns == NOT_DELIVERED && row.copies_left == 0 {
             row.delivered_ns = mark;
-            if let Some(block) = self.block_of(id) {
+            if let Some((block, _)) = self.block_and_place(id) {
                 block.decided += 1;
                 block.refused += 1;
             }
@@ -394,15 +423,14 @@ impl FlowRecord {
     #[inline]
     pub fn on_delivered(&mut self, now: Instant, message: Delivered) -> Option<Instant> {
         let Delivered { id, path, held, .. } = message;
-        let row = match id.checked_sub(self.first) {
-            None => self.stragglers.get_mut(id)?,
-            Some(offset) => {
-                let (block, place) = self.place(offset as usize);
-                let block = self.blocks.get_mut(block)?;
-                let row = block.rows.get_mut(place)?;
-                block.decided += usize::from(row.delivered_ns == NOT_DELIVERED);
-                row
-            }
+        let counted = id < self.first;
+        let row = if counted {
+            self.stragglers.get_mut(id)?
+        } else {
+            let (block, place) = self.block_and_place(id)?;
+            let row = block.rows.get_mut(place)?;
+            block.decided += usize::from(row.delivered_ns == NOT_DELIVERED);
+            row
         };
         if row.delivered_ns != NOT_DELIVERED {
             return None;
@@ -410,27 +438,12 @@ impl FlowRecord {
         row.delivered_ns = now.as_nanos();
         row.path = path.0;
         row.held_us = u32::try_from(held.as_nanos() / 1000).unwrap_or(u32::MAX);
-        let (sent, bytes) = (row.sent(), row.bytes);
-        let delay = now - sent;
-        self.summary.delivered += 1;
-        self.summary.delivered_bytes += u64::from(bytes);
-        self.summary.arrivals.at(sent).met += 1;
-        *self.summary.goodput.at(now) += u64::from(bytes);
-        self.summary.delays.add(delay);
-        if let Some(delays) = &mut self.summary.delays_over_time {
-            delays.at(sent).add(delay);
+        let sent = row.sent();
+        if let Some(row) = counted.then_some(*row) {
+            self.summary.count_delivery(&row, self.end);
         }
         self.summary.held.add(held);
-        // A kernel that has several paths does not say which one it was.
-        if let Some(won) = self.summary.won_by_path.get_mut(path.index()) {
-            *won += 1;
-        }
-        for deadline in &mut self.summary.deadlines {
-            if sent + deadline.limit <= self.end && delay <= deadline.limit {
-                deadline.on_met(sent);
-            }
-        }
-        if delay > self.min_deadline {
+        if now - sent > self.min_deadline {
             self.count_late(id, (now, held));
         }
         if let Some(video) = &mut self.video {
@@ -444,15 +457,6 @@ impl FlowRecord {
 
     /// Moves the end of the run forward to `end`: messages due after it are no trials.
     pub fn end_early(&mut self, end: Instant) {
-        let rows = self.blocks.iter().flat_map(|block| &block.rows);
-        for row in rows {
-            for deadline in &mut self.summary.deadlines {
-                let due = row.sent() + deadline.limit;
-                if end < due && due <= self.end {
-                    deadline.withdraw(row.sent(), row.delivered().is_some_and(|at| at <= due));
-                }
-            }
-        }
         self.end = self.end.min(end);
     }
 
@@ -467,6 +471,9 @@ impl FlowRecord {
         self.summary.video = self.video.as_ref().map(|video| video.summary(end));
         let (stragglers, blocks) =
             (core::mem::take(&mut self.stragglers), core::mem::take(&mut self.blocks));
+        for block in &blocks {
+            self.summary.count(&block.rows, end);
+        }
         let kept = (self.first..).zip(blocks.iter().flat_map(|block| &block.rows));
         for (id, row) in stragglers.iter().chain(kept) {
             if row.delivered_ns > EXPIRED {

@@ -31,7 +31,7 @@ pub struct LinkRow {
     pub lost: [u32; Cause::ALL.len()],
 }
 
-/// Totals of a directed link over a run.
+/// Counts of a directed link over a run, or from one sample to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkTotal {
     /// Packets delivered.
@@ -40,6 +40,18 @@ pub struct LinkTotal {
     pub delivered_bytes: u64,
     /// Packets lost, in the order of [`Cause::ALL`].
     pub lost: [u64; Cause::ALL.len()],
+}
+
+impl LinkTotal {
+    /// Returns the counts since `earlier` totals of the same link.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            delivered: self.delivered - earlier.delivered,
+            delivered_bytes: self.delivered_bytes - earlier.delivered_bytes,
+            lost: core::array::from_fn(|cause| self.lost[cause] - earlier.lost[cause]),
+        }
+    }
 }
 
 /// Sample of a subflow: its state, and its counts since the last sample.

@@ -9,9 +9,9 @@ use skybraid_units::{Duration, Instant};
 
 use super::misses::Misses;
 use super::timeline::{Tally, Timeline};
-use super::{Histogram, VideoSummary};
+use super::{Histogram, MessageRow, VideoSummary};
 
-/// Statistics of a flow. What every message changes comes first.
+/// Statistics of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Messages written.
@@ -76,6 +76,59 @@ impl Held {
 }
 
 impl Summary {
+    /// Counts messages by their rows, in a run that ends at `end`. A message that is delivered later is counted as
+    /// written; call [`count_delivery`](Self::count_delivery) for it then.
+    pub(super) fn count(&mut self, rows: &[MessageRow], end: Instant) {
+        let tally = |met| Tally { trials: 1, met: u32::from(met) };
+        self.sent += rows.len() as u64;
+        self.arrivals.extend(rows.iter().map(|row| (row.sent(), tally(row.delivered().is_some()))));
+        for Deadline { limit, trials, met, timeline } in &mut self.deadlines {
+            let (limit, last) = (*limit, end - *limit);
+            let due = rows.iter().filter(|row| row.sent() <= last).map(|row| {
+                let in_time = row.delivered().is_some_and(|at| at - row.sent() <= limit);
+                *trials += 1;
+                *met += u64::from(in_time);
+                (row.sent(), tally(in_time))
+            });
+            timeline.extend(due);
+        }
+        let delivered = || rows.iter().filter_map(|row| Some((row, row.delivered()?)));
+        self.goodput.extend(delivered().map(|(row, at)| (at, u64::from(row.bytes))));
+        for (row, at) in delivered() {
+            self.add_delivery(row, at);
+        }
+    }
+
+    /// Counts what does not depend on the deadlines or the time of a delivery.
+    #[inline]
+    fn add_delivery(&mut self, row: &MessageRow, at: Instant) {
+        let delay = at - row.sent();
+        self.delivered += 1;
+        self.delivered_bytes += u64::from(row.bytes);
+        self.delays.add(delay);
+        if let Some(delays) = &mut self.delays_over_time {
+            delays.at(row.sent()).add(delay);
+        }
+        // A kernel that has several paths does not say which one it was.
+        if let Some(won) = self.won_by_path.get_mut(usize::from(row.path)) {
+            *won += 1;
+        }
+    }
+
+    /// Counts the delivery of a message that has been counted as written.
+    pub(super) fn count_delivery(&mut self, row: &MessageRow, end: Instant) {
+        let Some(at) = row.delivered() else { return };
+        let sent = row.sent();
+        self.arrivals.at(sent).met += 1;
+        *self.goodput.at(at) += u64::from(row.bytes);
+        for deadline in &mut self.deadlines {
+            if sent + deadline.limit <= end && at - sent <= deadline.limit {
+                deadline.on_met(sent);
+            }
+        }
+        self.add_delivery(row, at);
+    }
+
     /// Adds the counts of another flow; timelines are added as if both flows ran at the same time.
     pub fn merge(&mut self, other: &Self) {
         self.sent += other.sent;
@@ -132,27 +185,18 @@ impl Deadline {
         Self { limit, trials: 0, met: 0, timeline: Timeline::default() }
     }
 
-    /// Counts a message written at `sent` whose deadline falls within the run.
+    /// Counts a message or frame of `sent` whose deadline falls within the run.
     #[inline]
     pub fn on_due(&mut self, sent: Instant) {
         self.trials += 1;
         self.timeline.at(sent).trials += 1;
     }
 
-    /// Counts a message written at `sent`, already counted by [`on_due`](Self::on_due), as delivered in time.
+    /// Counts a message or frame of `sent`, already counted by [`on_due`](Self::on_due), as delivered in time.
     #[inline]
     pub fn on_met(&mut self, sent: Instant) {
         self.met += 1;
         self.timeline.at(sent).met += 1;
-    }
-
-    /// Removes a message written at `sent` whose deadline is after the end of a shortened run.
-    pub(super) fn withdraw(&mut self, sent: Instant, met: bool) {
-        let tally = self.timeline.at(sent);
-        tally.trials -= 1;
-        tally.met -= u32::from(met);
-        self.trials -= 1;
-        self.met -= u64::from(met);
     }
 
     /// Adds the counts of another flow in the same run.

@@ -60,16 +60,34 @@ impl<T: Count, const BINS: usize> Timeline<T, BINS> {
     /// Returns the count of the bin at time `at`; a time before the start counts as the start.
     #[inline]
     pub fn at(&mut self, at: Instant) -> &mut T {
-        let nanos = at.as_nanos().max(0) as u64;
-        while (nanos >> self.shift) as usize >= BINS {
+        while self.bin(at) as usize >= BINS {
             self.coarsen();
         }
-        let bin = (nanos >> self.shift) as usize;
+        let bin = self.bin(at) as usize;
         if bin >= self.bins.len() {
             self.bins.resize_with(bin + 1, T::default);
         }
         #[expect(clippy::indexing_slicing, reason = "resized just above")]
         &mut self.bins[bin]
+    }
+
+    /// Adds counts at their times. Those of one bin that follow one another are summed first.
+    pub fn extend(&mut self, counts: impl Iterator<Item = (Instant, T)>) {
+        let mut counts = counts.peekable();
+        while let Some((at, mut sum)) = counts.next() {
+            let bin = self.bin(at);
+            // Bins become wider only with a time after the last one.
+            while let Some((_, count)) = counts.next_if(|(next, _)| self.bin(*next) == bin) {
+                sum.merge(&count);
+            }
+            self.at(at).merge(&sum);
+        }
+    }
+
+    /// Number of the bin of `at`, as long as bins keep their width.
+    #[inline]
+    fn bin(&self, at: Instant) -> u64 {
+        at.as_nanos().max(0) as u64 >> self.shift
     }
 
     /// Width of a bin.
@@ -118,6 +136,9 @@ mod tests {
             for time in &times {
                 *timeline.at(Instant::from_nanos(*time)) += 1;
             }
+            let mut extended = Timeline::<u64, 64>::default();
+            extended.extend(times.iter().map(|time| (Instant::from_nanos(*time), 1)));
+            proptest::prop_assert_eq!((extended.bins(), extended.width()), (timeline.bins(), timeline.width()));
             proptest::prop_assert!(timeline.bins().len() <= 64);
             let width = timeline.width().as_nanos();
             for (bin, count) in timeline.bins().iter().enumerate() {

@@ -190,6 +190,11 @@ impl AccessProcess {
         placed
     }
 
+    /// Whether the receiver has a reorder stack.
+    pub const fn has_stack(&self) -> bool {
+        self.receiver.is_some()
+    }
+
     /// Returns whether the packet placed last waits at the receiver for later frames, and holds it there if so.
     pub fn holds(&mut self) -> bool {
         self.receiver.as_mut().is_some_and(|receiver| {

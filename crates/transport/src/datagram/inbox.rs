@@ -53,6 +53,18 @@ impl Inbox {
         self.messages.delivered.pop_front()
     }
 
+    /// Whether datagrams are put in order.
+    pub const fn restores_order(&self) -> bool {
+        self.reorderer.is_some()
+    }
+
+    /// Processes a datagram that arrived on `path` where no order is restored. Returns the message that it completes.
+    #[inline]
+    pub fn receive_unordered(&mut self, path: PathId, datagram: &Datagram) -> Option<Delivered> {
+        let new = datagram.fragments > 0 && self.duplicates.is_new(datagram.sequence);
+        if new { self.messages.complete(path, datagram, Duration::ZERO) } else { None }
+    }
+
     /// Processes a datagram that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, datagram: &Datagram) {
         if datagram.fragments == 0 {
@@ -115,10 +127,15 @@ impl Inbox {
 impl Messages {
     #[inline]
     fn add(&mut self, path: PathId, datagram: &Datagram, held: Duration) {
-        if datagram.fragments == 1 || self.is_completed_by(datagram) {
-            let id = datagram.message;
-            self.delivered.push_back(Delivered { stream: 0, id, held, path });
-        }
+        let message = self.complete(path, datagram, held);
+        self.delivered.extend(message);
+    }
+
+    /// Returns the message that a new datagram completes.
+    #[inline]
+    fn complete(&mut self, path: PathId, datagram: &Datagram, held: Duration) -> Option<Delivered> {
+        let complete = datagram.fragments == 1 || self.is_completed_by(datagram);
+        complete.then_some(Delivered { stream: 0, id: datagram.message, held, path })
     }
 
     fn is_completed_by(&mut self, datagram: &Datagram) -> bool {

@@ -46,6 +46,8 @@ const MISSING_REPORTS: i64 = 3;
 pub struct Datagrams {
     scheduler: Box<dyn Scheduler>,
     paths: Vec<Path>,
+    /// Whether there are no reports, no order to restore and no recorded decisions, as in most flows.
+    is_simple: bool,
     reports: bool,
     report_every: Duration,
     /// Maximum delay of an acknowledgement, if the scheduler needs them.
@@ -129,12 +131,14 @@ impl Datagrams {
         let room = if coding.is_some() { room.saturating_sub(REPAIR_HEADER) } else { room };
         let wanted = config.segment.map_or(room, |size| size.get().min(u64::from(room)) as u32);
         let inbox = Inbox::new(config);
+        let reports = scheduler.needs_rtt() && paths.len() > 1;
         Self {
+            is_simple: !reports && ack_delay.is_none() && !inbox.restores_order(),
             ack_delay,
             hedges: Hedges::default(),
             copies: VecDeque::new(),
             coding,
-            reports: scheduler.needs_rtt() && paths.len() > 1,
+            reports,
             scheduler,
             paths: paths
                 .iter()
@@ -172,6 +176,7 @@ impl Datagrams {
 
     /// Starts recording scheduling decisions for [`take_decisions`](Self::take_decisions).
     pub fn record_decisions(&mut self) {
+        self.is_simple = false;
         self.decisions = Some(Vec::new());
     }
 
@@ -272,6 +277,20 @@ impl Datagrams {
         self.coding.as_ref()?.encoder.sent(sequence)
     }
 
+    /// Processes a datagram at an end that sends nothing because of what it receives; see
+    /// [`only_receives`](Self::only_receives). Returns the message that it completes.
+    #[inline]
+    pub fn receive_only(&mut self, path: PathId, datagram: &Datagram) -> Option<Delivered> {
+        self.paths.get(path.index())?;
+        self.inbox.receive_unordered(path, datagram)
+    }
+
+    /// Whether a datagram that arrives now causes no timer, no packet and no decision.
+    #[inline]
+    pub fn only_receives(&self) -> bool {
+        self.is_simple && self.outbox.is_empty() && self.duplicating.is_none()
+    }
+
     /// Records the arrival of a datagram, a probe or a repair packet. False if there is no such path.
     fn on_arrival(
         &mut self,
@@ -336,6 +355,28 @@ impl Datagrams {
             });
             if self.coding.is_some() {
                 report.recovered.iter().for_each(|recovered| self.hedges.on_all_acked(recovered));
+            }
+        }
+    }
+
+    /// Passes all datagrams that can be sent now to `send`.
+    #[inline]
+    pub fn send_all(&mut self, now: Instant, mut send: impl FnMut(&Transmit)) {
+        if !self.is_simple || self.duplicating.is_some() {
+            while let Some(transmit) = &self.poll_send(now) {
+                send(transmit);
+            }
+            return;
+        }
+        while let Some((message, datagram)) = self.outbox.peek() {
+            let unit = self.unit(&message, datagram.len);
+            let Some(paths) = self.choose(now, message.id, &unit) else { return };
+            self.outbox.advance();
+            let segment = Segment::of_datagram(now, datagram);
+            let mut transmit = Transmit { path: PathId(0), segment };
+            for path in paths.iter() {
+                transmit.path = path;
+                send(&transmit);
             }
         }
     }
@@ -447,16 +488,7 @@ impl Datagrams {
         let rest = paths.without(path);
         self.duplicating = (!rest.is_empty()).then_some((datagram, rest));
         self.on_sent(now, path, sequence_of(&datagram));
-        let segment = Segment {
-            size: IPV4_HEADER + UDP_HEADER + datagram.len,
-            sent_at: now,
-            first_message: datagram.message,
-            messages: u16::from(datagram.fragment + 1 == datagram.fragments),
-            stream: 0,
-            tail: false,
-            body: Body::Datagram(datagram),
-        };
-        Some(Transmit { path, segment })
+        Some(Transmit { path, segment: Segment::of_datagram(now, datagram) })
     }
 
     fn poll_reports(&mut self, now: Instant) -> Option<Transmit> {

@@ -377,7 +377,7 @@ where
     Open: Iterator<Item = &'a PathView> + Clone,
 {
     let carried_by = unit.carried_by;
-    let some_left = open.clone().any(|path| !carried_by.contains(path.id));
+    let some_left = carried_by.is_empty() || open.clone().any(|path| !carried_by.contains(path.id));
     open.filter(move |path| !some_left || !carried_by.contains(path.id))
 }
 

@@ -59,6 +59,7 @@ fn rows_are_kept_until_the_deadline_has_passed() {
     }
     let end = i64::from(count) - 1;
     flow.end_early(at(end));
+    flow.finish(&[]);
     let judged = (end - 20_000 + 1) as u64;
     let deadline = &flow.summary.deadlines[0];
     assert_eq!((deadline.trials, deadline.met), (judged, judged));
