@@ -1,19 +1,23 @@
 """A flight of ten seconds over two plain paths, and the command as its users run it."""
 
+import json
+import logging
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
+from bokeh.document import Document
 from hypothesis import settings
 
 from skybraid import Campaign, Results, Scenario, cli, run, sweep
 from skybraid.execute.emulation import lacks
+from skybraid.show.report import charts, models
 from skybraid.video.clips import Clip, open_clip, render
 
 # Always the same random cases, so that a test that fails fails again.
@@ -107,6 +111,31 @@ path.far.down = "1s"
 at = "4s"
 path.near.down = "1s"
 """
+
+
+class Refusal(logging.Handler):
+    """Fails a test where Bokeh only warns: of an attribute that it does not know."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Raises what was logged."""
+        raise AssertionError(record.getMessage())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def read_by_bokeh() -> Iterator[None]:
+    """Lets Bokeh read and check the charts of every page that a test makes; pages are written without it."""
+
+    def checked(roots: Mapping[str, models.Model]) -> tuple[str, dict[str, str]]:
+        text, elements = models.document(roots)
+        Document.from_json(json.loads(text)["documents"]["report"])
+        return text, elements
+
+    log, handler = logging.getLogger("bokeh"), Refusal()
+    log.addHandler(handler)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(charts, "document", checked)
+        yield
+    log.removeHandler(handler)
 
 
 def emulator_lacks() -> str:

@@ -13,9 +13,10 @@ from skybraid.model.errors import MissingExtraError
 if TYPE_CHECKING:
     import fsspec
     import polars as pl
+    from bokeh import palettes
     from scipy import fft, interpolate, ndimage
 
-__all__ = ["Late", "fft", "fsspec", "interpolate", "ndimage", "pl"]
+__all__ = ["Late", "fft", "fsspec", "interpolate", "ndimage", "palettes", "pl"]
 
 
 class Late:
@@ -40,6 +41,7 @@ class Late:
 
 if not TYPE_CHECKING:
     fsspec = Late("fsspec")
+    palettes = Late("bokeh.palettes")
     pl = Late("polars")
     fft, interpolate = Late("scipy.fft"), Late("scipy.interpolate")
     ndimage = Late("scipy.ndimage")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polars as pl
-from bokeh.models import ColumnDataSource
 
 from skybraid.model.errors import ResultError
 from skybraid.model.requirements import count, milliseconds, percent, rate
 from skybraid.model.statistics import mean_interval
 from skybraid.show.palette import looks
-from skybraid.show.report.charts import SHAPES, Charts, chart, hover, legend, nested
+from skybraid.show.report.charts import SHAPES, Charts, chart, glyph, hover, legend, nested
 from skybraid.show.report.flight import Drawing
+from skybraid.show.report.models import Field, Source
 from skybraid.show.report.page import page
 from skybraid.show.report.ranking import Column, Entry, Ranking, Seen, ranked
 
@@ -112,19 +112,21 @@ def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Dra
     means = means.drop_nulls(axis).sort(pl.col(axis).cast(pl.Enum(list(known))))
     sizes = nested(means["delay_p99_ms"].to_list(), means["goodput_bps"].to_list())
     means = means.with_columns(pl.Series("size", sizes))
-    drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=360, x_axis_type="log")
+    drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=360, logarithmic="x")
     marks: list[Any] = []
     entries: list[tuple[str, list[Any]]] = []
     for value, look in known.items():
         part = means.filter(pl.col(axis) == value)
         names = [", ".join(str(name) for name in key if name is not None) for key in part.select(KEYS).iter_rows()]
         data = {"delay": part["delay_p99_ms"].to_list(), "goodput": (part["goodput_bps"] / 1e6).to_list()}
-        mark = drawn.scatter(
+        mark = glyph(
+            drawn,
+            Source(data | {"what": names, "size": part["size"].to_list()}),
+            "Scatter",
             x="delay",
             y="goodput",
-            source=ColumnDataSource(data | {"what": names, "size": part["size"].to_list()}),
             marker=SHAPES[look.marker],
-            size="size",
+            size=Field("size"),
             line_color=look.colour,
             fill_color=look.colour,
             fill_alpha=0.6,

@@ -8,23 +8,18 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from bokeh.core.property.vectorization import Field
-from bokeh.models import BasicTicker, ColumnDataSource, FactorRange, LinearColorMapper
-from bokeh.models.annotations import ColorBar
-from bokeh.palettes import Cividis256
 
+from skybraid.model.heavy import palettes
 from skybraid.model.requirements import milliseconds, percent
 from skybraid.show.palette import INK, Look, looks
 from skybraid.show.plots.runs import Choice, Metric, NothingToDrawError, Runs, heat_axes, heat_values, metric, short
-from skybraid.show.report.charts import SHAPES, Charts, chart, hover, legend, nested
+from skybraid.show.report.charts import SHAPES, Charts, chart, glyph, hover, legend, nested
 from skybraid.show.report.flight import Drawing
+from skybraid.show.report.models import Field, Figure, Model, Source
 from skybraid.show.words import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from bokeh.plotting import figure
-
 
 VIDEO_COLUMNS = (
     "frames_in_time",
@@ -80,19 +75,19 @@ def heat_maps(runs: Runs, charts: Charts) -> list[Option]:
 
 def _heat_map(
     values: dict[tuple[str, str], float], columns: list[str], lines: list[str], names: tuple[str, str], told: Metric
-) -> figure:
+) -> Figure:
     drawn = chart(
         x_label=names[0],
         y_label=names[1],
         height=140 + 26 * len(lines),
-        x_range=FactorRange(factors=columns),
-        y_range=FactorRange(factors=lines),
+        x_range=Model("FactorRange", factors=columns),
+        y_range=Model("FactorRange", factors=lines),
     )
     cells = sorted(values)
     numbers = [values[cell] for cell in cells]
     low, high = (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
-    mapper = LinearColorMapper(palette=Cividis256, low=low, high=high if high > low else low + 1)
-    data = ColumnDataSource(
+    mapper = Model("LinearColorMapper", palette=palettes.Cividis256, low=low, high=high if high > low else low + 1)
+    data = Source(
         {
             "x": [cell[0] for cell in cells],
             "y": [cell[1] for cell in cells],
@@ -101,31 +96,35 @@ def _heat_map(
             "ink": ["#ffffff" if number < (low + high) / 2 else "#000000" for number in numbers],
         }
     )
-    fill = Field("value", transform=mapper)
-    rects = drawn.rect(x="x", y="y", width=1, height=1, source=data, fill_color=fill, line_color=None)
+    fill = Field("value", mapper)
+    rects = glyph(drawn, data, "Rect", x="x", y="y", width=1, height=1, fill_color=fill, line_color=None)
     if len(columns) <= 12:
-        drawn.text(
+        glyph(
+            drawn,
+            data,
+            "Text",
             x="x",
             y="y",
             text="text",
-            source=data,
-            text_color="ink",
+            text_color=Field("ink"),
             text_align="center",
             text_baseline="middle",
             text_font_size="11px",
         )
     bar: dict[str, Any] = {
         "color_mapper": mapper,
-        "ticker": BasicTicker(desired_num_ticks=5),
+        "ticker": Model("BasicTicker", desired_num_ticks=5),
         "background_fill_color": None,
         "major_label_text_color": INK,
         "major_tick_line_color": None,
         "bar_line_color": None,
         "width": 10,
     }
-    drawn.add_layout(ColorBar(**bar), "right")
-    drawn.grid.visible = False
-    drawn.xaxis.major_label_orientation = 0.0 if max(map(len, columns)) * len(columns) < 40 else math.pi / 6
+    drawn.add_layout(Model("ColorBar", **bar), "right")
+    for grid in drawn.grids:
+        grid.update(visible=False)
+    slant = 0.0 if max(map(len, columns)) * len(columns) < 40 else math.pi / 6
+    drawn.x_axis.update(major_label_orientation=slant)
     tips = [(names[0], "@x"), (names[1], "@y"), (told.label, "@text")]
     hover(drawn, [rects], tips, mode="mouse")
     return drawn
@@ -177,7 +176,7 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
         )
         if not means.height:
             continue
-        drawn = chart(x_label=across.label, y_label=up.label, height=360, x_axis_type="log")
+        drawn = chart(x_label=across.label, y_label=up.label, height=360, logarithmic="x")
         entries, marks = [], []
         axis = runs.main_axis()
         if axis is not None:
@@ -186,12 +185,14 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
         sizes = nested(means[across.column].to_list(), scaled.to_list())
         means = means.with_columns(pl.Series("size", sizes))
         for label, look, part in _told_apart(runs, means):
-            mark = drawn.scatter(
+            mark = glyph(
+                drawn,
+                _points_source(part, runs, one),
+                "Scatter",
                 x="delay",
                 y="up",
-                source=_points_source(part, runs, one),
                 marker=SHAPES[look.marker],
-                size="size",
+                size=Field("size"),
                 line_color=look.colour,
                 fill_color=look.colour,
                 fill_alpha=0.55,
@@ -225,7 +226,7 @@ def _told_apart(runs: Runs, rows: pl.DataFrame) -> Iterator[tuple[str, Look, pl.
             yield value, look, part
 
 
-def _points_source(part: pl.DataFrame, runs: Runs, one: Tradeoff) -> ColumnDataSource:
+def _points_source(part: pl.DataFrame, runs: Runs, one: Tradeoff) -> Source:
     shares = [None if share is None else float(share) for share in part[one.share]]
     columns: dict[str, Any] = {
         "delay": part[one.column("p95")].to_numpy(),
@@ -236,4 +237,4 @@ def _points_source(part: pl.DataFrame, runs: Runs, one: Tradeoff) -> ColumnDataS
         "runs": part["runs"].to_list(),
         "size": part["size"].to_list(),
     }
-    return ColumnDataSource(columns | {f"axis_{n}": part[axis].to_list() for n, axis in enumerate(runs.axes)})
+    return Source(columns | {f"axis_{n}": part[axis].to_list() for n, axis in enumerate(runs.axes)})

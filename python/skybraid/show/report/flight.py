@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
-from bokeh.models import ColumnDataSource
-from bokeh.models.annotations import Span
-from bokeh.models.glyphs import Line, VArea, VAreaStep
 
 from skybraid.model.errors import MissingTableError
 from skybraid.model.requirements import milliseconds, percent
@@ -27,11 +24,11 @@ from skybraid.show.report.charts import (
     hover,
     legend,
     nines,
-    plain,
     shade,
     source,
     steps,
 )
+from skybraid.show.report.models import Figure, Model, Source
 from skybraid.show.series import (
     DIRECTIONS,
     bin_ns,
@@ -48,8 +45,6 @@ from skybraid.show.series import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from bokeh.plotting import figure
 
     from skybraid.model.results import Results
 
@@ -117,7 +112,7 @@ def drawn_flows(results: Results, found: Iterable[str]) -> list[str]:
     return [name for name in flow_names(results) if name in seen][:MAX_FLOWS]
 
 
-def shares(results: Results, clock: Clock, carried: pl.DataFrame, width_ns: int) -> figure:
+def shares(results: Results, clock: Clock, carried: pl.DataFrame, width_ns: int) -> Figure:
     """Share of a flow's messages delivered first by each path.
 
     Args:
@@ -141,14 +136,23 @@ def shares(results: Results, clock: Clock, carried: pl.DataFrame, width_ns: int)
     # The last bin needs an end to reach to.
     columns = {name: np.append(values, values[-1:]).astype(np.float32) for name, values in columns.items()}
     columns["time_s"][-1:] = duration_s(results)
-    data = ColumnDataSource(columns)
+    data = Source(columns)
     entries = []
     for index, path in enumerate(results.paths):
-        area = VAreaStep(x="time_s", y1=f"from_{index}", y2=f"to_{index}", step_mode="after")
-        area.update(fill_color=path_colour(index), fill_alpha=0.85)
-        entries.append((path, [glyph(drawn, data, area)]))
+        area = glyph(
+            drawn,
+            data,
+            "VAreaStep",
+            x="time_s",
+            y1=f"from_{index}",
+            y2=f"to_{index}",
+            step_mode="after",
+            fill_color=path_colour(index),
+            fill_alpha=0.85,
+        )
+        entries.append((path, [area]))
     # Areas do not answer to the pointer, an unseen line does.
-    unseen = glyph(drawn, data, Line(x="time_s", y=f"to_{len(results.paths) - 1}", line_alpha=0))
+    unseen = glyph(drawn, data, "Line", x="time_s", y=f"to_{len(results.paths) - 1}", line_alpha=0)
     tips = [("time", "@time_s{0.0} s")]
     tips += [(path, f"@share_{index}{{0.0}} %") for index, path in enumerate(results.paths)]
     hover(drawn, [unseen], tips)
@@ -158,7 +162,7 @@ def shares(results: Results, clock: Clock, carried: pl.DataFrame, width_ns: int)
 
 def _goodput(
     results: Results, clock: Clock, names: list[str], carried: pl.DataFrame, every: pl.DataFrame, width_ns: int
-) -> figure:
+) -> Figure:
     drawn = chart(y_label="goodput, Mbit/s", clock=clock)
     from_zero(drawn)
     rates = carried.group_by("flow", "bin").agg((pl.col("bytes").sum() * 8 / (width_ns * 1e-9) / 1e6).alias("rate"))
@@ -181,9 +185,9 @@ def _goodput(
     return drawn
 
 
-def limit(value: float, colour: str) -> Span:
+def limit(value: float, colour: str, dimension: Literal["width", "height"] = "width") -> Model:
     """Draws a line at a required value."""
-    return Span(location=value, dimension="width", line_color=colour, line_dash="dashed", line_width=1)
+    return Model("Span", location=value, dimension=dimension, line_color=colour, line_dash="dashed", line_width=1)
 
 
 def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
@@ -234,7 +238,7 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
         for number, path in enumerate(paths):
             for direction, dash in zip(DIRECTIONS, ("solid", "dashed"), strict=True):
                 parts = band(drawn, data[path, direction], metric, path_colour(number), dash=dash)
-                parts[0].name = f"{path} {direction}"
+                parts[0].update(name=f"{path} {direction}")
                 entries.append((f"{path} {direction}", parts))
                 lines.append(parts[0])
         seen = _range_of(data.values(), metric)
@@ -246,7 +250,7 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     return drawings
 
 
-def _range_of(sources: Iterable[ColumnDataSource], name: str) -> str:
+def _range_of(sources: Iterable[Source], name: str) -> str:
     """Minimum and maximum for the pointer, if every series has them."""
     whole = all(f"{name}_low" in one.data for one in sources)
     return f", @{name}_low{{0.[00]}} to @{name}_high{{0.[00]}}" if whole else ""
@@ -254,14 +258,14 @@ def _range_of(sources: Iterable[ColumnDataSource], name: str) -> str:
 
 def _rates(
     clock: Clock,
-    data: ColumnDataSource,
+    data: Source,
     colour: str,
     direction: str,
     dark: tuple[list[tuple[float, float]], list[tuple[float, float]]],
-) -> figure:
+) -> Figure:
     drawn = chart(y_label=f"{direction}, Mbit/s", clock=clock, height=170)
     from_zero(drawn)
-    area = glyph(drawn, data, VArea(x="time_s", y1=0, y2="load_mean", fill_color=colour, fill_alpha=0.6))
+    area = glyph(drawn, data, "VArea", x="time_s", y1=0, y2="load_mean", fill_color=colour, fill_alpha=0.6)
     capacity = band(drawn, data, "rate", colour)
     entries = [("load", [area]), ("capacity", capacity)]
     for spans, shade_colour, words in ((dark[0], DOWN, "down"), (dark[1], HALTED, "no service")):
@@ -308,7 +312,7 @@ def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
                 name = path if len(siblings) == 1 else f"{path}, subflow {place + 1}"
                 colour = path_colour(results.paths.index(path)) if path in results.paths else SECOND_INK
                 parts = band(drawn, told, metric, colour, dash=DASHES[LINE_STYLES[place % len(LINE_STYLES)]])
-                parts[0].name = name
+                parts[0].update(name=name)
                 entries.append((name, parts))
                 lines.append(parts[0])
             tips = [("", f"$name: @{metric}_mean{{0.0}} {unit}{_range_of(data.values(), metric)}")]
@@ -331,11 +335,9 @@ def tail(results: Results, charts: Charts) -> Drawing | None:
         x_label="one-way delay, ms",
         y_label="not yet arrived",
         height=360,
-        x_axis_type="log",
-        y_axis_type="log",
+        logarithmic="xy",
         y_range=(lowest, 1.3),
     )
-    drawn.xaxis.formatter = plain("tick")
     nines(drawn, [10.0**power for power in range(int(np.log10(lowest)), 1)])
     entries: list[tuple[str, list[Any]]] = []
     lines: list[Any] = []
@@ -343,18 +345,18 @@ def tail(results: Results, charts: Charts) -> Drawing | None:
     for name, (delays_ms, missing) in told.items():
         index = places.index(name)
         colour = flow_colour(index)
-        data = ColumnDataSource(
-            {"delay_ms": delays_ms, "missing": missing, "arrived": [percent(1 - share) for share in missing]}
-        )
+        data = Source({"delay_ms": delays_ms, "missing": missing, "arrived": [percent(1 - share) for share in missing]})
         shown, line = steps(drawn, data, "delay_ms", "missing", colour, name)
         lines.append(line)
         entries.append((name, [shown]))
         for deadline_ms, allowed, words, verdict in wanted(results, name):
-            edge = Span(location=deadline_ms, dimension="height", line_color=colour, line_dash="dashed", line_width=1)
-            drawn.add_layout(edge)
-            mark = drawn.scatter(
-                [deadline_ms],
-                [max(allowed, lowest)],
+            drawn.add_layout(limit(deadline_ms, colour, "height"))
+            mark = glyph(
+                drawn,
+                Source({"x": [deadline_ms], "y": [max(allowed, lowest)]}),
+                "Scatter",
+                x="x",
+                y="y",
                 marker=SHAPES[marker(index)],
                 size=10,
                 line_color=colour,
@@ -374,12 +376,12 @@ def seeds(results: Results, charts: Charts) -> Drawing | None:
     """Goodput against delay, one dot per flow and run, for several runs."""
     if len(results.seeds) < 2 or not results.flows:
         return None
-    drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=280, x_axis_type="log")
+    drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=280, logarithmic="x")
     entries: list[tuple[str, list[Any]]] = []
     dots: list[Any] = []
     for index, name in enumerate(results.flows):
         flown = [(run.seed, run.flows[name]) for run in results.flights if name in run.flows]
-        data = ColumnDataSource(
+        data = Source(
             {
                 "delay": [float("nan") if (ms := flow.delay_ms["p99"]) is None else ms for _, flow in flown],
                 "goodput": [flow.goodput_bps / 1e6 for _, flow in flown],
@@ -387,10 +389,12 @@ def seeds(results: Results, charts: Charts) -> Drawing | None:
             }
         )
         colour = flow_colour(index)
-        dot = drawn.scatter(
+        dot = glyph(
+            drawn,
+            data,
+            "Scatter",
             x="delay",
             y="goodput",
-            source=data,
             marker=SHAPES[marker(index)],
             size=8,
             line_color=colour,

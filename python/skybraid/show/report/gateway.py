@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from bokeh.models import ColumnDataSource, FactorRange
 
 from skybraid.model.requirements import count, percent, span
 from skybraid.show.palette import COLOURS, path_colour
-from skybraid.show.report.charts import Charts, Clock, band, chart, from_zero, hover, legend, plain, source
+from skybraid.show.report.charts import Charts, Clock, band, chart, from_zero, glyph, hover, legend, source
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.logs import DIRECTIONS, STATES, GatewayLog
+from skybraid.show.report.models import Figure, Model, Source
 from skybraid.show.report.page import Cell, Table, page
 from skybraid.show.series import envelope
 from skybraid.show.words import size
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from bokeh.plotting import figure
 
 CLASSES = ("control", "telemetry", "video", "bulk")
 
@@ -226,7 +225,7 @@ def events(logs: Sequence[GatewayLog], offsets: Sequence[float]) -> Table:
 def _section(log: GatewayLog, title: str, offset_s: float, number: int, charts: Charts, clock: Clock) -> Section:
     drawings: list[Drawing] = []
 
-    def add(name: str, title: str, drawn: figure, caption: str = "") -> None:
+    def add(name: str, title: str, drawn: Figure, caption: str = "") -> None:
         drawings.append(Drawing(title, caption, charts.add(f"{name}-{number}", drawn)))
 
     shift = round(offset_s * 1e9)
@@ -265,10 +264,10 @@ def _section(log: GatewayLog, title: str, offset_s: float, number: int, charts: 
     return Section(log, title, begun, drawings, _path_rows(log), _class_rows(log), _refused(log))
 
 
-def _states(log: GatewayLog, offset_s: float, clock: Clock) -> figure:
+def _states(log: GatewayLog, offset_s: float, clock: Clock) -> Figure:
     rows = [f"{path}, {_WAYS[direction]}" for path in log.path_names for direction in DIRECTIONS]
     height = 70 + 22 * max(len(rows), 1)
-    drawn = chart(y_label="", clock=clock, height=height, y_range=FactorRange(factors=rows[::-1]))
+    drawn = chart(y_label="", clock=clock, height=height, y_range=Model("FactorRange", factors=rows[::-1]))
     entries = []
     shown: list[Any] = []
     for state in STATES:
@@ -281,7 +280,7 @@ def _states(log: GatewayLog, offset_s: float, clock: Clock) -> figure:
         ]
         if not spans:
             continue
-        data = ColumnDataSource(
+        data = Source(
             {
                 "row": [row for row, _, _ in spans],
                 "left": [begin for _, begin, _ in spans],
@@ -291,12 +290,14 @@ def _states(log: GatewayLog, offset_s: float, clock: Clock) -> figure:
         )
         colour = _STATE_COLOURS[state]
         # A line around it keeps what is narrower than a pixel visible.
-        bar = drawn.hbar(
+        bar = glyph(
+            drawn,
+            data,
+            "HBar",
             y="row",
             left="left",
             right="right",
             height=0.7,
-            source=data,
             fill_color=colour,
             line_color=colour,
             name=state,
@@ -311,7 +312,7 @@ def _states(log: GatewayLog, offset_s: float, clock: Clock) -> figure:
 
 def _series(
     log: GatewayLog, paths: pl.DataFrame, clock: Clock, names: Sequence[str], y_label: str, unit: str
-) -> figure:
+) -> Figure:
     """Series of the paths over time, one colour per path; the second column is dashed."""
     drawn = chart(y_label=y_label, clock=clock)
     from_zero(drawn)
@@ -325,7 +326,7 @@ def _series(
                 continue
             parts = band(drawn, source(own), "value", path_colour(index), dash=dash)
             way = f" {_WAYS[name.partition('_')[0]]}" if len(names) > 1 else ""
-            parts[0].name = f"{path}{way}"
+            parts[0].update(name=f"{path}{way}")
             entries.append((f"{path}{way}", parts))
             lines.append(parts[0])
     hover(drawn, lines, [("", f"$name: @value_mean{{0.[00]}} {unit}"), ("time", "@time_s{0.0} s")])
@@ -333,9 +334,8 @@ def _series(
     return drawn
 
 
-def _control(classes: pl.DataFrame, clock: Clock) -> figure:
-    drawn = chart(y_label="control, ms", clock=clock, y_axis_type="log", height=220)
-    drawn.yaxis.formatter = plain("tick")
+def _control(classes: pl.DataFrame, clock: Clock) -> Figure:
+    drawn = chart(y_label="control, ms", clock=clock, logarithmic="y", height=220)
     own = classes.lazy().filter(pl.col("name") == "control")
     entries: list[tuple[str, list[Any]]] = []
     lines: list[Any] = []
@@ -346,7 +346,7 @@ def _control(classes: pl.DataFrame, clock: Clock) -> figure:
         if every["value_mean"].null_count() == every.height:
             continue
         parts = band(drawn, source(every), "value", COLOURS[(0, 1, 3)[index]])
-        parts[0].name = label
+        parts[0].update(name=label)
         entries.append((label, parts))
         lines.append(parts[0])
     hover(drawn, lines, [("", "$name: @value_mean{0.[00]} ms"), ("time", "@time_s{0.0} s")])
@@ -354,7 +354,7 @@ def _control(classes: pl.DataFrame, clock: Clock) -> figure:
     return drawn
 
 
-def _shares(log: GatewayLog, own: pl.DataFrame, clock: Clock) -> figure:
+def _shares(log: GatewayLog, own: pl.DataFrame, clock: Clock) -> Figure:
     """Messages of a class delivered first, by path, between two samples."""
     drawn = chart(y_label="messages, %", clock=clock, height=150, y_range=(0, 100))
     own = own.sort("time_ns")
@@ -374,20 +374,22 @@ def _shares(log: GatewayLog, own: pl.DataFrame, clock: Clock) -> figure:
     for index in range(width):
         columns |= {f"from_{index}": lower[:, index], f"to_{index}": upper[:, index]}
         columns[f"share_{index}"] = upper[:, index] - lower[:, index]
-    data = ColumnDataSource({name: values.astype(np.float32) for name, values in columns.items()})
+    data = Source({name: values.astype(np.float32) for name, values in columns.items()})
     entries = []
     for index, path in enumerate(log.path_names):
-        area = drawn.varea_step(
+        area = glyph(
+            drawn,
+            data,
+            "VAreaStep",
             x="time_s",
             y1=f"from_{index}",
             y2=f"to_{index}",
-            source=data,
             step_mode="before",
             fill_color=path_colour(index),
             fill_alpha=0.85,
         )
         entries.append((path, [area]))
-    unseen = drawn.line(x="time_s", y=f"to_{width - 1}", source=data, line_alpha=0)
+    unseen = glyph(drawn, data, "Line", x="time_s", y=f"to_{width - 1}", line_alpha=0)
     tips = [("time", "@time_s{0.0} s"), *((path, f"@share_{i}{{0.0}} %") for i, path in enumerate(log.path_names))]
     hover(drawn, [unseen], tips)
     legend(drawn, entries)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from bokeh.models import ColumnDataSource, FactorRange, Range1d
-from bokeh.models.glyphs import Line, VArea
 
 from skybraid.model.errors import MissingTableError
 from skybraid.model.requirements import count, milliseconds, span
@@ -17,13 +15,13 @@ from skybraid.show.palette import COLOURS, DOWN, HALTED, INK, SECOND_INK, path_c
 from skybraid.show.report.cards import URGENT
 from skybraid.show.report.charts import BAND, Charts, Clock, chart, glyph, hover, legend, shade
 from skybraid.show.report.flight import MAX_PATHS, Drawing, flow_names, limit, shares
+from skybraid.show.report.models import Figure, Model, Source
 from skybraid.show.series import DIRECTIONS, binned, duration_s, first_seed, halts, outages
 from skybraid.show.words import clock as at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bokeh.plotting import figure
     from numpy.typing import NDArray
 
     from skybraid.model.results import Results
@@ -217,7 +215,7 @@ def _delays(
     late: pl.DataFrame,
     deadline_ms: float | None,
     dark: Dark,
-) -> figure:
+) -> Figure:
     arrived = bins.filter(pl.col("path").is_not_null(), pl.col("high").is_not_null())
     numbers = [float(value) for value in (*arrived["low"], *arrived["high"]) if value and value > 0]
     numbers += [deadline_ms] if deadline_ms else []
@@ -226,9 +224,9 @@ def _delays(
     drawn = chart(
         y_label="one-way delay, ms",
         clock=clock,
-        y_axis_type="log",
+        logarithmic="y",
         height=240,
-        y_range=Range1d(start=low / 1.3, end=top * 1.25),
+        y_range=(low / 1.3, top * 1.25),
     )
     entries: list[tuple[str, list[Any]]] = []
     for index, path in enumerate(results.paths):
@@ -236,8 +234,8 @@ def _delays(
         if spans:
             entries.append((f"{path} out", [shade(drawn, spans, path_colour(index))]))
     whole = arrived.group_by("time_s", maintain_order=True).agg(pl.col("low").min(), pl.col("high").max())
-    band = ColumnDataSource({name: _compact(whole[name]) for name in whole.columns})
-    area = glyph(drawn, band, VArea(x="time_s", y1="low", y2="high", fill_color=SECOND_INK, fill_alpha=BAND))
+    band = Source({name: _compact(whole[name]) for name in whole.columns})
+    area = glyph(drawn, band, "VArea", x="time_s", y1="low", y2="high", fill_color=SECOND_INK, fill_alpha=BAND)
     entries.append(("fastest to slowest", [area]))
     lines = []
     for index, path in enumerate(results.paths):
@@ -245,9 +243,10 @@ def _delays(
         if not own.height:
             continue
         columns = ("time_s", "low", "median", "high", "len")
-        data = ColumnDataSource({name: _compact(own[name]) for name in columns})
-        colour = path_colour(index)
-        line = glyph(drawn, data, Line(x="time_s", y="median", line_color=colour, line_width=1.4), name=path)
+        data = Source({name: _compact(own[name]) for name in columns})
+        line = glyph(
+            drawn, data, "Line", x="time_s", y="median", name=path, line_color=path_colour(index), line_width=1.4
+        )
         lines.append(line)
         entries.append((f"by {path}", [line]))
     marks = []
@@ -267,7 +266,7 @@ def _delays(
 
 
 def _marks(
-    drawn: figure, late: pl.DataFrame, length_s: float, top: float, entries: list[tuple[str, list[Any]]]
+    drawn: Figure, late: pl.DataFrame, length_s: float, top: float, entries: list[tuple[str, list[Any]]]
 ) -> list[Any]:
     """Marks the worst late message of each pixel, and the messages that never arrived at the top."""
     if not late.height:
@@ -296,11 +295,13 @@ def _marks(
             f"{count(number)} {words}" + (f", up to {milliseconds(delay_ms)}" if words == "late" else "")
             for number, delay_ms in zip(rows["len"], delays, strict=True)
         ]
-        data = ColumnDataSource({"time_s": _compact(rows["sent_ns"]), "y": _compact(delays), "what": what})
-        mark = drawn.scatter(
+        data = Source({"time_s": _compact(rows["sent_ns"]), "y": _compact(delays), "what": what})
+        mark = glyph(
+            drawn,
+            data,
+            "Scatter",
             x="time_s",
             y="y",
-            source=data,
             marker=shape,
             size=7,
             line_color=_MISS,
@@ -316,18 +317,18 @@ def _compact(values: pl.Series) -> NDArray[np.float32]:
     return values.cast(pl.Float64).to_numpy().astype(np.float32)
 
 
-def _lanes(clock: Clock, dark: Dark) -> figure:
+def _lanes(clock: Clock, dark: Dark) -> Figure:
     """Lane for each direction of each path with its times down and without service."""
     lanes = [f"{path} {direction}" for path, direction in dark]
-    drawn = chart(y_label="", clock=clock, height=70 + 22 * len(lanes), y_range=FactorRange(factors=lanes[::-1]))
-    drawn.yaxis.axis_label = None
+    rows = Model("FactorRange", factors=lanes[::-1])
+    drawn = chart(y_label="", clock=clock, height=70 + 22 * len(lanes), y_range=rows)
     entries: list[tuple[str, list[Any]]] = []
     bars = []
     for kind, (words, colour) in enumerate((("down", DOWN), ("no service", HALTED))):
         pieces = [(f"{key[0]} {key[1]}", begin, end) for key, pair in dark.items() for begin, end in pair[kind]]
         if not pieces:
             continue
-        data = ColumnDataSource(
+        data = Source(
             {
                 "lane": [lane for lane, _, _ in pieces],
                 "left": [begin for _, begin, _ in pieces],
@@ -335,8 +336,8 @@ def _lanes(clock: Clock, dark: Dark) -> figure:
                 "what": [f"{words} for {span(end - begin)} from {at(begin)}" for _, begin, end in pieces],
             }
         )
-        bar = drawn.hbar(
-            y="lane", left="left", right="right", height=0.7, source=data, fill_color=colour, line_color=colour
+        bar = glyph(
+            drawn, data, "HBar", y="lane", left="left", right="right", height=0.7, fill_color=colour, line_color=colour
         )
         bars.append(bar)
         entries.append((words, [bar]))

@@ -13,7 +13,8 @@ from markupsafe import Markup
 
 from skybraid.model.requirements import count, microseconds, milliseconds, percent, rate, span
 from skybraid.show.palette import COLOURS, DARK_COLOURS
-from skybraid.show.report.charts import DARK, library
+from skybraid.show.report.charts import DARK
+from skybraid.show.report.models import library
 from skybraid.show.words import clock, ended, readable, split
 
 if TYPE_CHECKING:

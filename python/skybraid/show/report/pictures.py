@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from bokeh.models import ColumnDataSource
 
 from skybraid.model.errors import ResultError
 from skybraid.model.requirements import percent
 from skybraid.show.palette import flow_colour
 from skybraid.show.report.charts import Charts, chart, hover, legend, steps
 from skybraid.show.report.flight import Drawing, limit
+from skybraid.show.report.models import Source
 from skybraid.video.strip import kept
 from skybraid.video.watch import QUALITY
 
@@ -84,7 +84,7 @@ def _distribution(results: Results, charts: Charts, frames: pl.DataFrame) -> Dra
         table = {"ssim": similar[places].astype(np.float32), "share": share.astype(np.float32)}
         words = [percent(float(value)) for value in share]
         colour = flow_colour(names.index(name)) if name in names else flow_colour(len(entries))
-        shown, line = steps(drawn, ColumnDataSource(table | {"words": words}), "ssim", "share", colour, name)
+        shown, line = steps(drawn, Source(table | {"words": words}), "ssim", "share", colour, name)
         entries.append((name, [shown]))
         lines.append(line)
     for one in results.requirements:

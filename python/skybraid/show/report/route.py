@@ -14,21 +14,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from bokeh.models import ColumnDataSource, LogColorMapper
-from bokeh.models.annotations import ColorBar
-from bokeh.palettes import Cividis256
 
 from skybraid.model.errors import SkybraidError
+from skybraid.model.heavy import palettes
 from skybraid.model.requirements import count, milliseconds, percent, span
 from skybraid.model.scenario import Scenario
 from skybraid.show.palette import COLOURS, INK, SECOND_INK
-from skybraid.show.report.charts import Charts, chart, from_zero, hover, legend, shade
+from skybraid.show.report.charts import Charts, chart, from_zero, glyph, hover, legend, shade
 from skybraid.show.report.flight import Drawing
+from skybraid.show.report.models import Field, Figure, Model, Source
 from skybraid.show.report.page import Cell, Table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    from bokeh.plotting import figure
 
     from skybraid.model.results import Results
 
@@ -199,10 +197,10 @@ def _windows(results: Results, flow: str, length_s: float, windows: int) -> pl.D
     return every.join(found, on="window", how="left").with_columns(pl.col("decided", "missed").fill_null(0))
 
 
-def _source(track: Track, seen: pl.DataFrame) -> ColumnDataSource:
+def _source(track: Track, seen: pl.DataFrame) -> Source:
     east_km, north_km = track.local_km(track.latitude_deg, track.longitude_deg)
     decided = np.maximum(seen["decided"].to_numpy(), 1)
-    return ColumnDataSource(
+    return Source(
         {
             "east_km": east_km,
             "north_km": north_km,
@@ -227,68 +225,90 @@ _TIPS = [
 ]
 
 
-def _parts(data: ColumnDataSource) -> tuple[ColumnDataSource, ColumnDataSource]:
+def _parts(data: Source) -> tuple[Source, Source]:
     """The places where some messages missed, and where at least half of them did."""
     missed = np.asarray(data.data["missed"])
     some, most = (missed > 0) & (missed < 100 * _BAD), missed >= 100 * _BAD
 
-    def only(rows: npt.NDArray[np.bool_]) -> ColumnDataSource:
-        return ColumnDataSource({name: np.asarray(values)[rows] for name, values in data.data.items()})
+    def only(rows: npt.NDArray[np.bool_]) -> Source:
+        return Source({name: np.asarray(values)[rows] for name, values in data.data.items()})
 
     return only(some), only(most)
 
 
-def _marked(drawn: figure, data: ColumnDataSource, x: str, y: str) -> list[tuple[str, list[Any]]]:
+def _marked(drawn: Figure, data: Source, x: str, y: str) -> list[tuple[str, list[Any]]]:
     """Marks the places where messages missed; returns entries of a legend."""
     some, most = _parts(data)
     entries: list[tuple[str, list[Any]]] = []
     if len(some.data[x]):
-        ring = drawn.scatter(
-            x=x, y=y, source=some, size=8, marker="circle", fill_color=None, line_color=COLOURS[1], line_alpha=0.7
+        ring = glyph(
+            drawn,
+            some,
+            "Scatter",
+            x=x,
+            y=y,
+            size=8,
+            marker="circle",
+            fill_color=None,
+            line_color=COLOURS[1],
+            line_alpha=0.7,
         )
         entries.append(("some missed", [ring]))
     if len(most.data[x]):
-        cross = drawn.scatter(x=x, y=y, source=most, size=9, marker="x", line_color=COLOURS[3], line_width=2)
+        cross = glyph(drawn, most, "Scatter", x=x, y=y, size=9, marker="x", line_color=COLOURS[3], line_width=2)
         entries.append(("half or more missed", [cross]))
     return entries
 
 
-def _map(data: ColumnDataSource, lines: list[tuple[Floats, Floats]], places: list[tuple[str, float, float]]) -> figure:
+def _map(data: Source, lines: list[tuple[Floats, Floats]], places: list[tuple[str, float, float]]) -> Figure:
     drawn = chart(x_label="east, km", y_label="north, km", height=_HEIGHT, match_aspect=True)
     if lines:
-        drawn.multi_line(
-            xs=[east.tolist() for east, _ in lines],
-            ys=[north.tolist() for _, north in lines],
-            line_color=SECOND_INK,
-            line_width=1,
-        )
+        shapes = Source({"xs": [east.tolist() for east, _ in lines], "ys": [north.tolist() for _, north in lines]})
+        glyph(drawn, shapes, "MultiLine", xs="xs", ys="ys", line_color=SECOND_INK, line_width=1)
     if places:
-        named = ColumnDataSource(
+        named = Source(
             {"x": [x for _, x, _ in places], "y": [y for _, _, y in places], "name": [name for name, _, _ in places]}
         )
-        drawn.scatter(x="x", y="y", source=named, marker="triangle", size=7, color=SECOND_INK)
-        drawn.text(
-            x="x", y="y", text="name", source=named, text_color=INK, text_font_size="10px", x_offset=6, y_offset=-2
+        glyph(
+            drawn,
+            named,
+            "Scatter",
+            x="x",
+            y="y",
+            marker="triangle",
+            size=7,
+            line_color=SECOND_INK,
+            fill_color=SECOND_INK,
         )
-    drawn.line(x="east_km", y="north_km", source=data, line_color=SECOND_INK, line_width=1, line_alpha=0.6)
+        glyph(
+            drawn,
+            named,
+            "Text",
+            x="x",
+            y="y",
+            text="name",
+            text_color=INK,
+            text_font_size="10px",
+            x_offset=6,
+            y_offset=-2,
+        )
+    glyph(drawn, data, "Line", x="east_km", y="north_km", line_color=SECOND_INK, line_width=1, line_alpha=0.6)
     delays = np.asarray(data.data["delay_ms"], dtype=float)
     known = delays[np.isfinite(delays) & (delays > 0)]
     low, high = (float(np.min(known)), float(np.max(known))) if known.size else (1.0, 10.0)
-    mapper = LogColorMapper(palette=Cividis256, low=low, high=max(high, low * 1.01), nan_color="rgba(0,0,0,0)")
-    dots = drawn.scatter(
-        x="east_km",
-        y="north_km",
-        source=data,
-        size=6,
-        line_color=None,
-        fill_color={"field": "delay_ms", "transform": mapper},
-    )
+    colours = {"palette": palettes.Cividis256, "low": low, "high": max(high, low * 1.01)}
+    mapper = Model("LogColorMapper", **colours, nan_color="rgba(0,0,0,0)")
+    fill = Field("delay_ms", mapper)
+    dots = glyph(drawn, data, "Scatter", x="east_km", y="north_km", size=6, line_color=None, fill_color=fill)
     entries = _marked(drawn, data, "east_km", "north_km")
-    first = ColumnDataSource({name: np.asarray(values)[:1] for name, values in data.data.items()})
-    start = drawn.scatter(x="east_km", y="north_km", source=first, size=11, marker="star", color=INK)
+    first = Source({name: np.asarray(values)[:1] for name, values in data.data.items()})
+    start = glyph(
+        drawn, first, "Scatter", x="east_km", y="north_km", size=11, marker="star", line_color=INK, fill_color=INK
+    )
     legend(drawn, [*entries, ("start", [start])])
     hover(drawn, [dots], _TIPS, mode="mouse")
-    bar = ColorBar(
+    bar = Model(
+        "ColorBar",
         color_mapper=mapper,
         title="delay, ms",
         width=10,
@@ -300,10 +320,10 @@ def _map(data: ColumnDataSource, lines: list[tuple[Floats, Floats]], places: lis
     return drawn
 
 
-def _profile(data: ColumnDataSource) -> tuple[figure, figure]:
+def _profile(data: Source) -> tuple[Figure, Figure]:
     delay = chart(x_label="distance, km", y_label="delay, ms")
     from_zero(delay)
-    line = delay.line(x="distance_km", y="delay_ms", source=data, line_color=COLOURS[0], line_width=1.3)
+    line = glyph(delay, data, "Line", x="distance_km", y="delay_ms", line_color=COLOURS[0], line_width=1.3)
     legend(delay, _marked(delay, data, "distance_km", "delay_ms"))
     # Where nothing arrived there is no delay to mark.
     distance, missed = (np.asarray(data.data[name]) for name in ("distance_km", "missed"))
@@ -312,7 +332,7 @@ def _profile(data: ColumnDataSource) -> tuple[figure, figure]:
     shade(delay, list(zip(distance[bad].tolist(), ends[bad].tolist(), strict=True)), COLOURS[3])
     hover(delay, [line], _TIPS)
     height = chart(x_label="distance, km", y_label="height, m", height=140, x_range=delay.x_range)
-    hover(height, [height.line(x="distance_km", y="altitude_m", source=data, line_color=COLOURS[2])], _TIPS)
+    hover(height, [glyph(height, data, "Line", x="distance_km", y="altitude_m", line_color=COLOURS[2])], _TIPS)
     return delay, height
 
 

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, Range1d
-from bokeh.models.annotations import Span
-from bokeh.models.glyphs import Line
 
 from skybraid.model.errors import MissingTableError
 from skybraid.model.requirements import count, milliseconds, percent
@@ -36,12 +33,12 @@ from skybraid.show.report.charts import (
     hover,
     legend,
     nines,
-    plain,
     shade,
     source,
     steps,
 )
 from skybraid.show.report.flight import MAX_FLOWS, Drawing, limit
+from skybraid.show.report.models import Source
 from skybraid.show.series import duration_s
 
 if TYPE_CHECKING:
@@ -128,14 +125,14 @@ def _frame_rate(
     camera = camera_rate(frames)
     highest = shown["rate_high"].max()
     top = 1.15 * max(camera, float(highest) if isinstance(highest, int | float) else 0.0, 1.0)
-    drawn = chart(y_label="frames/s", clock=clock, y_range=Range1d(start=0, end=top))
+    drawn = chart(y_label="frames/s", clock=clock, y_range=(0, top))
     colour = _colour(results, name, number)
     parts = band(drawn, source(shown), "rate", colour)
     entries: list[tuple[str, list[Any]]] = [("shown in a second", parts)]
     if camera:
-        full = ColumnDataSource({"time_s": [0.0, duration_s(results)], "rate": [camera, camera]})
-        line = Line(x="time_s", y="rate", line_color=SECOND_INK, line_dash="dotted")
-        entries.append((f"camera, {camera:g}/s", [glyph(drawn, full, line)]))
+        full = Source({"time_s": [0.0, duration_s(results)], "rate": [camera, camera]})
+        line = glyph(drawn, full, "Line", x="time_s", y="rate", line_color=SECOND_INK, line_dash="dotted")
+        entries.append((f"camera, {camera:g}/s", [line]))
     still = freezes(frames, duration_s(results))
     if still:
         entries.append(("freeze", [shade(drawn, still, HALTED)]))
@@ -160,7 +157,7 @@ def _latency(results: Results, charts: Charts, clock: Clock, name: str, frames: 
     for one in required(results, name):
         drawn.add_layout(limit(one.deadline_ms or 0.0, colour))
     seen = ""
-    if "latency_low" in parts[0].data_source.data:
+    if "latency_low" in parts[0].source.data:
         seen = ", @latency_low{0.0} to @latency_high{0.0} ms"
     tips = [
         ("", f"@latency_mean{{0.0}} ms in the median{seen}"),
@@ -191,11 +188,9 @@ def _tail(results: Results, charts: Charts, frames: dict[str, pl.DataFrame]) -> 
         x_label="latency, ms",
         y_label="not yet shown",
         height=320,
-        x_axis_type="log",
-        y_axis_type="log",
+        logarithmic="xy",
         y_range=(lowest, 1.3),
     )
-    drawn.xaxis.formatter = plain("tick")
     nines(drawn, [10.0**power for power in range(round(np.log10(lowest)), 1)])
     entries: list[tuple[str, list[Any]]] = []
     lines: list[Any] = []
@@ -204,9 +199,9 @@ def _tail(results: Results, charts: Charts, frames: dict[str, pl.DataFrame]) -> 
         colour = _colour(results, name, places.index(name))
         data = {"latency_ms": latency_ms.astype(np.float32), "missing": missing.astype(np.float32)}
         words = name if intact else f"{name}, damaged or not"
-        table = ColumnDataSource(data | {"shown": [percent(float(1 - share)) for share in missing]})
+        table = Source(data | {"shown": [percent(float(1 - share)) for share in missing]})
         shown, line = steps(drawn, table, "latency_ms", "missing", colour, words)
-        shown.glyph.line_dash = [] if intact else [2, 3]
+        shown.glyph.update(line_dash=[] if intact else [2, 3])
         lines.append(line)
         entries.append((words, [shown]))
     for name in frames:
@@ -214,11 +209,13 @@ def _tail(results: Results, charts: Charts, frames: dict[str, pl.DataFrame]) -> 
             place = places.index(name)
             colour = _colour(results, name, place)
             within_ms = one.deadline_ms or 0.0
-            edge = Span(location=within_ms, dimension="height", line_color=colour, line_dash="dashed", line_width=1)
-            drawn.add_layout(edge)
-            mark = drawn.scatter(
-                [within_ms],
-                [max(1 - one.target, lowest)],
+            drawn.add_layout(limit(within_ms, colour, "height"))
+            mark = glyph(
+                drawn,
+                Source({"x": [within_ms], "y": [max(1 - one.target, lowest)]}),
+                "Scatter",
+                x="x",
+                y="y",
                 marker=SHAPES[marker(place)],
                 size=10,
                 line_color=colour,
