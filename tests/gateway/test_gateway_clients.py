@@ -115,9 +115,7 @@ COMMANDS = ("COMMAND_LONG", "COMMAND_INT", "PARAM_SET", "MISSION_COUNT", "MISSIO
 
 
 @pytest.mark.skipif(mavproxy() is None, reason="MAVProxy is not installed: make dev")
-def test_each_command_of_mavproxy_arrives_once(
-    link: Link, tmp_path: Path
-) -> None:
+def test_each_command_of_mavproxy_arrives_once(link: Link, tmp_path: Path) -> None:
     plan = tmp_path / "plan.txt"
     rows = ["QGC WPL 110", "0\t1\t0\t16\t0\t0\t0\t0\t48.0\t11.0\t0\t1"]
     rows += [f"{n}\t0\t3\t16\t0\t0\t0\t0\t48.{n:04d}\t11.{n:04d}\t{20 + n}\t1" for n in range(1, 9)]
@@ -149,9 +147,7 @@ def test_each_command_of_mavproxy_arrives_once(
 
 
 @pytest.mark.skipif(not has_mavsdk(), reason="mavsdk is not installed: make dev")
-def test_each_command_of_a_mavsdk_mission_arrives_once(
-    link: Link, tmp_path: Path
-) -> None:
+def test_each_command_of_a_mavsdk_mission_arrives_once(link: Link, tmp_path: Path) -> None:
     stream = Stream("manual", "manual", "ground")
     over = threading.Event()
 

@@ -52,9 +52,7 @@ def test_a_log_download_adds_less_than_ten_milliseconds_to_control(flight: Fligh
 
 
 @pytest.mark.parametrize("sides", [("aircraft",), ("ground",), ("aircraft", "ground")], ids=" and ".join)
-def test_a_killed_gateway_carries_control_again_within_a_second(
-    flight: Flight, sides: tuple[str, ...]
-) -> None:
+def test_a_killed_gateway_carries_control_again_within_a_second(flight: Flight, sides: tuple[str, ...]) -> None:
     assert restart(flight, [getattr(flight, side) for side in sides]) < 1
 
 

@@ -193,9 +193,7 @@ def test_multipath_tcp_is_told_from_a_fall_back_to_tcp(probe: Probe, port: int) 
 # Pages.
 
 
-def test_a_page_waits_for_the_server_once_per_round_of_objects(
-    probe: Probe, port: int
-) -> None:
+def test_a_page_waits_for_the_server_once_per_round_of_objects(probe: Probe, port: int) -> None:
     found = measured(probe("http", f"http://127.0.0.1:{port}/", "--parallel", 4, "--json"))
     (sample,) = found["samples"]
     assert sample.keys() >= {"connect_ms", "ttfb_ms", "page_ms", "goodput_mbps", "objects", "bytes", "connections"}

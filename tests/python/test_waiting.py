@@ -83,9 +83,7 @@ def test_one_lost_segment_holds_the_next_thirteen() -> None:
 
 # Source: RFC 8684 §3.3.5's rule: 8 Mbit/s at 20 ms and 2 Mbit/s at 150 ms need between 37.5 and 187.5 kB.
 @pytest.mark.parametrize(("buffer", "blocks"), [("37.5kB", True), ("750kB", False)])
-def test_a_receive_buffer_of_one_paths_product_blocks(
-    buffer: str, blocks: bool
-) -> None:
+def test_a_receive_buffer_of_one_paths_product_blocks(buffer: str, blocks: bool) -> None:
     queue = {"bytes": "40kB"}
     paths: dict[str, object] = {
         "fast": path("10ms", rate="8Mbit/s", queue=queue),

@@ -108,8 +108,8 @@ def held_back(
     """
     whole = [flight.whole() for flight in flights]
     if len(whole) == 1 and len(whole[0].times_s) < MIN_ROWS:
-        found = f"{len(whole[0].times_s)} rows in {whole[0].length_s:.3g} s"
-        raise TraceError(f"{whole[0].name}: found {found}; expected {MIN_ROWS} at least, of which half are held back")
+        short = f"{len(whole[0].times_s)} rows in {whole[0].length_s:.3g} s"
+        raise TraceError(f"{whole[0].name}: found {short}; expected {MIN_ROWS} at least, of which half are held back")
     if len(whole) > 1:
         seen, kept = whole[::2], whole[1::2]
         split = f"fitted to {len(seen)} of {len(whole)} flights, compared with the other {len(kept)}"
