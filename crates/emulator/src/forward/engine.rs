@@ -27,7 +27,10 @@ const MAX_EARLY: Duration = Duration::from_micros(20);
 const MAX_UNREAD: Duration = Duration::from_millis(1);
 /// Minimum time for frames to stay unread; below, each frame wakes the forwarder.
 const MIN_UNREAD: Duration = Duration::from_micros(100);
-/// Idle time after which each frame wakes the forwarder again.
+/// Maximum lateness of frames that wait for others due soon after, so that all leave at one wakeup; none
+/// wait if the forwarder is precise.
+const PRECISION: Duration = Duration::from_micros(100);
+/// Idle time of a port after which each frame wakes the forwarder again.
 const QUIET_AFTER: Duration = Duration::from_millis(2);
 /// Maximum attempts to send a frame on an interface whose queue is full, and the wait in between.
 const ATTEMPTS: u32 = 20;
@@ -43,6 +46,8 @@ struct Way {
     leaving: Vec<(Waiting, bool)>,
     down_since: Option<Instant>,
     watchers: Vec<Watcher>,
+    /// Time of the last frame that was read.
+    last_frame: Instant,
 }
 
 /// A received frame that has not entered its link.
@@ -74,10 +79,12 @@ pub(super) struct Engine {
     lateness: Lateness,
     /// Time the kernel takes to send one frame.
     handing_over: Duration,
+    /// Maximum lateness of frames that wait for others.
+    precision: Duration,
     next_sample: Instant,
+    /// Time of the last reading of the ports that wake nobody.
     last_read: Instant,
-    last_frame: Instant,
-    /// Time until which received frames may stay unread.
+    /// Time until which frames of these ports may stay unread.
     read_from: Instant,
 }
 
@@ -94,6 +101,8 @@ impl Engine {
         let mut frames = Frames::new(largest + ETHERNET);
         let receiver = Receiver::new(&mut frames);
         let (mut ways, mut stages) = (Vec::new(), Vec::new());
+        let clock = options.clock;
+        let now = clock.now();
         let mut watchers = options.watchers;
         for lane in lanes {
             let (up, down) = (lane.up.len(), lane.down.len());
@@ -124,13 +133,12 @@ impl Engine {
                     min_delay: Duration::ZERO,
                     leaving: Vec::with_capacity(4 * BATCH),
                     down_since: None,
+                    last_frame: now,
                 });
             }
         }
-        let clock = options.clock;
         let watched = ports.iter().map(Port::fd);
         let watched = watched.chain([commands.wakeup().as_fd().as_raw_fd()]);
-        let now = clock.now();
         let mut engine = Self {
             pacer: Pacer::new(clock, options.precise, watched),
             counters: LinkCounters::new(options.record, ways.len()),
@@ -149,9 +157,9 @@ impl Engine {
             incoming: Vec::with_capacity(4 * BATCH),
             lateness: Lateness::default(),
             handing_over: Duration::from_micros(5),
+            precision: if options.precise { Duration::ZERO } else { PRECISION },
             next_sample: Instant::ZERO,
             last_read: now,
-            last_frame: now,
             read_from: now,
         };
         engine.learn_min_delays();
@@ -163,7 +171,7 @@ impl Engine {
         let mut precedence = thread::Precedence::new();
         while !self.commands.is_stopped() {
             self.release();
-            let more = self.clock.now() >= self.read_from && self.receive();
+            let more = self.receive(false);
             self.release();
             let now = self.clock.now();
             if now >= self.next_sample {
@@ -180,29 +188,43 @@ impl Engine {
         self.close()
     }
 
-    /// Reads every port and admits the frames in order of arrival. Returns true if more are waiting.
-    fn receive(&mut self) -> bool {
+    /// Reads the ports that may be readable, or `all`, and admits the frames in order of arrival. Returns
+    /// true if more are waiting.
+    fn receive(&mut self, all: bool) -> bool {
         let before = self.clock.now();
+        let overdue = before >= self.read_from;
         let mut more = false;
-        for (way, port) in self.ports.iter().enumerate() {
+        for (way, port) in self.ports.iter_mut().enumerate() {
+            let wakes = self.pacer.wakes_by(way);
+            if !(all || if wakes { self.pacer.may_be_readable(way) } else { overdue }) {
+                continue;
+            }
             let incoming = &mut self.incoming;
             let count = self.receiver.receive(port, &mut self.frames, |frame| {
                 let number = incoming.len() as u32;
                 incoming.push(Incoming { at: Instant::ZERO, number, way, frame });
             });
+            port.emptied = (count < BATCH).then_some(before);
             more |= count == BATCH;
         }
-        self.last_read = before;
-        self.read_from = before;
-        if self.incoming.is_empty() {
-            for port in &mut self.ports {
-                port.read_until = before;
-            }
-            return false;
+        self.pacer.forget();
+        if all || overdue {
+            self.last_read = before;
+            self.read_from = before;
         }
+        if !self.incoming.is_empty() {
+            self.take_in();
+        }
+        for port in &mut self.ports {
+            port.read_until = port.read_until.max(port.emptied.take().unwrap_or(port.read_until));
+        }
+        more
+    }
+
+    /// Admits the frames that were read in order of arrival.
+    fn take_in(&mut self) {
         let offset = self.clock.from_realtime_ns();
         let now = self.clock.now();
-        self.last_frame = now;
         let mut mixed = false;
         let first = self.incoming.first().map(|frame| frame.way);
         for frame in &mut self.incoming {
@@ -211,12 +233,10 @@ impl Engine {
             };
             frame.at = frame.frame.arrival(offset, port.read_until, now);
             port.read_until = frame.at;
-            mixed |= Some(frame.way) != first;
-        }
-        if !more {
-            for port in &mut self.ports {
-                port.read_until = port.read_until.max(before);
+            if let Some(way) = self.ways.get_mut(frame.way) {
+                way.last_frame = now;
             }
+            mixed |= Some(frame.way) != first;
         }
         if mixed {
             self.incoming.sort_unstable_by_key(|frame| (frame.at, frame.number));
@@ -226,7 +246,6 @@ impl Engine {
             self.enter(&frame);
         }
         self.incoming = incoming;
-        more
     }
 
     /// Passes a frame to the first link of its direction, or around it if it is not shaped.
@@ -381,28 +400,42 @@ impl Engine {
         way.leaving.clear();
     }
 
-    /// Sleeps until a frame is due, arrives, or must be read because it may be due soon.
+    /// Sleeps until a frame must leave, arrives, or must be read because it may be due soon.
     fn wait(&mut self) {
         let now = self.clock.now();
-        let due = self.stages.iter().map(Stage::due).min().unwrap_or(Instant::FAR_FUTURE);
-        let exact = if due == Instant::FAR_FUTURE { due } else { due - self.early() };
-        let busy = now - self.last_frame < QUIET_AFTER;
-        let mut unread = MAX_UNREAD;
+        let mut unread = None;
         for (index, way) in self.ways.iter().enumerate() {
+            let busy = now - way.last_frame < QUIET_AFTER;
             let may_wait = if busy { self.may_wait(way, now) } else { Duration::ZERO };
             let lazy = may_wait >= MIN_UNREAD;
             self.pacer.wake_by(index, !lazy);
-            unread = unread.min(if lazy { may_wait } else { Duration::ZERO });
+            if lazy {
+                unread = Some(unread.map_or(may_wait, |unread: Duration| unread.min(may_wait)));
+            }
         }
         let mut roughly = self.next_sample.min(now + SAMPLE_INTERVAL);
-        if unread > Duration::ZERO {
+        self.read_from = Instant::FAR_FUTURE;
+        if let Some(unread) = unread {
             roughly = roughly.min(self.last_read + unread);
+            // A thread that is awake in the second half of the interval reads at once, which saves a wakeup.
+            self.read_from = self.last_read + unread / 2;
         }
-        // A thread that is awake in the second half of the interval reads at once, which saves a wakeup.
-        self.read_from = self.last_read + unread / 2;
+        let exact = self.next_departure();
         if exact > now {
             self.pacer.wait(now, exact, roughly);
         }
+    }
+
+    /// Returns the time at which the next frame must be passed to the kernel, or the last of those that are
+    /// due within [`PRECISION`] after it.
+    fn next_departure(&self) -> Instant {
+        let first = self.stages.iter().map(Stage::due).min().unwrap_or(Instant::FAR_FUTURE);
+        if first == Instant::FAR_FUTURE {
+            return first;
+        }
+        let horizon = first + self.precision;
+        let last = self.stages.iter().filter_map(|stage| stage.last_due(horizon)).max();
+        last.unwrap_or(first) - self.early()
     }
 
     /// Returns how long a frame arriving in this direction may stay unread and still leave on time.
@@ -536,7 +569,7 @@ impl Engine {
         while let Some(order) = self.commands.order() {
             // Before the next check, so that an order arriving after it triggers a new wakeup.
             self.commands.clear_wakeup();
-            self.receive();
+            self.receive(true);
             let now = self.clock.now();
             for side in 0..2 {
                 self.obey(now, 2 * order.path + side, side, order.command);

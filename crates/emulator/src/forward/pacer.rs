@@ -33,6 +33,8 @@ pub(super) struct Pacer {
     saved: Duration,
     saved_at: Instant,
     polled: Vec<libc::pollfd>,
+    /// The last wait looked at the descriptors.
+    looked: bool,
 }
 
 impl Pacer {
@@ -46,6 +48,7 @@ impl Pacer {
             saved: MAX_SAVED,
             saved_at: clock.now(),
             polled: watched.map(entry).collect(),
+            looked: false,
         }
     }
 
@@ -56,10 +59,26 @@ impl Pacer {
         }
     }
 
+    /// Returns true if the watched descriptor wakes the sleeper when readable.
+    pub fn wakes_by(&self, index: usize) -> bool {
+        self.polled.get(index).is_some_and(|entry| entry.events != 0)
+    }
+
+    /// Returns false if the last wait has found that the descriptor, which wakes the sleeper, is not readable.
+    pub fn may_be_readable(&self, index: usize) -> bool {
+        !self.looked || self.polled.get(index).is_some_and(|entry| entry.revents != 0)
+    }
+
+    /// Forgets what the last wait found; all descriptors may be readable again.
+    pub fn forget(&mut self) {
+        self.looked = false;
+    }
+
     /// Waits until `exact`, or about `roughly` if that is earlier, or until one of the enabled descriptors is
     /// readable. `now` was read just before.
     pub fn wait(&mut self, now: Instant, exact: Instant, roughly: Instant) {
         self.save(now);
+        self.looked = false;
         let mut now = now;
         let alarm = exact - self.lead;
         let until = alarm.min(roughly);
@@ -113,6 +132,7 @@ impl Pacer {
         let count = self.polled.len() as libc::nfds_t;
         // SAFETY: the array has `count` entries and, like the timeout, outlives the call.
         let ready = unsafe { libc::ppoll(self.polled.as_mut_ptr(), count, &timeout, null()) };
+        self.looked = ready >= 0;
         ready != 0
     }
 }

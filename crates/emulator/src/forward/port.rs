@@ -26,6 +26,8 @@ pub(super) struct Port {
     pub mtu: usize,
     /// Lower bound of the arrival time of unread frames.
     pub read_until: Instant,
+    /// Time at which the last read began, if it has left no frame unread.
+    pub emptied: Option<Instant>,
 }
 
 impl Port {
@@ -70,7 +72,7 @@ impl Port {
         if unsafe { libc::bind(fd, from_ref(&address).cast(), length) } < 0 {
             return Err(told("cannot bind", io::Error::last_os_error()));
         }
-        Ok(Self { socket, name, mtu, read_until: Instant::from_nanos(i64::MIN) })
+        Ok(Self { socket, name, mtu, read_until: Instant::from_nanos(i64::MIN), emptied: None })
     }
 
     /// Returns the descriptor for polling.

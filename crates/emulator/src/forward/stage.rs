@@ -77,6 +77,11 @@ impl Stage {
         self.waiting.pop_front()
     }
 
+    /// Returns the due time of the last frame that is due by `horizon`.
+    pub fn last_due(&self, horizon: Instant) -> Option<Instant> {
+        self.waiting.iter().map(|frame| frame.due).take_while(|due| *due <= horizon).last()
+    }
+
     /// Returns the due time of the next frame.
     #[inline]
     pub fn due(&self) -> Instant {
