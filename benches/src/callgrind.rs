@@ -11,7 +11,8 @@ pub fn is_installed() -> bool {
 
 /// Runs this program under callgrind with an environment variable, which tells it what to do.
 ///
-/// Returns what it has printed, and the instructions between entry and return of `function` for each of its `calls`.
+/// Returns what it has printed, and the instructions between entry and return of `function`, a whole path, for each of its
+/// `calls`.
 ///
 /// # Errors
 /// The program fails, or callgrind has counted nothing; the text begins with the value of the variable.
@@ -27,8 +28,8 @@ pub fn count(
     let file = std::env::temp_dir().join(file);
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no"])
-        .arg(format!("--toggle-collect=*{function}*"))
-        .arg(format!("--dump-after=*{function}*"))
+        .arg(format!("--toggle-collect={function}"))
+        .arg(format!("--dump-after={function}"))
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(&own)
         .env(variable, value)

@@ -71,6 +71,6 @@ fn check() -> Result<ExitCode, String> {
 /// Counts the instructions per decision of each scheduler.
 fn count(paths: usize) -> Result<Vec<f64>, String> {
     let (_, totals) =
-        callgrind::count("measured_decisions", NAMES.len(), VARIABLE, &paths.to_string())?;
+        callgrind::count("scaling::measured_decisions", NAMES.len(), VARIABLE, &paths.to_string())?;
     Ok(totals.into_iter().map(|total| total as f64 / DECISIONS as f64).collect())
 }

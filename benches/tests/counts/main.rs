@@ -100,7 +100,7 @@ fn count_all(valgrind: bool) -> Result<Vec<Counted>, String> {
 fn count_in_process(case: &Case, valgrind: bool) -> Result<Counted, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", case.name);
     let (printed, instructions) = if valgrind {
-        let (printed, totals) = callgrind::count("measured_work", 1, CASE, case.name)?;
+        let (printed, totals) = callgrind::count("counts::measured_work", 1, CASE, case.name)?;
         (printed, totals.first().copied())
     } else {
         let own = std::env::current_exe().map_err(|error| failed(&error))?;
