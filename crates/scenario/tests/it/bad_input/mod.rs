@@ -63,7 +63,7 @@ fn an_unknown_key_is_reported_with_a_suggestion() {
     refused_at_line(
         4,
         r#"uplnk.rate = "10Mbit/s""#,
-        "scenarios/x.toml:4: path.lte.uplnk: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `stall`, `outage`, `reconfiguration`, `flight`, `spread`, `draw`, `cells`, `coverage`, `orbit`)",
+        "scenarios/x.toml:4: path.lte.uplnk: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `stall`, `outage`, `reconfiguration`, `flight`, `spread`, `draw`, `along`, `cells`, `coverage`, `orbit`)",
     );
     refused_at_line(
         4,
@@ -423,7 +423,7 @@ fn an_invalid_override_is_reported_by_its_key() {
     refused_override(
         "path.lte.uplnk.rate",
         "1Mbit/s",
-        "override `path.lte.uplnk.rate`: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `stall`, `outage`, `reconfiguration`, `flight`, `spread`, `draw`, `cells`, `coverage`, `orbit`)",
+        "override `path.lte.uplnk.rate`: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `stall`, `outage`, `reconfiguration`, `flight`, `spread`, `draw`, `along`, `cells`, `coverage`, `orbit`)",
     );
     refused_override(
         "path.lte.uplink.rate",
