@@ -114,16 +114,16 @@ def gallery(folder: Path) -> str:
     Args:
         folder: of the pages; the figures go into a folder below it.
     """
-    told = tomllib.loads((ROOT / "packaging" / "gallery.toml").read_text(encoding="utf-8"))
+    page = tomllib.loads((ROOT / "packaging" / "gallery.toml").read_text(encoding="utf-8"))
     work, figures = folder.parent / "gallery", folder / "gallery"
     figures.mkdir()
     work.mkdir()
     for name in ("scenarios", "traces"):
         (work / name).symlink_to(ROOT / name)
-    lines = ["# Gallery", "", told["text"], "", "```sh", *told["runs"], "```", ""]
-    for line in told["runs"]:
+    lines = ["# Gallery", "", page["text"], "", "```sh", *page["runs"], "```", ""]
+    for line in page["runs"]:
         shell(line, work)
-    for figure in told["figure"]:
+    for figure in page["figure"]:
         shell(figure["command"], work)
         (file,) = (word for word in shlex.split(figure["command"]) if word.endswith(".svg"))
         shutil.copy(work / file, figures)

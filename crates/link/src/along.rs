@@ -1,5 +1,5 @@
-//! Factors by which a link's processes change along a route: with the height above ground, the speed, the hour and what
-//! stands around.
+//! Factors by which a link's processes change along a route: with the height above ground, the speed, the hour and the
+//! surroundings.
 //!
 //! Random events follow their factor by a change of time: they are those of the process without factors, at the times
 //! at which the integral of the factor reaches theirs. A constant factor `f` thus gives `f` times as many, and an
@@ -24,7 +24,7 @@ pub struct AlongConfig {
     /// Hour of the day at which a run begins, 0 to 24.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hour: Option<f64>,
-    /// What stands around, each from its time on; the first time must be zero.
+    /// Surroundings, each from its time on; the first time must be zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<Vec<(Duration, String)>>,
     /// Factors on the number of handovers per time.
@@ -55,7 +55,7 @@ pub struct FactorTables {
     /// By hour of the day, 0 to 24.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hour: Option<Vec<(f64, f64)>>,
-    /// By what stands around.
+    /// By surroundings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<BTreeMap<String, f64>>,
 }
