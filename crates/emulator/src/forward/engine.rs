@@ -17,38 +17,19 @@ use super::live::{Command, CommandReceiver, DirectionStatus, PathStatus};
 use super::pacer::Pacer;
 use super::port::{BATCH, Port, Received, Receiver, Sender};
 use super::stage::{Stage, Waiting};
+use super::way::Way;
 use super::{Classifier, Forwarded, Lane, Options, Watcher, thread};
 use skybraid_io::clock::Clock;
 
 /// Maximum lead with which a frame is passed to the kernel before it is due, to compensate for the kernel's
 /// processing time.
 const MAX_EARLY: Duration = Duration::from_micros(20);
-/// Maximum time frames stay unread in the kernel.
-const MAX_UNREAD: Duration = Duration::from_millis(1);
-/// Minimum time for frames to stay unread; below, each frame wakes the forwarder.
-const MIN_UNREAD: Duration = Duration::from_micros(100);
 /// Maximum lateness of frames that wait for others due soon after, so that all leave at one wakeup; none
 /// wait if the forwarder is precise.
 const PRECISION: Duration = Duration::from_micros(100);
-/// Idle time of a port after which each frame wakes the forwarder again.
-const QUIET_AFTER: Duration = Duration::from_millis(2);
 /// Maximum attempts to send a frame on an interface whose queue is full, and the wait in between.
 const ATTEMPTS: u32 = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_micros(50);
-
-/// One direction of a lane. It reads from the port of the same number and writes to the port of the other
-/// end.
-struct Way {
-    stages: std::ops::Range<usize>,
-    /// Minimum delay of a packet.
-    min_delay: Duration,
-    /// Frames to be sent now; unshaped frames are marked.
-    leaving: Vec<(Waiting, bool)>,
-    down_since: Option<Instant>,
-    watchers: Vec<Watcher>,
-    /// Time of the last frame that was read.
-    last_frame: Instant,
-}
 
 /// A received frame that has not entered its link.
 struct Incoming {
@@ -127,14 +108,8 @@ impl Engine {
                 let mine = |watcher: &mut Watcher| {
                     watcher.lane == lane.name && watcher.direction == direction
                 };
-                ways.push(Way {
-                    watchers: watchers.extract_if(.., mine).collect(),
-                    stages: range,
-                    min_delay: Duration::ZERO,
-                    leaving: Vec::with_capacity(4 * BATCH),
-                    down_since: None,
-                    last_frame: now,
-                });
+                let watchers = watchers.extract_if(.., mine).collect();
+                ways.push(Way::new(range, watchers, now));
             }
         }
         let watched = ports.iter().map(Port::fd);
@@ -403,15 +378,11 @@ impl Engine {
     /// Sleeps until a frame must leave, arrives, or must be read because it may be due soon.
     fn wait(&mut self) {
         let now = self.clock.now();
-        let mut unread = None;
+        let mut unread: Option<Duration> = None;
         for (index, way) in self.ways.iter().enumerate() {
-            let busy = now - way.last_frame < QUIET_AFTER;
-            let may_wait = if busy { self.may_wait(way, now) } else { Duration::ZERO };
-            let lazy = may_wait >= MIN_UNREAD;
-            self.pacer.wake_by(index, !lazy);
-            if lazy {
-                unread = Some(unread.map_or(may_wait, |unread: Duration| unread.min(may_wait)));
-            }
+            let may_wait = way.may_wait(&self.stages, now);
+            self.pacer.wake_by(index, may_wait.is_none());
+            unread = unread.into_iter().chain(may_wait).min();
         }
         let mut roughly = self.next_sample.min(now + SAMPLE_INTERVAL);
         self.read_from = Instant::FAR_FUTURE;
@@ -438,30 +409,9 @@ impl Engine {
         last.unwrap_or(first) - self.early()
     }
 
-    /// Returns how long a frame arriving in this direction may stay unread and still leave on time.
-    fn may_wait(&self, way: &Way, now: Instant) -> Duration {
-        let mut wait = way.min_delay / 2;
-        let only = self.stages.get(way.stages.start).filter(|_| way.stages.len() == 1);
-        if let Some(stage) = only
-            && stage.link.keeps_order()
-            && stage.held == 0
-            && let Some(last) = stage.waiting.back()
-        {
-            // The frame cannot overtake earlier frames.
-            wait = wait.max(last.due - now);
-        }
-        wait.min(MAX_UNREAD)
-    }
-
     fn learn_min_delays(&mut self) {
         for way in &mut self.ways {
-            let stages = self
-                .stages
-                .get(way.stages.clone())
-                .promised("a link of a direction")
-                .unwrap_or_default();
-            let sum = |sum: Duration, stage: &Stage| sum + stage.link.min_delay();
-            way.min_delay = stages.iter().fold(Duration::ZERO, sum);
+            way.learn_min_delay(&self.stages);
         }
     }
 

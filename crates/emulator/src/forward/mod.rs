@@ -17,6 +17,7 @@ mod port;
 mod report;
 mod stage;
 pub(crate) mod thread;
+mod way;
 
 use std::io;
 use std::path::PathBuf;
