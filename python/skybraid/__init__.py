@@ -17,12 +17,15 @@
     skybraid.plots.save(skybraid.plots.draw(results, "timeline"), "timeline.svg")
     skybraid.open_results("runs/flight-1")                     # a result or a campaign from its folder
     skybraid.registry("schedulers")                            # what a scenario may name, with units and sources
+    skybraid.compare.compare("flight.toml", seeds="1..4")      # every scheduler, a row for each run
+    skybraid.traces.read("drive.csv")                          # measurements, also for `fit` and `assess`
 
-`emulate` runs a scenario in real time, through the kernel of Linux. `paired` compares two scenarios seed by seed.
-`Link` pushes any number of packets through one direction of a path in a single call. `scheduler` and
-`congestion_control` register algorithms of one's own (docs/extending.md). Rates are in bit/s, times in s or in ms
-where the name says so, delays in ms, shares from 0 to 1. What cannot be done raises a `SkybraidError`: a
-`ScenarioError` names the file, the key, what was found and what was expected.
+Tables are polars frames. Results and campaigns offer theirs by Arrow to pandas, pyarrow and duckdb; a campaign is a
+dataset of xarray with `to_xarray()`. `emulate` runs a scenario in real time, through the kernel of Linux. `paired`
+compares two scenarios seed by seed. `Link` pushes any number of packets through one direction of a path in a single
+call. `scheduler` and `congestion_control` register algorithms of one's own (docs/extending.md). Rates are in bit/s,
+times in s or in ms where the name says so, delays in ms, shares from 0 to 1. What cannot be done raises a
+`SkybraidError`: a `ScenarioError` names the file, the key, what was found and what was expected.
 
 `skybraid new NAME` writes a commented scenario to start from; docs/scenario.md has all keys. Names are imported when
 they are first used, so that `import skybraid` costs next to nothing.
@@ -35,6 +38,14 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skybraid import algorithms as algorithms
+    from skybraid import assess as assess
+    from skybraid import compare as compare
+    from skybraid import errors as errors
+    from skybraid import fit as fit
+    from skybraid import network as network
+    from skybraid import orbit as orbit
+    from skybraid import traces as traces
     from skybraid._core import Link, __version__, causes, read_trace, registry
     from skybraid.execute.campaign import Campaign
     from skybraid.execute.emulation import emulate
@@ -104,8 +115,10 @@ _NAMES = {
 }
 """Public names by the module that defines them."""
 
-_MODULES = {"explain": "show.explain", "plots": "show.plots", "report": "show.report"}
-"""Public modules that are elsewhere inside the package."""
+_MODULES = {
+    name: name for name in ("algorithms", "assess", "compare", "errors", "fit", "network", "orbit", "traces")
+} | {name: f"show.{name}" for name in ("explain", "plots", "report")}
+"""Public modules, by name."""
 
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, Self, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "CONFIDENCE",
@@ -304,9 +304,7 @@ class FlowStats:
 @final
 class Link:
     def __new__(cls, toml: str, direction: str = ..., seed: int = ..., base: str = ...) -> Self: ...
-    def admit(
-        self, times_s: NDArray[np.float64], sizes_bytes: NDArray[np.uint32]
-    ) -> tuple[NDArray[np.float64], NDArray[np.uint8]]: ...
+    def admit(self, times_s: ArrayLike, sizes_bytes: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.uint8]]: ...
 
 def causes() -> list[str]: ...
 

@@ -1,6 +1,6 @@
 //! A link without a network, with many packets per call.
 
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{AllowTypeChange, IntoPyArray, PyArray1, PyArrayLike1};
 use pyo3::prelude::*;
 use skybraid_link::{Cause, Direction, Fate};
 use skybraid_units::{Bytes, Instant, Seed};
@@ -10,10 +10,21 @@ use crate::error::bad_input;
 /// Arrival times in seconds, NaN if lost, and causes of loss.
 type Fates<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<u8>>);
 
-/// One direction of a path.
+/// One direction of a path, without a network around it.
+///
+/// Args:
+///     toml: contents of a scenario's `[path.NAME]`, such as `preset = "starlink"`.
+///     direction: "uplink" or "downlink".
+///     seed: root of the link's random streams; 0 to 2^64 - 1.
+///     base: folder that the paths of traces are relative to.
+///
+/// Raises:
+///     ScenarioError: a key or a value is wrong; it says where.
 #[pyclass(module = "skybraid._core")]
 pub struct Link {
     link: skybraid_link::Link,
+    direction: Direction,
+    seed: u64,
     /// Packets of earlier calls that the receiver holds.
     held: usize,
 }
@@ -32,14 +43,30 @@ impl Link {
         };
         let config = config.link(direction).map_err(bad_input)?;
         let link = skybraid_link::Link::new(&config, "path", direction.name(), Seed(seed));
-        Ok(Self { link, held: 0 })
+        Ok(Self { link, direction, seed, held: 0 })
     }
 
+    fn __repr__(&self) -> String {
+        format!("Link({}, seed {})", self.direction.name(), self.seed)
+    }
+
+    /// Pushes packets into the link, in their order; later calls go on where this one ends.
+    ///
+    /// Args:
+    ///     times_s: times in s at which packets enter, not decreasing; one-dimensional, of any length n.
+    ///     sizes_bytes: their sizes on the wire in bytes, whole numbers below 2^32; of the same length.
+    ///
+    /// Returns:
+    ///     Arrival times in s (float64, n; NaN where a packet is lost or still held by the receiver), and each packet's
+    ///     fate (uint8, n) as a position in `skybraid.causes()`, 0 for delivered.
+    ///
+    /// Raises:
+    ///     ScenarioError: the lengths differ, times decrease, or a size is none.
     fn admit<'py>(
         &mut self,
         py: Python<'py>,
-        times_s: PyReadonlyArray1<'py, f64>,
-        sizes_bytes: PyReadonlyArray1<'py, u32>,
+        times_s: PyArrayLike1<'py, f64, AllowTypeChange>,
+        sizes_bytes: PyArrayLike1<'py, f64, AllowTypeChange>,
     ) -> PyResult<Fates<'py>> {
         let (times, sizes) = (times_s.as_array(), sizes_bytes.as_array());
         if times.len() != sizes.len() {
@@ -58,6 +85,13 @@ impl Link {
             }
             last = *time;
         }
+        let wrong = |size: &f64| size.fract() != 0.0 || !(0.0..=f64::from(u32::MAX)).contains(size);
+        if let Some(index) = sizes.iter().position(wrong) {
+            return Err(bad_input(format!(
+                "sizes_bytes[{index}]: found {}, expected a whole number below 2^32",
+                sizes[index]
+            )));
+        }
         let (link, earlier) = (&mut self.link, &mut self.held);
         let (arrivals, causes) = py.detach(|| {
             let mut arrivals = Vec::with_capacity(times.len());
@@ -65,7 +99,7 @@ impl Link {
             let mut held: Vec<usize> = Vec::new();
             for (time, size) in times.iter().zip(sizes.iter()) {
                 let now = Instant::from_secs_f64(*time);
-                let fate = link.admit(now, Bytes::new(u64::from(*size)));
+                let fate = link.admit(now, Bytes::new(*size as u64));
                 while let Some(release) = link.release() {
                     // Those of earlier calls stay without a time.
                     let old = release.packets.min(*earlier);
@@ -94,7 +128,7 @@ impl Link {
     }
 }
 
-/// Returns the names of the codes of `Link.admit`.
+/// Returns the names of the fates that `Link.admit` gives as numbers: "delivered", then the causes of loss.
 #[pyfunction]
 pub fn causes() -> Vec<&'static str> {
     std::iter::once("delivered").chain(Cause::ALL.iter().map(|cause| cause.name())).collect()

@@ -12,7 +12,17 @@ use skybraid_transport::scheduler::SchedulerConfig;
 
 use crate::error::bad_input;
 
-/// Returns the entries of a kind.
+/// Returns what a scenario may name: algorithms, link presets, traffic, requirement profiles.
+///
+/// Args:
+///     kind: schedulers, congestion, protocols, reordering, links, traffic, rate_control or requirements.
+///
+/// Returns:
+///     A dict for each entry: `name`, `summary`, `source`, `linux` (what Linux does differently) and `parameters`, of
+///     which each has `name`, `unit`, `default` and `summary`.
+///
+/// Raises:
+///     ScenarioError: there is no such kind.
 #[pyfunction]
 pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);

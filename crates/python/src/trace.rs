@@ -8,10 +8,19 @@ use crate::error::bad_input;
 
 type Arrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
 
-/// Reads a trace from text. Returns times in seconds and values in the base unit (bit/s, ns, ratio).
+/// Reads a trace from the text of a file; `skybraid.traces.read` takes a file and more formats.
 ///
-/// Formats: `mahimahi` (one row per opportunity, values are bytes), `csv` (column and unit), `ping`
-/// (columns `rtt`, `loss`), `hypatia` (round-trip times).
+/// Args:
+///     text: the file's contents.
+///     format: `mahimahi` (one row per opportunity, values are bytes), `csv`, `ping`, or `hypatia` (round-trip times).
+///     column: of `csv` the column's name; of `ping` `rtt` (the default) or `loss`.
+///     unit: of `csv` the values' unit, such as `Mbit/s`, `ms` or `%`.
+///
+/// Returns:
+///     Times in s and values in the base unit (bit/s, ns, ratio, bytes), both float64 of one length.
+///
+/// Raises:
+///     ScenarioError: the text is not of this format; it names the line.
 #[pyfunction]
 #[pyo3(signature = (text, format, column = None, unit = None))]
 pub fn read_trace<'py>(

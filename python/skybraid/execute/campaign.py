@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from skybraid.execute import overview
 from skybraid.execute.axes import Axis, Point
 from skybraid.execute.batches import Base
-from skybraid.execute.rows import FAILED, RUNS, schemas
+from skybraid.execute.rows import FAILED, FLOWS, RUNS, schemas
 from skybraid.execute.runs import run
 from skybraid.execute.store import MANIFEST, TABLES, Store
 from skybraid.model.errors import MissingTableError, ResultError
@@ -18,6 +21,8 @@ from skybraid.model.heavy import pl
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
+
+    from xarray import Dataset
 
     from skybraid.execute.until import Answer
     from skybraid.model.results import Results
@@ -127,10 +132,19 @@ class Campaign:
     """
 
     url: str
-    manifest: Manifest = field(repr=False)
-    _store: Store = field(repr=False)
+    manifest: Manifest
+    _store: Store
     answers: tuple[Answer, ...] = ()
     notices: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        points = len(self.manifest.points)
+        varied = f"; varied: {', '.join(self.columns)}" if self.columns else ""
+        return f"Campaign({self.name!r}: {points} point{'s' * (points != 1)} in {self.url}{varied})"
+
+    def _repr_html_(self) -> str:
+        """Renders the summary for a notebook."""
+        return f"<p>{escape(repr(self))}</p><pre>{escape(overview.text(self.summary(), self.columns))}</pre>"
 
     @classmethod
     def at(cls, store: Store) -> Campaign:
@@ -209,6 +223,40 @@ class Campaign:
         """The runs that failed: rows of `runs`, with the error and the command that repeats each."""
         return self.scan(RUNS).filter(pl.col("status") == FAILED).sort("point", "seed").collect()
 
+    def to_xarray(self) -> Dataset:
+        """Returns the table `flows` as a dataset of xarray, which must be installed.
+
+        Its dimensions are the axes, in their order, `flow` and `seed`; keys that go in step share a dimension, named by
+        the first. The variables are the numbers of the table in its units (docs/campaigns.md), NaN where a run is
+        missing or failed or has no such number. `dataset.goodput_bps.mean("seed")` is a number for each point.
+        """
+        import xarray
+
+        flows = self.scan(FLOWS).collect()
+        names, seeds = (flows[column].unique().sort().to_list() for column in ("flow", "seed"))
+        dimensions = [axis.keys[0] for axis in self.axes] + ["flow", "seed"]
+        coordinates: dict[str, Any] = {
+            key: (axis.keys[0], [labels[place] for labels in axis.labels])
+            for axis in self.axes
+            for place, key in enumerate(axis.keys)
+        }
+        steps = [{labels: place for place, labels in enumerate(axis.labels)} for axis in self.axes]
+        named = [*self.columns, "flow", "seed"]
+        places = np.array(
+            [
+                (*_steps(row, self.axes, steps), names.index(row[-2]), seeds.index(row[-1]))
+                for row in flows.select(named).iter_rows()
+            ],
+            dtype=np.intp,
+        ).reshape(len(flows), len(dimensions))
+        shape = [len(axis.labels) for axis in self.axes] + [len(names), len(seeds)]
+        variables = {}
+        for column in flows.drop("point", *named).select(pl.selectors.numeric()):
+            grid = np.full(shape, np.nan)
+            grid[tuple(places.T)] = column.cast(pl.Float64()).to_numpy()
+            variables[column.name] = (dimensions, grid)
+        return xarray.Dataset(variables, coordinates | {"flow": names, "seed": seeds}, {"name": self.name})
+
     def scenario_of(self, point: int) -> Scenario:
         """Returns the scenario of a point.
 
@@ -240,6 +288,16 @@ class Campaign:
             raise ResultError(f"{self.url}: found {seen} with the key {key}, expected one")
         _, point, seed = found.row(0)
         return run(self.scenario_of(point), seed=seed, tables=tables, out=out)
+
+
+def _steps(row: Sequence[Any], axes: Sequence[Axis], steps: Sequence[Mapping[tuple[Any, ...], int]]) -> list[int]:
+    """Positions on the axes of a row that begins with their columns."""
+    found, begin = [], 0
+    for axis, known in zip(axes, steps, strict=True):
+        end = begin + len(axis.keys)
+        found.append(known[tuple(row[begin:end])])
+        begin = end
+    return found
 
 
 def replay_line(base: Base, point: Point, seed: int) -> str:

@@ -45,6 +45,9 @@ METRICS = tuple(one for one in MEASURES if one.told)
 SEEDS = range(1, 21)
 """Of two scenarios that name none."""
 
+_SHOWN = 12
+"""Differences that `repr` shows."""
+
 _TIMES = tuple(dict.fromkeys(one.counted.within_ms for one in METRICS if one.counted is not None))
 _COLUMNS = (*_TIMES, *(one.column for one in METRICS))
 
@@ -102,6 +105,15 @@ class Paired:
     differences: tuple[Difference, ...]
     seeds: tuple[int, ...]
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = [f"  {one.point} {one.words}".replace("   ", "  ") for one in self.differences[:_SHOWN]]
+        more = [f"  and {len(self.differences) - _SHOWN} more"] if len(self.differences) > _SHOWN else []
+        return "\n".join([f"Paired(A {self.a!r}, B {self.b!r}: {len(self.seeds)} seeds)", *shown, *more])
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Offers `frame` to whatever reads Arrow."""
+        return self.frame().__arrow_c_stream__(requested_schema)
 
     def frame(self) -> pl.DataFrame:
         """The differences as a frame, a row each."""

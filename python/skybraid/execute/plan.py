@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from skybraid.model.scenario import Scenario, read_text, toml_value
 from skybraid.model.seeds import ALIKE, RANDOM_TRACES, random_note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from skybraid.execute.axes import Axis, Point
     from skybraid.model.scenario import Overrides
@@ -84,6 +85,8 @@ def plan(
     Raises:
         ScenarioError: the sweep or a point is wrong; it says which.
     """
+    if not isinstance(vary, Mapping | None):
+        raise ScenarioError(f"vary: found {type(vary).__name__}, expected a mapping of keys to lists of values")
     if isinstance(scenario, Scenario):
         text, file, overrides = scenario.text, scenario.file, (*scenario.overrides, *overrides)
     else:

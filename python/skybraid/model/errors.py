@@ -23,8 +23,10 @@ class ResultError(SkybraidError):
     """A result folder cannot be written or read; choose another folder or free space."""
 
 
-class MissingTableError(ResultError):
+class MissingTableError(ResultError, KeyError):
     """A figure or a query needs a table that this result does not keep."""
+
+    __str__ = Exception.__str__  # that of KeyError quotes the message
 
 
 class EmulationError(SkybraidError):

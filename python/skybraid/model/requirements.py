@@ -109,6 +109,12 @@ class Requirement(Evidence):
     lost_after_ms: float | None = None
     check_bits: int | None = None
 
+    def __repr__(self) -> str:
+        return f"Requirement({self})"
+
+    def __str__(self) -> str:
+        return f"{self.flow}: {self.verdict}. {self.words}"
+
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""
         return asdict(self) | {"verdict": str(self.verdict)}

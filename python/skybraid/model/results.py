@@ -102,8 +102,6 @@ class Tables(Mapping[str, "pl.DataFrame"]):
         self._files[table] = path
 
     def __getitem__(self, table: str) -> pl.DataFrame:
-        if table not in self:
-            raise KeyError(table)
         return self.scan(table).collect()
 
     def __contains__(self, table: object) -> bool:
@@ -148,7 +146,7 @@ class Results:
         runs = "1 run" if len(self.flights) == 1 else f"{len(self.flights)} runs"
         lines = [f"Results({self.name!r}: {runs}, {self.verdict}; flows: {', '.join(self.flows) or 'none'})"]
         shown = self.requirements[:_SHOWN_REQUIREMENTS]
-        lines += [f"  {requirement.flow}: {requirement.verdict}. {requirement.words}" for requirement in shown]
+        lines += [f"  {requirement}" for requirement in shown]
         if len(self.requirements) > len(shown):
             lines.append(f"  and {len(self.requirements) - len(shown)} more requirements")
         return "\n".join(lines)
@@ -271,9 +269,10 @@ class Results:
         return pl.DataFrame(rows, schema=schema)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Offers `summary_frame` to whatever reads Arrow: `pyarrow.table(results)`, `duckdb`, `pandas` through them.
+        """Offers `summary_frame` to whatever reads Arrow, as the frames of `tables` do.
 
-        The frames of `tables` offer themselves in the same way.
+        That is `pyarrow.table(results)`, with pyarrow also `pandas.DataFrame.from_arrow(results)`, and a query of
+        `duckdb` with the name of the variable as table.
         """
         return self.summary_frame().__arrow_c_stream__(requested_schema)
 

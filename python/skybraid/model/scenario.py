@@ -36,6 +36,8 @@ class Scenario:
         Raises:
             ScenarioError: something is wrong; it says file, key, what was found and what was expected.
         """
+        if text.endswith(".toml") and "\n" not in text:
+            raise ScenarioError(f"text: found the path {text}, expected TOML; Scenario.load reads a file")
         self._text = text
         self._overrides = tuple(overrides)
         self.file = file
@@ -177,8 +179,18 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """Reads the text of a scenario file.
 
     Raises:
-        ScenarioError: it is no regular file, is longer than `MAX_BYTES`, cannot be read or is not UTF-8.
+        ScenarioError: it is no path or no regular file, is longer than `MAX_BYTES`, cannot be read or is not UTF-8.
     """
+    given: object = path
+    if not isinstance(given, str | os.PathLike):
+        found = type(path).__name__
+        raise ScenarioError(
+            f"scenario: found {found}, expected a Scenario or a file's path; Scenario.build takes mappings"
+        )
+    if "\n" in str(path):
+        raise ScenarioError(
+            "scenario: found a text of several lines, expected a file's path; Scenario(text) takes TOML"
+        )
     try:
         about = Path(path).stat()
         if not stat.S_ISREG(about.st_mode):

@@ -19,6 +19,8 @@ from skybraid.model.requirements import (
     freezes_a_minute,
     milliseconds,
     percent,
+    rate,
+    span,
 )
 from skybraid.model.statistics import median_interval
 
@@ -124,6 +126,13 @@ class FlowSummary:
     misses: list[dict[str, Any]] = field(default_factory=list)
     forecast: dict[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        delays = ", ".join(
+            f"{name} {milliseconds(delay)}" for name, delay in self.delay_ms.items() if delay is not None
+        )
+        found = f"{count(self.delivered)} of {count(self.sent)} messages, {rate(self.goodput_bps)}"
+        return f"FlowSummary({found}{', delay ' if delays else ''}{delays})"
+
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""
         return asdict(self)
@@ -160,6 +169,9 @@ class Flight:
     links: list[dict[str, Any]]
     emulation: dict[str, Any] | None = None
     members: dict[str, FlowSummary] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Flight(seed {self.seed}, {span(self.simulated_s)}; flows: {', '.join(self.flows) or 'none'})"
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""

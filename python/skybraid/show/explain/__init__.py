@@ -21,7 +21,7 @@ def explain(results: Results, flow: str | None = None, budget: Budget | None = N
 
     Args:
         results: what is explained.
-        flow: the name of a flow; by default all.
+        flow: the name of a flow; by default all. `print` shows each one in plain words.
         budget: how many runs may show what would have helped; none without it.
 
     Raises:

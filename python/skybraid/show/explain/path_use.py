@@ -129,6 +129,9 @@ class FlowExplained:
     missing: list[str] = field(default_factory=list)
     requirements: list[UnmetRequirement] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        return text(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON; infinite values become None."""
         values = asdict(self)
