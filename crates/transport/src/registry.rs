@@ -474,13 +474,11 @@ mod tests {
 
     #[test]
     fn a_congestion_control_without_its_driver_is_reno() {
-        let basics = PathBasics {
-            segment: skybraid_units::Bytes::new(1000),
-            initial_window: skybraid_units::Bytes::new(10_000),
-            initial_threshold: skybraid_units::Bytes::new(u64::MAX),
-            sack: true,
-            seed: skybraid_units::Seed::default(),
-        };
+        let basics = PathBasics::in_test(
+            skybraid_units::Bytes::new(1000),
+            skybraid_units::Bytes::new(10_000),
+            skybraid_units::Bytes::new(u64::MAX),
+        );
         let custom = CongestionConfig::by_name("python:mine").unwrap().build(&basics);
         assert_eq!(custom.window(), reno::Config::default().build(&basics).window());
     }

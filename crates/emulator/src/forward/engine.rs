@@ -26,7 +26,7 @@ use skybraid_io::clock::Clock;
 const MAX_EARLY: Duration = Duration::from_micros(20);
 /// Maximum lateness of frames that wait for others due soon after, so that all leave at one wakeup; none
 /// wait if the forwarder is precise.
-const PRECISION: Duration = Duration::from_micros(100);
+const MAX_LATENESS: Duration = Duration::from_micros(100);
 /// Maximum attempts to send a frame on an interface whose queue is full, and the wait in between.
 const ATTEMPTS: u32 = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_micros(50);
@@ -61,7 +61,7 @@ pub(super) struct Engine {
     /// Time the kernel takes to send one frame.
     handing_over: Duration,
     /// Maximum lateness of frames that wait for others.
-    precision: Duration,
+    max_lateness: Duration,
     next_sample: Instant,
     /// Time of the last reading of the ports that wake nobody.
     last_read: Instant,
@@ -132,7 +132,7 @@ impl Engine {
             incoming: Vec::with_capacity(4 * BATCH),
             lateness: Lateness::default(),
             handing_over: Duration::from_micros(5),
-            precision: if options.precise { Duration::ZERO } else { PRECISION },
+            max_lateness: if options.precise { Duration::ZERO } else { MAX_LATENESS },
             next_sample: Instant::ZERO,
             last_read: now,
             read_from: now,
@@ -398,13 +398,13 @@ impl Engine {
     }
 
     /// Returns the time at which the next frame must be passed to the kernel, or the last of those that are
-    /// due within [`PRECISION`] after it.
+    /// due within [`MAX_LATENESS`] after it.
     fn next_departure(&self) -> Instant {
         let first = self.stages.iter().map(Stage::due).min().unwrap_or(Instant::FAR_FUTURE);
         if first == Instant::FAR_FUTURE {
             return first;
         }
-        let horizon = first + self.precision;
+        let horizon = first + self.max_lateness;
         let last = self.stages.iter().filter_map(|stage| stage.last_due(horizon)).max();
         last.unwrap_or(first) - self.early()
     }

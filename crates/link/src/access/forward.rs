@@ -85,8 +85,8 @@ impl Forward {
         Self { ticks, rules, label, ground, symbols, codings, loss, position: Position::default() }
     }
 
-    /// Places a packet of `size` that has arrived at `ready` into frames sent before `limit`, each tick's of which
-    /// `on_sent` gets. `resume` returns the end of the halt that contains an instant, or that instant.
+    /// Places a packet of `size` that has arrived at `ready` into frames sent before `limit`. `on_sent` is called
+    /// with the frames of each tick. `resume` returns the end of the halt that contains an instant, or that instant.
     pub fn place(
         &mut self,
         (ready, size, limit): (Instant, Bytes, Instant),

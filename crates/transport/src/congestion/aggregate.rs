@@ -361,13 +361,7 @@ pub(super) mod testing {
     /// Builds the controls of `paths` in congestion avoidance.
     pub fn controls(config: &CongestionConfig, paths: &[Sibling]) -> Vec<Box<dyn Congestion>> {
         let build = |path: &Sibling| {
-            config.build(&PathBasics {
-                segment: path.segment,
-                initial_window: path.window,
-                initial_threshold: path.window,
-                sack: true,
-                seed: skybraid_units::Seed::default(),
-            })
+            config.build(&PathBasics::in_test(path.segment, path.window, path.window))
         };
         paths.iter().map(build).collect()
     }
@@ -428,13 +422,8 @@ pub(super) mod testing {
         let own = sibling((10, 100, 9));
         for all in [&[][..], &[own], &[own, failed]] {
             let siblings = Siblings { all, own: 0 };
-            let path = PathBasics {
-                segment: Bytes::new(1448),
-                initial_window: Bytes::new(14_480),
-                initial_threshold: Bytes::new(30_001),
-                sack: true,
-                seed: skybraid_units::Seed::default(),
-            };
+            let path =
+                PathBasics::in_test(Bytes::new(1448), Bytes::new(14_480), Bytes::new(30_001));
             let mut pair = [config.build(&path), reno.build(&path)];
             for step in 0..400 {
                 for control in &mut pair {
@@ -490,13 +479,11 @@ mod tests {
         let paths = [sibling((10, 100, 500)), sibling((20, 50, 100))];
         let siblings = Siblings { all: &paths, own: 0 };
         for config in every_coupled() {
-            let mut control = config.build(&PathBasics {
-                segment: Bytes::new(SEGMENT),
-                initial_window: Bytes::new(10 * SEGMENT),
-                initial_threshold: Bytes::new(u64::MAX),
-                sack: true,
-                seed: skybraid_units::Seed::default(),
-            });
+            let mut control = config.build(&PathBasics::in_test(
+                Bytes::new(SEGMENT),
+                Bytes::new(10 * SEGMENT),
+                Bytes::new(u64::MAX),
+            ));
             control.on_ack(&acked(2), siblings);
             assert_eq!(control.window().get(), 12 * SEGMENT, "{}", config.name());
             let lost = Lost { now: Instant::ZERO, in_flight: control.window() };
@@ -525,13 +512,11 @@ mod tests {
         for config in every_coupled() {
             let [mut small, mut large, mut slow_start] =
                 [(3, 3), (40, 40), (40, 100)].map(|(window, threshold)| {
-                    config.build(&PathBasics {
-                        segment: Bytes::new(SEGMENT),
-                        initial_window: Bytes::new(window * SEGMENT),
-                        initial_threshold: Bytes::new(threshold * SEGMENT),
-                        sack: true,
-                        seed: skybraid_units::Seed::default(),
-                    })
+                    config.build(&PathBasics::in_test(
+                        Bytes::new(SEGMENT),
+                        Bytes::new(window * SEGMENT),
+                        Bytes::new(threshold * SEGMENT),
+                    ))
                 });
             let state = |control: &mut Box<dyn Congestion>| {
                 control.on_penalty();

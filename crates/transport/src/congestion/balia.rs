@@ -151,13 +151,11 @@ mod tests {
             let paths = ethernet(paths(windows, rtts));
             assert_eq!(acks_to_grow(&LINUX, &paths), acks);
             for own in [0, 1] {
-                let mut control = LINUX.build(&PathBasics {
-                    segment: paths[own].segment,
-                    initial_window: paths[own].window,
-                    initial_threshold: paths[own].window,
-                    sack: true,
-                    seed: skybraid_units::Seed::default(),
-                });
+                let mut control = LINUX.build(&PathBasics::in_test(
+                    paths[own].segment,
+                    paths[own].window,
+                    paths[own].window,
+                ));
                 let lost = Lost { now: Instant::ZERO, in_flight: paths[own].window };
                 control.on_loss(&lost, Siblings { all: &paths, own });
                 assert_eq!(control.slow_start_threshold().get(), thresholds[own] * 1448);

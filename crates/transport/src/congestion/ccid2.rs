@@ -227,13 +227,11 @@ mod tests {
     const SEGMENT: u64 = 1000;
 
     fn ccid2(window: u32, threshold: Option<u64>, compat: Compat) -> Box<dyn Congestion> {
-        Config { initial_window: Some(window), compat }.build(&PathBasics {
-            segment: Bytes::new(SEGMENT),
-            initial_window: Bytes::new(10 * SEGMENT),
-            initial_threshold: Bytes::new(threshold.map_or(u64::MAX, |packets| packets * SEGMENT)),
-            sack: true,
-            seed: skybraid_units::Seed::default(),
-        })
+        Config { initial_window: Some(window), compat }.build(&PathBasics::in_test(
+            Bytes::new(SEGMENT),
+            Bytes::new(10 * SEGMENT),
+            Bytes::new(threshold.map_or(u64::MAX, |packets| packets * SEGMENT)),
+        ))
     }
 
     fn acknowledge(control: &mut dyn Congestion, packets: u64) {

@@ -35,18 +35,16 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skybraid_units::{Bytes, Seed};
+    use skybraid_units::Bytes;
 
     // Source: the algorithm reference, §6.4: an initial window of ten packets.
     #[test]
     fn it_starts_with_ten_packets_and_paces_at_once() {
-        let control = Config::default().build(&PathBasics {
-            segment: Bytes::new(1400),
-            initial_window: Bytes::new(14_000),
-            initial_threshold: Bytes::new(u64::MAX),
-            sack: true,
-            seed: Seed::default(),
-        });
+        let control = Config::default().build(&PathBasics::in_test(
+            Bytes::new(1400),
+            Bytes::new(14_000),
+            Bytes::new(u64::MAX),
+        ));
         assert_eq!(control.window(), Bytes::new(14_000));
         assert!(control.governs_recovery());
     }

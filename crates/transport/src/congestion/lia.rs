@@ -168,13 +168,11 @@ mod tests {
     fn an_acknowledgement_may_count_for_a_segment_only() {
         for (byte_counting, grown) in [(true, 20), (false, 1)] {
             let config = Config { byte_counting, ..Config::default() };
-            let mut control = config.build(&PathBasics {
-                segment: Bytes::new(SEGMENT),
-                initial_window: Bytes::new(10 * SEGMENT),
-                initial_threshold: Bytes::new(u64::MAX),
-                sack: true,
-                seed: skybraid_units::Seed::default(),
-            });
+            let mut control = config.build(&PathBasics::in_test(
+                Bytes::new(SEGMENT),
+                Bytes::new(10 * SEGMENT),
+                Bytes::new(u64::MAX),
+            ));
             let before = control.window().get();
             control.on_ack(&acked(20), Siblings { all: &[], own: 0 });
             assert_eq!((control.window().get() - before) / SEGMENT, grown);

@@ -249,6 +249,12 @@ pub trait Factory: Debug + Send + Sync {
 }
 
 impl PathBasics {
+    /// Returns the properties of a path that acknowledges selectively.
+    #[cfg(test)]
+    pub(crate) fn in_test(segment: Bytes, initial_window: Bytes, initial_threshold: Bytes) -> Self {
+        Self { segment, initial_window, initial_threshold, sack: true, seed: Seed::default() }
+    }
+
     /// Returns the properties of subflow `id` at one end of a connection, with a random stream of
     /// its own.
     pub(crate) fn of(

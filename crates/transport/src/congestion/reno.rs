@@ -219,20 +219,18 @@ impl Congestion for Reno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skybraid_units::{Duration, Instant, Seed};
+    use skybraid_units::{Duration, Instant};
 
     const SEGMENT: u64 = 1000;
     const LINUX: Config =
         Config { compat: Compat::Linux, byte_counting: false, hystart: HyStart::None };
 
     fn reno(config: &Config, window: u64, threshold: u64) -> Box<dyn Congestion> {
-        config.build(&PathBasics {
-            segment: Bytes::new(SEGMENT),
-            initial_window: Bytes::new(window * SEGMENT),
-            initial_threshold: Bytes::new(threshold.saturating_mul(SEGMENT)),
-            sack: true,
-            seed: Seed::default(),
-        })
+        config.build(&PathBasics::in_test(
+            Bytes::new(SEGMENT),
+            Bytes::new(window * SEGMENT),
+            Bytes::new(threshold.saturating_mul(SEGMENT)),
+        ))
     }
 
     fn counting(byte_counting: bool) -> Config {

@@ -258,13 +258,7 @@ mod tests {
     /// Returns Vegas at the end of a round, with a minimum round-trip time of 100 ms and segments
     /// of one byte.
     fn vegas(compat: Compat, window: u64, threshold: u64, rtt_ms: i64) -> Vegas {
-        let path = PathBasics {
-            segment: Bytes::new(1),
-            initial_window: Bytes::new(window),
-            initial_threshold: Bytes::new(threshold),
-            sack: true,
-            seed: skybraid_units::Seed::default(),
-        };
+        let path = PathBasics::in_test(Bytes::new(1), Bytes::new(window), Bytes::new(threshold));
         let fresh = Vegas::new(&Config { compat, ..Config::default() }, &path);
         Vegas { base_rtt: MS(100), rtt: MS(rtt_ms), samples: 3, ..fresh }
     }

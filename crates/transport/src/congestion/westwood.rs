@@ -240,13 +240,11 @@ mod tests {
 
     /// Returns a flow that delivers a segment per millisecond with a round-trip time of `rtt_ms`.
     fn measured(window: u64, rtt_ms: i64) -> Box<dyn Congestion> {
-        let mut control = Config::default().build(&PathBasics {
-            segment: Bytes::new(1000),
-            initial_window: Bytes::new(window * 1000),
-            initial_threshold: Bytes::new(0),
-            sack: true,
-            seed: skybraid_units::Seed::default(),
-        });
+        let mut control = Config::default().build(&PathBasics::in_test(
+            Bytes::new(1000),
+            Bytes::new(window * 1000),
+            Bytes::new(0),
+        ));
         for step in 1..100 {
             let acked = Acked {
                 now: Instant::from_millis(step),
@@ -289,13 +287,11 @@ mod tests {
 
     #[test]
     fn a_loss_before_any_measurement_halves_the_window() {
-        let mut control = Config::default().build(&PathBasics {
-            segment: Bytes::new(1000),
-            initial_window: Bytes::new(10_000),
-            initial_threshold: Bytes::new(u64::MAX),
-            sack: true,
-            seed: skybraid_units::Seed::default(),
-        });
+        let mut control = Config::default().build(&PathBasics::in_test(
+            Bytes::new(1000),
+            Bytes::new(10_000),
+            Bytes::new(u64::MAX),
+        ));
         control.on_loss(&LOST, Siblings::default());
         assert_eq!(state(&*control), (5000, 5000));
     }

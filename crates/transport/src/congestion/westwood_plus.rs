@@ -233,13 +233,11 @@ mod tests {
     /// Returns a flow with a window of 80 segments on a path that delivers a segment per
     /// millisecond and holds 40, after ten samples.
     fn measured(compat: Compat) -> Box<dyn Congestion> {
-        let mut control = Config { compat }.build(&PathBasics {
-            segment: Bytes::new(1000),
-            initial_window: Bytes::new(80_000),
-            initial_threshold: Bytes::new(0),
-            sack: true,
-            seed: skybraid_units::Seed::default(),
-        });
+        let mut control = Config { compat }.build(&PathBasics::in_test(
+            Bytes::new(1000),
+            Bytes::new(80_000),
+            Bytes::new(0),
+        ));
         for step in 0..510 {
             let acked = Acked {
                 now: Instant::from_millis(step),

@@ -300,13 +300,11 @@ mod tests {
     /// `threshold` is higher.
     fn wvegas(compat: Compat, window: u64, threshold: u64) -> Box<dyn Congestion> {
         let config = Config { compat, ..Config::default() };
-        let mut control = config.build(&PathBasics {
-            segment: Bytes::new(SEGMENT),
-            initial_window: Bytes::new(window * SEGMENT),
-            initial_threshold: Bytes::new(threshold * SEGMENT),
-            sack: true,
-            seed: skybraid_units::Seed::default(),
-        });
+        let mut control = config.build(&PathBasics::in_test(
+            Bytes::new(SEGMENT),
+            Bytes::new(window * SEGMENT),
+            Bytes::new(threshold * SEGMENT),
+        ));
         control.on_delivery(&sampled(0, BASE_MS), Siblings::default());
         let begin = Acked { in_flight_after: Bytes::new(1), ..Acked::default() };
         control.on_ack(&begin, Siblings::default());
@@ -354,13 +352,8 @@ mod tests {
             [(Compat::Paper, [0.2, 0.8]), (Compat::Linux, [10.0 / 53.0, 43.0 / 53.0])]
         {
             for own in [0, 1] {
-                let path = PathBasics {
-                    segment: Bytes::new(SEGMENT),
-                    initial_window: paths[own].window,
-                    initial_threshold: paths[own].window,
-                    sack: true,
-                    seed: skybraid_units::Seed::default(),
-                };
+                let path =
+                    PathBasics::in_test(Bytes::new(SEGMENT), paths[own].window, paths[own].window);
                 let control = Wvegas {
                     total_alpha: 10.0,
                     compat,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from skybraid.show.palette import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_INK
+from skybraid.show.palette import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_INK, path_colour
 from skybraid.show.report.models import Figure, Model, Range, Renderer, Source, Value, document
 
 if TYPE_CHECKING:
@@ -319,6 +319,39 @@ def steps(drawn: Figure, data: Source, x: str, y: str, colour: str, name: str) -
     shown = glyph(drawn, data, "Step", x=x, y=y, mode="after", line_color=colour, line_width=1.4)
     unseen = glyph(drawn, data, "Line", x=x, y=y, line_color=colour, line_alpha=0, line_width=6, name=name)
     return shown, unseen
+
+
+def stacked_shares(
+    drawn: Figure,
+    paths: Sequence[str],
+    times_s: np.ndarray,
+    percents: np.ndarray,
+    step_mode: Literal["before", "after"],
+) -> None:
+    """Stacks the shares of the paths as areas in steps, with their legend.
+
+    Args:
+        drawn: the chart, whose axis reaches from 0 to 100.
+        paths: names of the paths, in the order of their colours.
+        times_s: of the steps, s; shape (steps,).
+        percents: of each path in each step; shape (paths, steps).
+        step_mode: on which side of its time a step is.
+    """
+    upper = np.cumsum(percents, axis=0)
+    columns = {"time_s": times_s}
+    for index, own in enumerate(percents):
+        columns |= {f"from_{index}": upper[index] - own, f"to_{index}": upper[index], f"share_{index}": own}
+    data = Source({name: values.astype(np.float32) for name, values in columns.items()})
+    entries = []
+    for index, path in enumerate(paths):
+        ends = {"y1": f"from_{index}", "y2": f"to_{index}"}
+        look: dict[str, Any] = {"fill_color": path_colour(index), "fill_alpha": 0.85}
+        entries.append((path, [glyph(drawn, data, "VAreaStep", x="time_s", step_mode=step_mode, **ends, **look)]))
+    # Areas do not answer to the pointer, an unseen line does.
+    unseen = glyph(drawn, data, "Line", x="time_s", y=f"to_{len(paths) - 1}", line_alpha=0)
+    tips = [("time", "@time_s{0.0} s"), *((path, f"@share_{i}{{0.0}} %") for i, path in enumerate(paths))]
+    hover(drawn, [unseen], tips)
+    legend(drawn, entries)
 
 
 def nested(across: Sequence[float], up: Sequence[float], size: int = 9) -> list[int]:

@@ -26,6 +26,7 @@ from skybraid.show.report.charts import (
     nines,
     shade,
     source,
+    stacked_shares,
     steps,
 )
 from skybraid.show.report.models import Figure, Model, Source
@@ -128,35 +129,9 @@ def shares(results: Results, clock: Clock, carried: pl.DataFrame, width_ns: int)
         own = carried.filter((pl.col("path") == path) & (pl.col("bin") < bins))
         numbers[row, own["bin"].to_numpy()] = own["len"].to_numpy()
     percents = 100 * numbers / np.maximum(numbers.sum(axis=0), 1)
-    ends = np.cumsum(percents, axis=0)
-    columns: dict[str, Any] = {"time_s": np.arange(bins) * (width_ns * 1e-9)}
-    for index in range(len(results.paths)):
-        below = ends[index] - percents[index]
-        columns |= {f"from_{index}": below, f"to_{index}": ends[index], f"share_{index}": percents[index]}
     # The last bin needs an end to reach to.
-    columns = {name: np.append(values, values[-1:]).astype(np.float32) for name, values in columns.items()}
-    columns["time_s"][-1:] = duration_s(results)
-    data = Source(columns)
-    entries = []
-    for index, path in enumerate(results.paths):
-        area = glyph(
-            drawn,
-            data,
-            "VAreaStep",
-            x="time_s",
-            y1=f"from_{index}",
-            y2=f"to_{index}",
-            step_mode="after",
-            fill_color=path_colour(index),
-            fill_alpha=0.85,
-        )
-        entries.append((path, [area]))
-    # Areas do not answer to the pointer, an unseen line does.
-    unseen = glyph(drawn, data, "Line", x="time_s", y=f"to_{len(results.paths) - 1}", line_alpha=0)
-    tips = [("time", "@time_s{0.0} s")]
-    tips += [(path, f"@share_{index}{{0.0}} %") for index, path in enumerate(results.paths)]
-    hover(drawn, [unseen], tips)
-    legend(drawn, entries)
+    times_s = np.append(np.arange(bins) * (width_ns * 1e-9), duration_s(results))
+    stacked_shares(drawn, results.paths, times_s, np.hstack([percents, percents[:, -1:]]), "after")
     return drawn
 
 

@@ -11,7 +11,18 @@ import polars as pl
 
 from skybraid.model.requirements import count, percent, span
 from skybraid.show.palette import COLOURS, path_colour
-from skybraid.show.report.charts import Charts, Clock, band, chart, from_zero, glyph, hover, legend, source
+from skybraid.show.report.charts import (
+    Charts,
+    Clock,
+    band,
+    chart,
+    from_zero,
+    glyph,
+    hover,
+    legend,
+    source,
+    stacked_shares,
+)
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.logs import DIRECTIONS, STATES, GatewayLog
 from skybraid.show.report.models import Figure, Model, Source
@@ -368,31 +379,8 @@ def _shares(log: GatewayLog, own: pl.DataFrame, clock: Clock) -> Figure:
             brought[row, column] = number or 0
     steps = np.diff(brought, axis=0, prepend=brought[:1] * 0)
     total = steps.sum(axis=1, keepdims=True)
-    upper = np.cumsum(np.divide(steps * 100, total, out=np.zeros_like(steps), where=total > 0), axis=1)
-    lower = np.hstack([np.zeros((own.height, 1)), upper[:, :-1]])
-    columns: dict[str, Any] = {"time_s": times_s}
-    for index in range(width):
-        columns |= {f"from_{index}": lower[:, index], f"to_{index}": upper[:, index]}
-        columns[f"share_{index}"] = upper[:, index] - lower[:, index]
-    data = Source({name: values.astype(np.float32) for name, values in columns.items()})
-    entries = []
-    for index, path in enumerate(log.path_names):
-        area = glyph(
-            drawn,
-            data,
-            "VAreaStep",
-            x="time_s",
-            y1=f"from_{index}",
-            y2=f"to_{index}",
-            step_mode="before",
-            fill_color=path_colour(index),
-            fill_alpha=0.85,
-        )
-        entries.append((path, [area]))
-    unseen = glyph(drawn, data, "Line", x="time_s", y=f"to_{width - 1}", line_alpha=0)
-    tips = [("time", "@time_s{0.0} s"), *((path, f"@share_{i}{{0.0}} %") for i, path in enumerate(log.path_names))]
-    hover(drawn, [unseen], tips)
-    legend(drawn, entries)
+    percents = np.divide(steps * 100, total, out=np.zeros_like(steps), where=total > 0)
+    stacked_shares(drawn, log.path_names, times_s, percents.T, "before")
     return drawn
 
 
