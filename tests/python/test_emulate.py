@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from typer.testing import CliRunner
@@ -404,6 +405,17 @@ def test_control_changes_a_link_and_says_what_it_does_not_know(
     assert "near" in wrong.stderr
     assert "far" in wrong.stderr
     assert json.loads(ctl("stop", "--json"))["ok"]
+
+
+def test_a_live_page_is_seen_from_outside_the_sandbox(begin: Begin, flight: Path, tmp_path: Path) -> None:
+    seen = program("import os; print(*os.listdir('/proc/self/fd'), 'SKYBRAID_LIVE_LISTENER' in os.environ)")
+    process = begin("emulate", flight, "--live", "--out", "result", "--vehicle", f"{seen}; sleep 60")
+    address = next(line.split()[-1] for line in process.stderr or () if line.startswith("live: "))
+    until(lambda: len(json.load(urlopen(f"{address}status", timeout=5))["points"]) > 1)
+    assert json.loads(ctl("stop", "--json"))["ok"]
+    until(lambda: json.load(urlopen(f"{address}status", timeout=5))["finished"])
+    assert b"Provenance" in urlopen(f"{address}report", timeout=5).read()
+    assert (tmp_path / "result" / "vehicle.out").read_text().split() == ["0", "1", "2", "3", "False"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -74,6 +74,20 @@ def test_a_path_in_place_of_a_text_is_refused_with_advice() -> None:
         Scenario("flight.toml")
 
 
+def test_runs_are_judged_while_others_fly() -> None:
+    given: list[Any] = []
+    shares: list[int] = []
+
+    def look(_share: float) -> None:
+        results = given[0]()
+        shares.append(0 if results is None else len(results.flights))
+
+    whole = skybraid.run(SHORT, seeds="1..30", tables=[], progress=look, watch=given.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 30
+    assert given[0]().requirements == whole.requirements
+
+
 def test_keys_to_vary_are_a_mapping() -> None:
     with pytest.raises(ScenarioError, match="vary: found list, expected a mapping of keys to lists of values"):
         skybraid.sweep(SHORT, vary=["path"])  # type: ignore[arg-type]

@@ -378,10 +378,14 @@ def test_a_live_page_fills_and_becomes_the_report(window: Chromium) -> None:
         assert window.run("document.getElementById('bar').value") == 0.25
         links = {"lte uplink": {"up": True, "rate": 5.0, "load": 2.0, "delay": 20.0, "queue": 0.0, "lost": 3}}
         for second in range(3):
-            live.tell(None, f"{second} s", at_s=second, links=links)
+            live.tell(None, f"{second} s", {"at_s": float(second), "links": links})
             window.until(f"document.getElementById('words').innerText === '{second} s'")
         window.until("document.querySelectorAll('#charts polyline').length === 3")
-        assert "lte uplink, 3 lost" in window.run("document.getElementById('charts').innerText")
+        charts = window.run("document.getElementById('charts').innerText")
+        assert "lte uplink, 3 lost" in charts
+        assert "delay, ms, up to 20; 0 to 2 s" in charts
+        window.send("Page.reload")
+        window.until("document.querySelector('#charts polyline')?.points.length === 3")
         live.finish("<!doctype html><html><head><title>done</title></head><body>the report</body></html>")
         window.until("location.pathname === '/report' && document.body?.innerText === 'the report'")
         assert window.problems == []

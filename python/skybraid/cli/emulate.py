@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skybraid import _core
-from skybraid.cli.live import live
+from skybraid.cli.live import view
 from skybraid.cli.options import (
     INTERRUPTED,
     JSON_SCHEMA,
@@ -23,6 +23,7 @@ from skybraid.cli.options import (
     NOT_MET,
     AsJson,
     Kept,
+    Live,
     Out,
     Overrides,
     Pcap,
@@ -39,6 +40,7 @@ from skybraid.cli.options import (
 )
 from skybraid.cli.output import tell
 from skybraid.cli.progress import progress
+from skybraid.cli.served import listen_outside, page
 from skybraid.execute import control, interruption
 from skybraid.execute.emulation import Options, await_listener, emulate_here, shell_command
 from skybraid.model.errors import ScenarioError
@@ -46,6 +48,7 @@ from skybraid.model.folder import default_folder
 from skybraid.model.requirements import span
 from skybraid.model.scenario import Scenario, read_stream
 from skybraid.model.statistics import Verdict
+from skybraid.show import report as reports
 from skybraid.show.words import link_lines
 
 if TYPE_CHECKING:
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from skybraid._core import Emulation, Program, Run
     from skybraid.execute.pool import Progress
     from skybraid.model.results import Results
+    from skybraid.show.live import LivePage
 
 DIRECTIONS = ("uplink", "downlink")
 
@@ -95,7 +99,7 @@ def emulate(
     keep_privileges: Annotated[
         bool, typer.Option("--keep-privileges", help="Keep root's privileges in commands that root starts.")
     ] = False,
-    live_: Annotated[bool, typer.Option("--live", help="Show the links while it runs.")] = False,
+    live: Live = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     file: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -115,6 +119,8 @@ def emulate(
         raise ScenarioError("--iperf3: found programs, expected the scenario's flows; iperf3 --json tells its own")
     if options.limit_s is not None and not options.programs:
         raise ScenarioError("--for: found no program, expected --vehicle or --ground; a scenario has its own duration")
+    if live and not _core.inside_sandbox():
+        listen_outside()
     enter_sandbox()
     load_plugins(plugin)
     chosen = _scenario(scenario, set_, file)
@@ -122,9 +128,10 @@ def emulate(
         for warning in chosen.warnings(emulated=True):
             typer.echo(f"note: {warning}", err=True)
     label = str(chosen.seed if seed is None else seed)
-    own = control.own_label(chosen.name)
+    whole_s = options.limit_s if options.programs else chosen.duration_s
     with (
-        _told(own, shown=not quiet, live_=live_, bounded=options.limit_s is not None or not options.programs) as told,
+        page(chosen.name, shown=live) as served,
+        _told(chosen.name, served, whole_s, shown=not quiet) as told,
         blaming(plugin),
     ):
         results = emulate_here(
@@ -136,6 +143,8 @@ def emulate(
             pcap=pcap,
             progress=told,
         )
+        if served is not None:
+            served.finish(reports.html(results))
     if not quiet:
         for note in (results.flights[0].emulation or {}).get("notes", []):
             typer.echo(f"note: {note}", err=True)
@@ -278,12 +287,12 @@ def _scenario(name: str, set_: list[str] | None, file: str | None) -> Scenario:
 
 
 @contextlib.contextmanager
-def _told(name: str, *, shown: bool, live_: bool, bounded: bool) -> Iterator[Progress | None]:
-    if live_:
-        with live(name) as told:
+def _told(name: str, served: LivePage | None, whole_s: float | None, *, shown: bool) -> Iterator[Progress | None]:
+    if served is not None:
+        with view(control.own_label(name), served, whole_s, shown=shown) as told:
             yield told
     else:
-        with progress(shown=shown and bounded, doing="emulating") as told:
+        with progress(shown=shown and whole_s is not None, doing="emulating") as told:
             yield told
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from skybraid.execute import control
 from skybraid.model.errors import EmulationError
+from skybraid.model.heavy import Late
 from skybraid.model.requirements import count, microseconds, milliseconds, percent, rate, span
 from skybraid.show.words import size
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skybraid.execute.pool import Progress
+    from skybraid.show import live
+    from skybraid.show.live import LivePage
+else:
+    live = Late("skybraid.show.live")
 
 EVERY_S = 0.5
 """How often the view is renewed."""
@@ -140,13 +145,16 @@ class View:
 
 
 @contextlib.contextmanager
-def live(name: str) -> Iterator[Progress]:
-    """Progress callback that shows this process's own emulation.
+def view(name: str, served: LivePage, whole_s: float | None, *, shown: bool) -> Iterator[Progress]:
+    """Progress callback that shows this process's own emulation on a page, and on a terminal as a table.
 
     Args:
         name: the emulation's name, as `ctl --name` takes it.
+        served: the page.
+        whole_s: duration of the emulation, in s; None where its end is not known.
+        shown: whether also on the terminal.
     """
-    view = View(name, on_stderr=True)
+    table = View(name, on_stderr=True) if shown and sys.stderr.isatty() else None
     client: control.Client | None = None
     shown_s = 0.0
 
@@ -158,11 +166,15 @@ def live(name: str) -> Iterator[Progress]:
         shown_s = now_s
         with contextlib.suppress(EmulationError):
             client = client or control.Client(control.find(name).socket)
-            view.show(client.ask(do="status"))
+            status = client.ask(do="status")
+            live.tell_emulation(served, status, whole_s)
+            if table is not None:
+                table.show(status)
 
     try:
         yield look
     finally:
-        view.close()
+        if table is not None:
+            table.close()
         if client is not None:
             client.close()

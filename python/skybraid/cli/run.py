@@ -34,7 +34,7 @@ from skybraid.model.folder import default_folder
 from skybraid.model.provenance import MAX_RUNS, seeds_from, seeds_text
 from skybraid.model.scenario import Scenario
 from skybraid.model.statistics import Verdict
-from skybraid.show.report import html
+from skybraid.show import report as reports
 
 
 def run(
@@ -76,6 +76,11 @@ def run(
     if not quiet:
         for warning in chosen.warnings():
             typer.echo(f"note: {warning}", err=True)
+
+    def watch(so_far: runs.SoFar) -> None:
+        if served is not None:
+            served.fill(lambda: "" if (results := so_far()) is None else reports.verdicts_so_far(results))
+
     with page(chosen.name, shown=live) as served, progress(shown=not quiet) as told, blaming(plugin):
         results = runs.run(
             chosen,
@@ -85,9 +90,10 @@ def run(
             out=default_folder(chosen.name, label) if out is None else out,
             pcap=pcap,
             progress=both(told, served, "simulating"),
+            watch=watch,
         )
         if served is not None:
-            served.finish(html(results))
+            served.finish(reports.html(results))
     for notice in results.notices if not quiet else ():
         typer.echo(f"note: {notice}", err=True)
     if report and results.folder is not None:

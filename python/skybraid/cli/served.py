@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
+import time
 from typing import TYPE_CHECKING
 
 import typer
 
 from skybraid.model.heavy import Late
-from skybraid.model.requirements import percent
+from skybraid.model.requirements import about, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +23,29 @@ else:
     # A web server takes 30 ms to import, which a run without a page is spared.
     live = Late("skybraid.show.live")
 
+_LISTENER = "SKYBRAID_LIVE_LISTENER"
+"""Descriptor of the listening socket that a command inside a sandbox has from the one outside."""
+
+_TOLD_AFTER_S = 1.0
+"""Time after which the time left is worth an estimate."""
+
+
+def listen_outside() -> None:
+    """Opens a page's port for this command's other self in a sandbox, whose own network no browser reaches."""
+    listener = live.listen()
+    listener.set_inheritable(True)
+    os.environ[_LISTENER] = str(listener.detach())
+
+
+def _listener() -> socket.socket | None:
+    descriptor = os.environ.pop(_LISTENER, None)
+    if descriptor is None:
+        return None
+    listener = socket.socket(fileno=int(descriptor))
+    # Programs that run over the links must not have it.
+    listener.set_inheritable(False)
+    return listener
+
 
 @contextlib.contextmanager
 def page(title: str, *, shown: bool) -> Iterator[LivePage | None]:
@@ -27,7 +53,7 @@ def page(title: str, *, shown: bool) -> Iterator[LivePage | None]:
     if not shown:
         yield None
         return
-    with live.LivePage(title) as served:
+    with live.LivePage(title, _listener()) as served:
         typer.echo(f"live: {served.address}", err=True)
         yield served
 
@@ -36,10 +62,13 @@ def both(told: Progress | None, served: LivePage | None, doing: str) -> Progress
     """Progress callback for the terminal and the page."""
     if served is None:
         return told
+    begin_s = time.monotonic()
 
     def tell(share: float) -> None:
         if told is not None:
             told(share)
-        served.tell(share, f"{doing}: {percent(float(f'{share:.3f}'))}")
+        took_s = time.monotonic() - begin_s
+        left = f", {about(took_s / share * (1 - share))} left" if took_s > _TOLD_AFTER_S and 0 < share < 1 else ""
+        served.tell(share, f"{doing}: {percent(float(f'{share:.2f}'))}{left}")
 
     return tell

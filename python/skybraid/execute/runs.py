@@ -35,6 +35,10 @@ MakeRun = Callable[[int, list[str], Report, "Path | None", "Path | None"], "tupl
 its time to, the folder that becomes the result, and a folder for captures."""
 
 
+SoFar = Callable[[], "Results | None"]
+"""Judges the runs that have ended so far; None before one has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Driver:
     """Maker of a scenario's runs.
@@ -101,6 +105,7 @@ def run(
     out: str | os.PathLike[str] | None = None,
     pcap: bool = False,
     progress: Progress | None = None,
+    watch: Callable[[SoFar], None] | None = None,
 ) -> Results:
     """Simulates a scenario and judges it.
 
@@ -116,6 +121,8 @@ def run(
         out: folder to write the result into, row by row; None keeps it in memory.
         pcap: also write packet captures; needs `out`.
         progress: told how far the simulation is.
+        watch: of several seeds, given a function before the first run, which judges the runs that have ended so far
+            and may be called from any thread; None before one has.
 
     Raises:
         ScenarioError: the scenario is not correct, or `seed`, `seeds` or `tables` are not, or it names an algorithm
@@ -134,7 +141,7 @@ def run(
         numbers, about_seeds = distinct(chosen, numbers)
         notices = (*about_traces, *about_seeds)
     keep = Keep(tables, None if out is None else Path(out), pcap)
-    return run_all(chosen, simulation(chosen), numbers, keep, progress, notices=notices)
+    return run_all(chosen, simulation(chosen), numbers, keep, progress, notices=notices, watch=watch)
 
 
 def run_all(
@@ -145,6 +152,7 @@ def run_all(
     progress: Progress | None = None,
     *,
     notices: tuple[str, ...] = (),
+    watch: Callable[[SoFar], None] | None = None,
 ) -> Results:
     """Makes the runs, judges them, and puts them into a folder if one is named; what `run` and `emulate` share.
 
@@ -155,10 +163,10 @@ def run_all(
     """
     tables = _tables(keep.tables, several=len(seeds) > 1, video=bool(scenario.native.videos()))
     if keep.out is None:
-        return _run_all(scenario, driver, seeds, Keep(tables), progress, notices=notices)
+        return _run_all(scenario, driver, seeds, Keep(tables), progress, notices=notices, watch=watch)
     with new_folder(keep.out) as aside:
         kept = Keep(tables, aside, keep.pcap)
-        results = _run_all(scenario, driver, seeds, kept, progress, notices=notices)
+        results = _run_all(scenario, driver, seeds, kept, progress, notices=notices, watch=watch)
         results.write_summary(aside, parquet=keep.tables is None or len(tables) > 0)
     return Results.open(keep.out)
 
@@ -186,6 +194,7 @@ def _run_all(
     progress: Progress | None,
     *,
     notices: tuple[str, ...],
+    watch: Callable[[SoFar], None] | None,
 ) -> Results:
     """Makes the runs and judges them; `keep` names its tables."""
     tables, folder = list(keep.tables or ()), keep.out
@@ -194,6 +203,8 @@ def _run_all(
     several = len(seeds) > 1
     core = essence(scenario, seeds, driver.name)
     gauge = Gauge(len(seeds), driver.duration_s, keeps=driver.keeps)
+    replay = replay_command(scenario, seeds, driver.command, driver.options)
+    ended: list[_Finished] = []
 
     def run_seed(seed: int) -> _Finished:
         gauge.go_on()
@@ -204,21 +215,30 @@ def _run_all(
             for table in tables:
                 batches = table_files.frames(native, table, label, gauge.go_on)
                 write_table(folder, table, label, batches, core)
-        return _Finished(
-            native.seed,
-            native.simulated_s,
-            native.wall_s,
-            native.packet_hops,
-            native.group_stats(),
-            [stats for stats in native.flow_stats() if stats.flow != stats.group],
-            native.link_stats(),
-            None if emulation is None else emulation | {"interrupted": gauge.landing},
-            native if folder is None and tables else None,
+        ended.append(
+            run := _Finished(
+                native.seed,
+                native.simulated_s,
+                native.wall_s,
+                native.packet_hops,
+                native.group_stats(),
+                [stats for stats in native.flow_stats() if stats.flow != stats.group],
+                native.link_stats(),
+                None if emulation is None else emulation | {"interrupted": gauge.landing},
+                native if folder is None and tables else None,
+            )
         )
+        return run
 
+    def so_far() -> Results | None:
+        runs = list(ended)
+        took_s = time.perf_counter() - clock
+        return _judge(scenario, runs, provenance(core, replay, started, took_s)) if runs else None
+
+    if watch is not None and several:
+        watch(so_far)
     runs = on_all_cores(run_seed, seeds, gauge, progress)
     wall_s = time.perf_counter() - clock if several else runs[0].wall_s
-    replay = replay_command(scenario, seeds, driver.command, driver.options)
     notices = (*notices, *_about_bugs(bugs_before))
     origin = provenance(core, replay, started, wall_s) | ({"notices": list(notices)} if notices else {})
     results = _judge(scenario, runs, origin)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import threading
 import time
+from collections import deque
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from skybraid.model.errors import SkybraidError
+from skybraid.model.requirements import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TEMPLATES = Path(__file__).parent / "templates"
+
+_MAX_POINTS = 1200
+"""Points of the charts that are kept: ten minutes at two a second."""
 
 _FILL_EVERY_S = 3.0
 """Least time between two readings of the results so far."""
@@ -30,6 +36,11 @@ _LINGER_S = 10.0
 _LOCAL = ("127.0.0.1", "localhost")
 
 
+def listen() -> socket.socket:
+    """Opens a free port for a page."""
+    return socket.create_server((_LOCAL[0], 0))
+
+
 class LivePage:
     """Web server for one page, on the loopback interface only.
 
@@ -38,11 +49,12 @@ class LivePage:
 
     Args:
         title: what runs.
-        port: to listen on; any free one by default.
+        listener: a listening socket; by default one on any free port.
     """
 
-    def __init__(self, title: str, port: int = 0) -> None:
+    def __init__(self, title: str, listener: socket.socket | None = None) -> None:
         self._lock, self._filling = threading.Lock(), threading.Lock()
+        self._points: deque[dict[str, Any]] = deque(maxlen=_MAX_POINTS)
         self._status: dict[str, Any] = {"title": title, "share": None, "words": "", "finished": False, "report": False}
         self._filler: Callable[[], str] | None = None
         self._filled, self._filled_s = "", 0.0
@@ -58,9 +70,11 @@ class LivePage:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
                 """Logs nothing."""
 
-        self._server = ThreadingHTTPServer((_LOCAL[0], port), Handler)
+        self._server = ThreadingHTTPServer((_LOCAL[0], 0), Handler, bind_and_activate=False)
+        self._server.socket.close()
+        self._server.socket = listener or listen()
         self._server.daemon_threads = True
-        self.address = f"http://{_LOCAL[0]}:{self._server.server_port}/"
+        self.address = f"http://{_LOCAL[0]}:{self._server.socket.getsockname()[1]}/"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -69,16 +83,18 @@ class LivePage:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def tell(self, share: float | None, words: str, **more: object) -> None:
+    def tell(self, share: float | None, words: str, point: dict[str, Any] | None = None) -> None:
         """Shows how far the run is.
 
         Args:
             share: 0 to 1; None where the end is not known.
             words: next to the bar.
-            more: further values for the page's script.
+            point: of the charts, `at_s` and the values of each link at that time.
         """
         with self._lock:
-            self._status |= {"share": share, "words": words, **more}
+            self._status |= {"share": share, "words": words}
+            if point is not None:
+                self._points.append(point)
 
     def fill(self, filler: Callable[[], str]) -> None:
         """Sets what makes the HTML of the results so far; it is called when a browser looks, at most every 3 s."""
@@ -106,12 +122,14 @@ class LivePage:
             request.send_error(HTTPStatus.FORBIDDEN)
             return
         self._asked_s = time.monotonic()
-        match request.path:
+        path, _, after_s = request.path.partition("?after=")
+        match path:
             case "/":
                 self._send(request, "text/html", _page(str(self._status["title"])))
             case "/status":
                 with self._lock:
-                    status = json.dumps(self._status)
+                    new = [point for point in self._points if not after_s or point["at_s"] > float(after_s)]
+                    status = json.dumps(self._status | {"points": new})
                 self._send(request, "application/json", status)
                 if self._status["finished"] and not self._status["report"]:
                     self._taken.set()
@@ -151,15 +169,22 @@ class LivePage:
 def _page(title: str) -> str:
     css = (_TEMPLATES / "page.css").read_text(encoding="utf-8")
     page = (_TEMPLATES / "live.html").read_text(encoding="utf-8")
-    return page.replace("/* css */", css).replace("{title}", _escaped(title))
+    return page.replace("/* css */", css).replace("%title%", _escaped(title))
 
 
 def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def tell_emulation(page: LivePage, status: dict[str, Any]) -> None:
-    """Shows the links of an emulation: one point in time of each series."""
+def tell_emulation(page: LivePage, status: dict[str, Any], whole_s: float | None = None) -> None:
+    """Shows the links of an emulation: one point in time of each series.
+
+    Args:
+        page: where.
+        status: what the emulation answers.
+        whole_s: its duration, in s; None where the end is not known.
+    """
+    at_s = status["at_s"]
     links = {
         f"{path['path']} {direction}": {
             "up": path[direction]["up"],
@@ -172,4 +197,6 @@ def tell_emulation(page: LivePage, status: dict[str, Any]) -> None:
         for path in status["paths"]
         for direction in ("uplink", "downlink")
     }
-    page.tell(None, f"{status['at_s']:.0f} s", at_s=status["at_s"], links=links)
+    whole = "" if whole_s is None else f" of {span(whole_s)}"
+    share = None if whole_s is None else min(at_s / whole_s, 1.0)
+    page.tell(share, f"{span(float(int(at_s)))}{whole}", {"at_s": at_s, "links": links})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from skybraid.show.report.gateway import gateway_html
     from skybraid.show.report.logs import GatewayLog, is_log
     from skybraid.show.report.points import Judged, Wanted, judged
-    from skybraid.show.report.single import longest_gaps, path_stories, waits
+    from skybraid.show.report.single import longest_gaps, path_stories, verdicts_so_far, waits
 
 __all__ = [
     "GatewayLog",
@@ -37,6 +37,7 @@ __all__ = [
     "longest_gaps",
     "path_stories",
     "ranking_so_far",
+    "verdicts_so_far",
     "waits",
     "write_report",
 ]
@@ -47,7 +48,7 @@ _NAMES = {
     "gateway": "gateway_html",
     "logs": "GatewayLog is_log",
     "points": "Judged Wanted judged",
-    "single": "longest_gaps path_stories single_html waits",
+    "single": "longest_gaps path_stories single_html verdicts_so_far waits",
 }
 """Names by the module that defines them."""
 

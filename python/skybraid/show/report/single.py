@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -16,7 +16,7 @@ from skybraid.show.report import flight, route, video
 from skybraid.show.report.cards import cards
 from skybraid.show.report.charts import Charts, Clock
 from skybraid.show.report.overview import overview
-from skybraid.show.report.page import Cell, Table, page
+from skybraid.show.report.page import Cell, Table, fragment, page
 from skybraid.show.report.pictures import pictures
 from skybraid.show.series import duration_s, first_seed, outages
 from skybraid.show.words import readable
@@ -106,6 +106,12 @@ def single_html(results: Results, budget: Budget | None = None) -> str:
         route=route.section(results, charts),
         max_rows=MAX_ROWS,
     )
+
+
+def verdicts_so_far(results: Results) -> str:
+    """Renders the verdicts on the runs that have ended, as a part of a page."""
+    shown = [replace(card, changes=[]) for card in cards(results, ())]
+    return fragment("live_verdicts.html.j2", cards=shown, runs=len(results.flights))
 
 
 def explained_flows(results: Results, budget: Budget | None = None) -> list[FlowExplained]:
