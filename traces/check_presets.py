@@ -12,6 +12,7 @@ car, `heights` the handovers of a drone by height, `hours` Starlink's capacity b
 
 import argparse
 import csv
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -21,7 +22,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from build_traces import MissingMeasurementsError, measurement_folder
 from engine_series import Run, fly
-from fit_groups import PATHS, common_outages, correlation, paired_windows, shares_below
+from fit_groups import NO_SERVICE_MBPS, PATHS, common_outages, correlation, paired_windows, shares_below
 from fit_presets import (
     FAMILIES,
     MIN_DRIVE_S,
@@ -285,8 +286,8 @@ def print_hours(folder: Path) -> None:
 def check_paths(folder: Path) -> None:
     """Seconds in which two and three carriers of one car are down together.
 
-    All seconds below 1 Mbit/s of all three are from two drives of one day, so that no split can predict them: the
-    interval is by drives drawn anew, and the rows hold the fitted group against what it was fitted to.
+    Nearly all seconds below 1 Mbit/s of all three are from two drives of one day, so that no split can predict them:
+    the interval is by drives drawn anew, and the rows hold the fitted group against what it was fitted to.
     """
     windows = paired_windows(folder)
     preset = (PRESETS / "lte-car.toml").read_text()
@@ -302,7 +303,7 @@ def check_paths(folder: Path) -> None:
         "the group": run(rates + common_outages(windows, correlated)),
     }
     random = np.random.default_rng(1)
-    for mbps in (1.0, 2.0, 10.0):
+    for mbps in (NO_SERVICE_MBPS, 1.0, 2.0, 10.0):
         measured = shares_below(windows, mbps)
         drawn = [
             shares_below([windows[at] for at in random.integers(0, len(windows), len(windows))], mbps)
@@ -314,7 +315,7 @@ def check_paths(folder: Path) -> None:
                 f"{count} carriers below {mbps:g} Mbit/s: {100 * measured[place]:.3f} % of the time "
                 f"[{100 * low:.3f}, {100 * high:.3f}]; "
                 + ", ".join(
-                    f"{name} {100 * made:.3f} (ratio {measured[place] / made:.2f})"
+                    f"{name} {100 * made:.3f} (ratio {measured[place] / made if made > 0 else math.inf:.2f})"
                     for name, made in ((name, shares_below(own, mbps)[place]) for name, own in modelled.items())
                 )
             )
