@@ -1,7 +1,7 @@
 //! Configuration of a path: the tables of scenarios and presets, and the checked configuration of a link.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -11,6 +11,7 @@ use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::access::{Access, AccessConfig};
 use crate::along::{Along, AlongConfig, Factor};
+use crate::conflicts;
 use crate::delay::{DelayConfig, DelaySource};
 use crate::distribution::Distribution;
 use crate::drx::{Drx, DrxConfig};
@@ -24,9 +25,6 @@ use crate::rate::{RateConfig, RateSource};
 use crate::reconfiguration::{Reconfiguration, ReconfigurationConfig};
 use crate::spans::{RandomSpans, RandomSpansConfig};
 use crate::trace::TraceSource;
-
-/// Maximum size of a packet that is cut into frames: that of IP.
-const MAX_MTU_OF_FRAMES: Bytes = Bytes::new(65_535);
 
 /// A direction of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
@@ -467,23 +465,9 @@ impl PathConfig {
         if mtu == Bytes::ZERO {
             return Err(wrong("mtu".into())("expected a size above zero".into()));
         }
-        let access = own.access.as_ref().map(|access| access.resolve(direction)).transpose();
-        let access =
-            access.map_err(|(key, problem)| wrong(at(&format!("access.{key}")))(problem))?;
-        let rate = match (&own.rate, &access) {
-            (Some(_), Some(_)) => {
-                return Err(wrong(at("rate"))("`rate` and `access` exclude one another".into()));
-            }
-            (Some(rate), None) => rate
-                .resolve()
-                .and_then(|rate| rate.along(&self.factors.rate))
-                .map_err(wrong(at("rate")))?,
-            (None, Some(_)) => RateSource::Constant(Rate::ZERO),
-            (None, None) => {
-                let expected = "expected a rate, for example \"10Mbit/s\", or a preset";
-                return Err(wrong(at("rate"))(expected.into()));
-            }
-        };
+        let resolve = |access: &AccessConfig| access.resolve(direction);
+        let access = resolved(&at("access"), own.access.as_ref(), resolve)?;
+        let rate = self.rate_source(direction, access.is_some()).map_err(wrong(at("rate")))?;
         let delay = own.delay.clone();
         let delay = delay
             .unwrap_or(DelayConfig::Distribution(Distribution::fixed(Duration::ZERO)))
@@ -491,73 +475,19 @@ impl PathConfig {
             .map_err(wrong(at("delay")))?;
         let queue = own.queue.unwrap_or_default();
         queue.check().map_err(wrong(at("queue")))?;
-        if matches!(queue, QueueConfig::DelayLine(_)) {
-            let reconfigured = self.reconfiguration.as_ref().and_then(Switch::on).is_some();
-            let clash = if access.is_some() {
-                Some("`access`")
-            } else if matches!(rate, RateSource::Opportunities(_)) {
-                Some("`opportunities`")
-            } else {
-                reconfigured.then_some("`reconfiguration`")
-            };
-            if let Some(clash) = clash {
-                let problem = format!("`holds_delay` and {clash} exclude one another");
-                return Err(wrong(at("queue"))(problem));
-            }
-        }
-        if access.is_some() {
-            if mtu > MAX_MTU_OF_FRAMES {
-                let problem =
-                    format!("found {mtu}, expected at most {MAX_MTU_OF_FRAMES} with `access`");
-                return Err(wrong("mtu".into())(problem));
-            }
-            if matches!(queue, QueueConfig::Codel(_)) {
-                return Err(wrong(at("queue"))("expected a drop-tail queue with `access`".into()));
-            }
-            let stacked = own.access.as_ref().is_some_and(|access| access.reorder_stack.is_some());
-            let behind = [
-                ("delay", own.delay.is_some()),
-                ("harq", own.harq.as_ref().and_then(Switch::on).is_some()),
-                ("reorder", own.reorder.unwrap_or(false)),
-            ];
-            if let Some((key, _)) = behind.iter().find(|(_, given)| stacked && *given) {
-                let problem = format!("`reorder_stack` and `{key}` exclude one another");
-                return Err(wrong(at("access.reorder_stack"))(problem));
-            }
-            if own.changes.iter().any(|(_, change)| matches!(change, ChangeConfig::Rate(_))) {
-                return Err(wrong(at("rate"))(
-                    "an event sets it, which a link with `access` does not take".into(),
-                ));
-            }
-        }
-        let configured = own.loss.as_ref().map(|Losses(losses)| losses.as_slice());
-        let losses: Result<Vec<_>, _> =
-            configured.unwrap_or_default().iter().map(LossConfig::resolve).collect();
-        let losses = losses.map_err(wrong(at("loss")))?;
-
-        let table = |prefix: &str| {
-            let prefix = prefix.to_string();
-            move |(key, problem): (&'static str, String)| ConfigError {
-                key: format!("{prefix}.{key}"),
-                problem,
-            }
+        let losses = own.loss.iter().flat_map(|Losses(losses)| losses).map(LossConfig::resolve);
+        let losses = losses.collect::<Result<_, _>>().map_err(wrong(at("loss")))?;
+        let drx = resolved("drx", on(&self.drx), DrxConfig::resolve)?;
+        let handover = resolved("handover", on(&self.handover), HandoverConfig::resolve)?;
+        let spans = |name: &str, table, factor: &Factor| {
+            let resolve = |spans: &RandomSpansConfig| spans.resolve(direction);
+            let spans = resolved(name, on(table), resolve)?.flatten();
+            Ok(spans.map(|spans| RandomSpans { factor: factor.clone(), ..spans }))
         };
-        let harq = own.harq.as_ref().and_then(Switch::on).map(HarqConfig::resolve).transpose();
-        let drx = self.drx.as_ref().and_then(Switch::on).map(DrxConfig::resolve).transpose();
-        let handover = self.handover.as_ref().and_then(Switch::on);
-        let handover = handover.map(HandoverConfig::resolve).transpose();
-        let spans = |table: &Option<Switch<RandomSpansConfig>>| {
-            let on = table.as_ref().and_then(Switch::on);
-            on.map_or(Ok(None), |spans| spans.resolve(direction))
-        };
-        let followed =
-            |spans: RandomSpans, factor: &Factor| RandomSpans { factor: factor.clone(), ..spans };
-        let reconfiguration = self.reconfiguration.as_ref().and_then(Switch::on);
-        let reconfiguration = reconfiguration.map(ReconfigurationConfig::resolve).transpose();
-        let changes: Result<Vec<_>, _> =
-            own.changes.iter().map(|(from, change)| Ok((*from, change.resolve()?))).collect();
+        let down = self.down.iter().flatten();
+        let changes = own.changes.iter();
 
-        Ok(LinkConfig {
+        let link = LinkConfig {
             mtu,
             rate,
             access,
@@ -566,31 +496,59 @@ impl PathConfig {
             delay,
             reorder: own.reorder.unwrap_or(false),
             losses,
-            harq: harq.map_err(table(&at("harq")))?,
-            drx: drx.map_err(table("drx"))?.map(|drx| match direction {
+            harq: resolved(&at("harq"), on(&own.harq), HarqConfig::resolve)?,
+            drx: drx.map(|drx| match direction {
                 Direction::Uplink => Drx { paging_cycle: Duration::ZERO, ..drx },
                 Direction::Downlink => drx,
             }),
             handover: handover
-                .map_err(table("handover"))?
                 .map(|handover| Handover { factor: self.factors.handover.clone(), ..handover }),
-            stall: spans(&self.stall)
-                .map_err(table("stall"))?
-                .map(|spans| followed(spans, &self.factors.stall)),
-            outage: spans(&self.outage)
-                .map_err(table("outage"))?
-                .map(|spans| followed(spans, &self.factors.outage)),
-            reconfiguration: reconfiguration.map_err(table("reconfiguration"))?,
-            down: self
-                .down
-                .iter()
-                .flatten()
-                .map(|(from, length)| (Instant::ZERO + *from, *length))
-                .collect(),
+            stall: spans("stall", &self.stall, &self.factors.stall)?,
+            outage: spans("outage", &self.outage, &self.factors.outage)?,
+            reconfiguration: resolved(
+                "reconfiguration",
+                on(&self.reconfiguration),
+                ReconfigurationConfig::resolve,
+            )?,
+            down: down.map(|(from, length)| (Instant::ZERO + *from, *length)).collect(),
             halts: self.halts.clone(),
-            changes: changes.map_err(table(direction.name()))?,
-        })
+            changes: changes
+                .map(|(from, change)| Ok((*from, change.resolve()?)))
+                .collect::<Result<_, _>>()
+                .map_err(in_table(direction.name()))?,
+        };
+        conflicts::check(self, direction, &link)?;
+        Ok(link)
     }
+
+    /// Returns the rate of one direction; zero with an access layer, which has its own capacity.
+    fn rate_source(&self, direction: Direction, access: bool) -> Result<RateSource, String> {
+        match (&self.direction(direction).rate, access) {
+            (Some(_), true) => Err("`rate` and `access` exclude one another".into()),
+            (Some(rate), false) => rate.resolve()?.along(&self.factors.rate),
+            (None, true) => Ok(RateSource::Constant(Rate::ZERO)),
+            (None, false) => Err("expected a rate, for example \"10Mbit/s\", or a preset".into()),
+        }
+    }
+}
+
+/// Returns the table of an effect that is on.
+fn on<T>(table: &Option<Switch<T>>) -> Option<&T> {
+    table.as_ref().and_then(Switch::on)
+}
+
+/// Resolves the table `name` if it is given.
+fn resolved<C, T, K: fmt::Display>(
+    name: &str,
+    table: Option<&C>,
+    resolve: impl FnOnce(&C) -> Result<T, (K, String)>,
+) -> Result<Option<T>, ConfigError> {
+    table.map(resolve).transpose().map_err(in_table(name))
+}
+
+/// Returns the error of a key in the table `name`.
+fn in_table<K: fmt::Display>(name: &str) -> impl FnOnce((K, String)) -> ConfigError + '_ {
+    move |(key, problem)| ConfigError { key: format!("{name}.{key}"), problem }
 }
 
 const fn trace_of_rate(rate: &mut RateConfig) -> Option<&mut TraceSource> {

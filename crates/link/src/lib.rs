@@ -12,6 +12,7 @@ extern crate alloc;
 pub mod access;
 mod along;
 mod config;
+mod conflicts;
 mod delay;
 mod delay_line;
 mod distribution;
