@@ -77,7 +77,7 @@ def test_a_quantile_of_lost_messages_is_infinite() -> None:
 def test_a_sweep_along_a_distribution_needs_one_run(tmp_path: Path) -> None:
     folder = tmp_path / "nobody2026"
     folder.mkdir()
-    (folder / "study.toml").write_text('title = "Seen"\nauthor = "Nobody"\nruns.seeds = [1, 2]\n')
+    (folder / "study.toml").write_text('title = "Seen"\nauthor = "Nobody"\nruns.seeds = 2\n')
     (folder / "small.toml").write_text(SMALL)
     (folder / "NOB-E03.toml").write_text(SEEN)
     (folder / "NOB-E04.toml").write_text('figure = "Fig. 4"\nfinding = "Pictures are sharp."\nneeds = "video"\n')
@@ -120,7 +120,7 @@ def test_a_study_in_any_folder_has_observations_of_its_own(tmp_path: Path) -> No
     folder = tmp_path / "anybody2026"
     (folder / "experiments").mkdir(parents=True)
     (folder / "scenarios").mkdir()
-    (folder / "study.toml").write_text('title = "Own"\nauthor = "Anybody"\nruns.seeds = [1, 2]\n')
+    (folder / "study.toml").write_text('title = "Own"\nauthor = "Anybody"\nruns.seeds = 2\n')
     (folder / "scenarios" / "small.toml").write_text(SMALL)
     (folder / "experiments" / "ANY-E01.toml").write_text(OWN_CLAIM)
     with pytest.raises(ScenarioError, match="own_share"):

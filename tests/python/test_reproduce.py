@@ -43,9 +43,9 @@ loss = { uniform = "2%" }
 STUDY = """
 title = "Flows of known rates"
 author = "Nobody, 2026"
-runs.seeds = [1, 2, 3]
-quick.seeds = [1, 2]
-emulate.seeds = [1, 2]
+runs.seeds = 3
+quick.seeds = 2
+emulate.seeds = 2
 
 [sweep.rates]
 label = "x"
@@ -508,7 +508,7 @@ EMULATED = """
 figure = "Fig. 1"
 finding = "Two paths carry more than one, over our transport and the kernel's."
 unit = "kbit/s"
-emulate = { seeds = [1, 2], duration = "2s" }
+emulate = { seeds = 2, duration = "2s" }
 
 [series.Ours]
 scenario = "two.toml"

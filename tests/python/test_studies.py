@@ -47,12 +47,12 @@ default_reading = "plain"
 "all of it" = ["NOB-E01"]
 
 [runs]
-seeds = [1, 2, 3, 4]
+seeds = 4
 duration = "20s"
 checkpoints = ["10s", "20s"]
 
 [quick]
-seeds = [1, 2]
+seeds = 2
 duration = "5s"
 checkpoints = ["5s"]
 
@@ -164,6 +164,26 @@ def independent(*values: float, spread: float) -> list[list[float]]:
 
 
 # Series.
+
+
+def test_a_reading_may_be_like_an_earlier_one(study: Path) -> None:
+    text = (study / "study.toml").read_text(encoding="utf-8")
+    lossy = """[reading.lossy]
+like = "slow"
+about = "Half of the rate, twice the delay."
+scenario."small.toml" = { "path.one.uplink.delay" = "100ms" }
+"""
+    (study / "study.toml").write_text(text.replace("[sweep.loss]", f"{lossy}\n[sweep.loss]"), encoding="utf-8")
+    found = Study(study)
+    one = found.experiments("lossy")["NOB-E01"]
+    flown = found.scenario(one, one.series[0], 0.01, "lossy").toml()
+    assert 'rate = "1Mbit/s"' in flown
+    assert 'delay = "100ms"' in flown
+    (study / "study.toml").write_text(
+        text.replace("[reading.slow]", '[reading.slow]\nlike = "lossy"'), encoding="utf-8"
+    )
+    with pytest.raises(ScenarioError, match=r"like: found lossy, expected one of plain"):
+        Study(study)
 
 
 def test_a_readings_hosts_give_way_to_what_a_series_says(study: Path) -> None:
@@ -324,6 +344,9 @@ def test_places_in_values_are_filled_in() -> None:
         "list": ["1%"],
     }
     assert fill("{x} of {k}", k=2) == "{x} of 2"
+    assert [fill("{min(k, 13)}", k=k) for k in (5, 15)] == [5, 13]
+    assert fill("{min(k, 13)} of {26/min(k, 13)}", k=15) == "13 of 2"
+    assert fill("{min(k, 13}", k=15) == "{min(k, 13}"
     assert fill(True) is True
 
 
@@ -351,6 +374,7 @@ def test_every_point_of_every_study_is_a_scenario(folder: Path, monkeypatch: pyt
     [
         ("study.toml", "[runs]", "[run]", "run: found an unknown key, expected `runs`"),
         ("study.toml", 'duration = "20s"', 'duration = "5s"', "checkpoints: found"),
+        ("study.toml", "seeds = 4", "seeds = 0", "seeds: found 0, expected at least 1"),
         ("study.toml", 'default_reading = "plain"', 'default_reading = "none"', "expected one of plain, slow"),
         ("NOB-E01.toml", 'sweep = "loss"', 'sweep = "lost"', "sweep: found lost, expected one of loss"),
         ("NOB-E01.toml", 'use = "bulk"', 'use = "bluk"', "use: found bluk, expected one of bulk"),

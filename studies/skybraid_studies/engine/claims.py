@@ -30,9 +30,10 @@ claim holds if all its comparisons do, and does not hold if one of them does not
 for all series that it matches, in the order of the file. `at` (an x or a list of
 them), or `from` and `to_x` (bounds, included), choose x; all of them by default. `words` are the paper's and `theirs`
 its number where it gives one. A claim that is known not to hold has `cause`, the name of a cause of the study's file
-(`skybraid_studies.engine.causes`), or `known`, a text of its own; both may be a table by reading. `role` is "finding"
-(the paper's, the default), "check" if it holds the product against itself, or "fit" if a number was chosen so that it
-holds; an experiment's `role` is that of its claims without one.
+(`skybraid_studies.engine.causes`), or a text of its own: `known` if runs explain it, `contradicted` if the paper's own
+numbers exclude it. Each may be a table by reading. `role` is "finding" (the paper's, the default), "check" if it holds
+the product against itself, or "fit" if a number was chosen so that it holds; an experiment's `role` is that of its
+claims without one.
 """
 
 from __future__ import annotations
@@ -186,6 +187,7 @@ class Claim:
     level: float = 0.0
     theirs: float = math.nan
     known: str | Mapping[str, str] = ""
+    contradicted: str | Mapping[str, str] = ""
     cause: str | Mapping[str, str] = ""
     role: Role = Role.FINDING
 
@@ -196,9 +198,13 @@ class Claim:
 
     def explanation(self, reading: str, causes: Mapping[str, Cause]) -> Cause | None:
         """Returns the known cause why the claim does not hold in a reading, of those of its study."""
-        name, text = (one if isinstance(one, str) else one.get(reading, "") for one in (self.cause, self.known))
+        name, excluded, text = (
+            one if isinstance(one, str) else one.get(reading, "") for one in (self.cause, self.contradicted, self.known)
+        )
         if name:
             return causes[name]
+        if excluded:
+            return Cause("", Status.CONTRADICTED, excluded)
         return Cause("", Status.EXPLAINED, text) if text else None
 
     def check_causes(self, causes: Mapping[str, Cause], where: str) -> None:
@@ -244,6 +250,7 @@ class Claim:
             x_to=keys.take("to_x", float, UNBOUNDED),
             theirs=keys.take("theirs", float, math.nan),
             known=keys.take("known", (str, dict), ""),
+            contradicted=keys.take("contradicted", (str, dict), ""),
             cause=keys.take("cause", (str, dict), ""),
             role=take_role(keys, role),
             **{key: keys.take(key, float, default) for key, default in needs.items() if key != "to"},

@@ -12,17 +12,17 @@ its own. Every table is strict: an unknown key is an error that suggests the rig
     default_reading = "repo"               # the reading that is used unless another is asked for
 
     [runs]                                 # of every experiment, unless its file says otherwise
-    seeds = [1, 2, 3, 4]
+    seeds = 4                              # 1 to 4
     duration = "480s"                      # replaces the scenarios' own; leave out to keep it
     checkpoints = ["30s", "480s"]          # a goodput is the mean over these lengths of the run; by default its own
 
     [quick]                                # the same keys for --quick
-    seeds = [1, 2]
+    seeds = 2
     duration = "60s"
     checkpoints = ["60s"]
 
     [emulate]                              # the same for --emulate, in real time; without a duration 30 s at most
-    seeds = [1, 2, 3]
+    seeds = 3
 
     [comparisons]                          # medians of ours over published, over several experiments
     "TCP alone" = ["PED-E09", "PED-E10"]
@@ -53,9 +53,9 @@ A reading that needs files which are not shipped names them and the reading that
 `skybraid_studies.engine.readings`.
 
 In the values of `set`, `{x}` is the sweep's value and `{k}` the series' parameter; `{20/k}` and `{100*x}` divide and
-multiply. `{x:lia|olia|balia}` is the first of these for 1, the second for 2 and so on, `{k:…}` likewise. A text that is
-nothing but such a place becomes a number. Keys of the reading come first, then those of the
-sweep, the template, the experiment and the series; a later one wins.
+multiply, and `{min(k, 13)}` is 13 at most. `{x:lia|olia|balia}` is the first of these for 1, the second for 2 and so
+on, `{k:…}` likewise. A text that is nothing but such a place becomes a number. Keys of the reading come first, then
+those of the sweep, the template, the experiment and the series; a later one wins.
 
 `ID.toml`:
 
@@ -336,7 +336,9 @@ class Study:
         self._runs = _runs(keys.table("runs"), Runs())
         self._quick = _runs(keys.table("quick"), self._runs)
         self._emulate = _runs(keys.table("emulate"), Runs(self._quick.seeds[:EMULATED_SEEDS]))
-        self.readings = {name: Reading.parse(each) for name, each in keys.tables("reading").items()}
+        self.readings: dict[str, Reading] = {}
+        for name, each in keys.tables("reading").items():
+            self.readings[name] = Reading.parse(each, self.readings)
         if not self.readings:
             self.readings = {"text": Reading("The paper's text.")}
         self.reading = keys.take("default_reading", str, next(iter(self.readings)))
@@ -517,13 +519,13 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _runs(keys: Keys, default: Runs) -> Runs:
-    seeds = keys.take("seeds", list, list(default.seeds))
-    if not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
-        keys.refuse("seeds", repr(seeds), "a list of whole numbers")
+    seeds = keys.take("seeds", int, len(default.seeds))
+    if seeds < 1:
+        keys.refuse("seeds", str(seeds), "at least 1")
     duration: str = keys.take("duration", str, default.duration or "")
     checkpoints = keys.take("checkpoints", list, [f"{at_s:.12g}s" for at_s in default.checkpoints_s])
     runs = Runs(
-        tuple(seeds),
+        tuple(range(1, seeds + 1)),
         duration or None,
         tuple(seconds(text, keys, "checkpoints") for text in checkpoints),
     )

@@ -1,4 +1,7 @@
-"""Places in the values of a study's files: what a sweep, a parameter or a choice of words fills in."""
+"""Places in the values of a study's files: what a sweep, a parameter or a choice of words fills in.
+
+A place is `{k}`, `{2*k}`, `{10/k}`, `{min(k, 13)}`, or a choice of words as `{k:one|two}`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 from skybraid.model.errors import ScenarioError
 from skybraid.model.keys import Keys
 
-_PLACE = re.compile(r"\{\s*(?:([\d.]+)\s*([*/])\s*)?([xk])\s*\}")
+_PLACE = re.compile(r"\{\s*(?:([\d.]+)\s*([*/])\s*)?(min\()?\s*([xk])\s*(?(3),\s*([\d.]+)\s*\))\s*\}")
 _CHOICE = re.compile(r"\{([xk]):([^{}]*)\}")
 
 
@@ -29,19 +32,19 @@ def fill(value: Any, *, x: float | None = None, k: float | None = None) -> Any: 
     value = _CHOICE.sub(lambda place: _chosen(place, known), value)
 
     def number(place: re.Match[str]) -> float:
-        factor, operator, name = place.groups()
-        known_one = known[name]
+        factor, operator, _, name, limit = place.groups()
+        known_one = known[name] if limit is None else min(known[name], float(limit))
         if factor is None:
             return known_one
         return float(factor) * known_one if operator == "*" else float(factor) / known_one
 
     alone = _PLACE.fullmatch(value)
     if alone is not None:
-        if alone[3] not in known:
+        if alone[4] not in known:
             return value
         result = number(alone)
         return int(result) if float(result).is_integer() else result
-    return _PLACE.sub(lambda place: f"{number(place):.12g}" if place[3] in known else place[0], value)
+    return _PLACE.sub(lambda place: f"{number(place):.12g}" if place[4] in known else place[0], value)
 
 
 def _chosen(place: re.Match[str], known: Mapping[str, float]) -> str:

@@ -11,6 +11,8 @@ reading that replaces it where they are missing:
 
 In the values of a reading `{measurements}` is that folder: `$SKYBRAID_TRACES`, else `../shared/traces` next to the
 source tree.
+
+A reading may be `like` an earlier one, whose values it then has where it gives none itself.
 """
 
 from __future__ import annotations
@@ -54,21 +56,25 @@ class Reading:
     otherwise: str = ""
 
     @classmethod
-    def parse(cls, keys: Keys) -> Reading:
-        """Reads one from a study's file.
+    def parse(cls, keys: Keys, earlier: Mapping[str, Reading]) -> Reading:
+        """Reads one from a study's file, after the earlier ones.
 
         Raises:
-            ScenarioError: a key is missing, unknown or of another kind.
+            ScenarioError: a key is missing, unknown or of another kind, or there is no such earlier reading.
         """
-        files: list[str] = keys.take("files", list, [])
+        like = keys.take("like", str, "")
+        if like and like not in earlier:
+            keys.refuse("like", like, f"one of {', '.join(earlier)}" if earlier else "nothing before this reading")
+        base = earlier[like] if like else cls()
+        files: list[str] = keys.take("files", list, list(base.files))
         found = cls(
             keys.take("about", str),
-            with_folder(keys.take("set", dict, {})),
-            {name: with_folder(each.rest()) for name, each in keys.tables("scenario").items()},
-            {name: with_folder(each.rest()) for name, each in keys.tables("series").items()},
-            {protocol: each.rest() for protocol, each in keys.tables("hosts").items()},
+            {**base.all, **with_folder(keys.take("set", dict, {}))},
+            _over(base.scenarios, keys.tables("scenario")),
+            _over(base.series, keys.tables("series")),
+            _over(base.hosts, keys.tables("hosts")),
             tuple(files),
-            keys.take("otherwise", str, ""),
+            keys.take("otherwise", str, base.otherwise),
         )
         keys.done()
         return found
@@ -83,6 +89,11 @@ class Reading:
     def missing(self) -> list[str]:
         """Its files that are not here."""
         return [file for file in self.files if not (measurements() / file).is_file()]
+
+
+def _over(base: Mapping[str, Mapping[str, Any]], own: Mapping[str, Keys]) -> dict[str, Mapping[str, Any]]:
+    """Tables of a reading's own keys over those of the one that it is like."""
+    return {**base, **{name: {**base.get(name, {}), **with_folder(each.rest())} for name, each in own.items()}}
 
 
 def measurements() -> Path:
