@@ -177,6 +177,15 @@ def test_a_change_that_was_run_says_what_it_reached(failed: Results) -> None:
     assert card.changes[0].words == 'Helps: with a copy on b (`scheduler = "redundant"`): 100 %.'
 
 
+def test_an_emulation_is_not_repeated_by_seeds_at_once(flown: Results) -> None:
+    emulated = replace(flown, provenance=flown.provenance | {"driver": "emulation"})
+    for results, commands in ((flown, 2), (emulated, 0)):
+        undecided = [one for one in cards(results, ()) if one.verdict is Verdict.INCONCLUSIVE]
+        assert undecided
+        found = {change.command for one in undecided for change in one.changes if "would decide" in change.words}
+        assert len([command for command in found if " --seeds 1.." in command]) == commands
+
+
 def test_the_worst_moment_is_the_outage_and_leads_there(failed: Results) -> None:
     text, page = parsed(failed)
     seen = overview(failed, Charts(), Clock(60.0))

@@ -235,6 +235,8 @@ def test_the_headline_counts_what_is_not_met_first() -> None:
     met, failed, open_ = share(1000, 1000, 0.9), share(100, 1000, 0.9), share(1000, 1000, 0.999)
     assert headline([]) == "The scenario states no requirement."
     assert headline([met]) == "The requirement is met."
+    assert headline([failed]) == "The requirement is not met."
+    assert headline([open_]) == "The requirement is inconclusive."
     assert headline([met, met]) == "All 2 requirements are met."
     assert headline([met, failed, open_]) == "1 of 3 requirements is not met."
     assert headline([met, open_]) == "No requirement failed; 1 of 2 is inconclusive."

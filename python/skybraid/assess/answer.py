@@ -16,7 +16,7 @@ from skybraid.execute.runs import simulation
 from skybraid.model.episodes import RunShare, unclustered
 from skybraid.model.errors import ScenarioError
 from skybraid.model.link_performance import SHARES, Slots, share_of
-from skybraid.model.requirements import about
+from skybraid.model.requirements import about, percent
 from skybraid.model.scenario import Scenario
 from skybraid.model.statistics import Verdict
 from skybraid.traces.flights import DIRECTIONS
@@ -200,7 +200,7 @@ def assess(
             flows.append(RankedFlow(one, tuple(_merged(ranked))))
         assumed = runner.assumed()
         if not is_whole:
-            part = f"{100 * share:.0f} % of each flight was replayed within {budget_s:.0f} s of computing"
+            part = f"{percent(float(f'{share:.2g}'))} of each flight was replayed within {budget_s:.0f} s of computing"
             assumed.append(f"{part}; `--budget 10min` replays more")
         missing = _missing(flows, networks)
     return Answer(tuple(flows), tuple(networks), tuple(assumed), tuple(missing), time.perf_counter() - started)

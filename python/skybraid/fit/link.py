@@ -506,7 +506,7 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
     events = [_events(flight) for flight in flights]
     told = []
     if len(flights) == 1:
-        told.append("One flight: how flights differ is unknown; as elsewhere is assumed ([spread] of the file).")
+        told.append("One flight: how flights differ is unknown; [spread] of the file assumes what other flights show.")
     elif len(flights) < FEW_FLIGHTS:
         told.append(f"{len(flights)} flights: how flights differ is little known.")
     shortest_s = min(flight.length_s for flight in flights)

@@ -457,6 +457,8 @@ def headline(requirements: Sequence[Requirement]) -> str:
         return "The scenario states no requirement."
     failed = sum(requirement.verdict is Verdict.NOT_MET for requirement in requirements)
     open_ = sum(requirement.verdict is Verdict.INCONCLUSIVE for requirement in requirements)
+    if total == 1 and failed + open_:
+        return f"The requirement is {requirements[0].verdict}."
     if failed:
         return f"{failed} of {_requirements(total)} {'is' if failed == 1 else 'are'} not met."
     if open_:

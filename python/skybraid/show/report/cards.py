@@ -202,7 +202,9 @@ def _with(results: Results, changes: dict[str, object]) -> str:
 
 
 def _with_seeds(results: Results, runs: int) -> str:
-    """Command that makes so many runs with different seeds."""
+    """Command that makes so many runs with different seeds; an emulation makes one."""
+    if results.driver == "emulation":
+        return ""
     words = shlex.split(str(results.provenance["replay"]))
     for option in ("--seed", "--seeds"):
         if option in words:

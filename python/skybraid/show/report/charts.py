@@ -26,8 +26,8 @@ SHAPES = dict(
 DARK = dict(zip(COLOURS, DARK_COLOURS, strict=True)) | {INK: "#e6e9ee", SECOND_INK: "#a7b0bd"}
 """What stands for each colour on a dark page."""
 
-_SWATCH, _NARROW, _ROW = 5, 46, 22
-"""Letters that a legend's sample takes, and that a phone shows in a line; height of a legend's line in pixels."""
+_SWATCH, _NARROW, _WIDE, _ROW = 5, 46, 140, 22
+"""Letters that a legend's sample takes, and that a phone and a wide page show in a line; height of a line in pixels."""
 
 _SECONDS_UP_TO = 120.0
 """Length in s up to which a time axis counts seconds."""
@@ -212,6 +212,7 @@ def legend(drawn: Figure, entries: Iterable[tuple[str, Sequence[Any]]], *, colum
     items = [Model("LegendItem", label=Value(label), renderers=list(renderers)) for label, renderers in named]
     if not items:
         return
+    wide = min(columns, len(items), _WIDE // max(len(label) + _SWATCH for label, _ in named))
     if sum(len(label) + _SWATCH for label, _ in named[:columns]) > _NARROW:
         columns = min(columns, 2)
     rows = -(-len(items) // columns)
@@ -220,6 +221,7 @@ def legend(drawn: Figure, entries: Iterable[tuple[str, Sequence[Any]]], *, colum
     look: dict[str, Any] = {
         "items": items,
         "ncols": min(columns, len(items)),
+        "tags": [max(wide, 1)],
         "orientation": "horizontal",
         "click_policy": "hide",
         "background_fill_color": None,

@@ -135,7 +135,7 @@ def overview(results: Results, charts: Charts, clock: Clock) -> Overview:
         drawings.append(Drawing("Outages of the paths", "", shown))
     for number, name in enumerate(names):
         shown = charts.add(f"share-{number}", shares(results, clock, bins.filter(pl.col("flow") == name), width_ns))
-        drawings.append(Drawing(f"{name}: who carried it", "", shown))
+        drawings.append(Drawing(f"{name}: messages by path", "", shown))
     if missed.height:
         return Overview(drawings, _moments(results, names, missed, dark), missed=True)
     return Overview(drawings, _slowest(results, bins, dark, width_ns))

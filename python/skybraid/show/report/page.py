@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from skybraid.model.requirements import count, microseconds, milliseconds, percent, rate, span
+from skybraid.model.requirements import about, count, microseconds, milliseconds, percent, rate, span
 from skybraid.show.palette import COLOURS, DARK_COLOURS
 from skybraid.show.report.charts import DARK
 from skybraid.show.report.models import library
@@ -72,6 +72,7 @@ def fragment(template: str, **context: object) -> str:
 def _environment() -> Environment:
     environment = templates()
     environment.filters |= {
+        "about": about,
         "clock": clock,
         "count": count,
         "ended": ended,

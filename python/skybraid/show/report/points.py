@@ -16,6 +16,7 @@ from skybraid.model.requirements import (
     milliseconds,
     percent,
     rate,
+    upper_percent,
 )
 from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
 
@@ -109,7 +110,8 @@ class Judged:
         """Estimate with interval, in words."""
         seen = self.wanted.shown(self.estimate)
         if self.interval is not None:
-            seen += f" ({self.wanted.shown(self.interval.low)} to {self.wanted.shown(self.interval.high)})"
+            upper = upper_percent if SHOWN[self.wanted.metric] is percent else self.wanted.shown
+            seen += f" ({self.wanted.shown(self.interval.low)} to {upper(self.interval.high)})"
         return seen
 
     @property

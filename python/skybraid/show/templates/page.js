@@ -87,28 +87,27 @@
 
   const dark = window.matchMedia("screen and (prefers-color-scheme: dark)");
   const first = new Map();
+  const models = () => Bokeh.documents.flatMap((drawn) => [...(drawn.all_models ?? drawn._all_models.values())]);
 
   // Every colour of every model, as it was drawn for a white page, or what stands for it on a dark one.
   function paint(isDark) {
-    for (const drawn of Bokeh.documents) {
-      for (const model of drawn.all_models ?? drawn._all_models.values()) {
-        if (!first.has(model)) {
-          const found = {};
-          for (const property of model) {
-            if (!/color$/.test(property.attr)) continue;
-            const value = property.is_unset ? null : property.get_value();
-            const colour = typeof value === "string" ? value : value?.value;
-            if (typeof colour === "string" && colour in darkColours) found[property.attr] = [value, colour];
-          }
-          first.set(model, found);
+    for (const model of models()) {
+      if (!first.has(model)) {
+        const found = {};
+        for (const property of model) {
+          if (!/color$/.test(property.attr)) continue;
+          const value = property.is_unset ? null : property.get_value();
+          const colour = typeof value === "string" ? value : value?.value;
+          if (typeof colour === "string" && colour in darkColours) found[property.attr] = [value, colour];
         }
-        const changed = {};
-        for (const [name, [value, colour]] of Object.entries(first.get(model))) {
-          const now = isDark ? darkColours[colour] : colour;
-          changed[name] = typeof value === "string" ? now : { ...value, value: now };
-        }
-        if (Object.keys(changed).length) model.setv(changed);
+        first.set(model, found);
       }
+      const changed = {};
+      for (const [name, [value, colour]] of Object.entries(first.get(model))) {
+        const now = isDark ? darkColours[colour] : colour;
+        changed[name] = typeof value === "string" ? now : { ...value, value: now };
+      }
+      if (Object.keys(changed).length) model.setv(changed);
     }
   }
 
@@ -162,8 +161,7 @@
 
   // A time of a table is shown by all charts over time, which share one range.
   function lead() {
-    const clock = Bokeh.documents.flatMap((drawn) => [...(drawn.all_models ?? drawn._all_models.values())])
-      .find((model) => model.name === "clock");
+    const clock = models().find((model) => model.name === "clock");
     const whole = document.querySelector("[data-whole]");
     if (!clock || !whole) return;
     const all = [clock.start, clock.end];
@@ -189,9 +187,13 @@
     const { documents, items } = JSON.parse(document.getElementById("charts").textContent);
     await drawn(() => Bokeh.embed.embed_items(documents, items));
     lead();
+    // A legend has room for more columns than on a phone.
+    if (document.body.clientWidth > 800) {
+      for (const model of models()) if (model.type === "Legend") model.ncols = model.tags[0];
+    }
     // A finger scrolls the page; to zoom it takes a tool first.
     if (window.matchMedia("(pointer: coarse)").matches) {
-      for (const model of Bokeh.documents.flatMap((drawn) => [...(drawn.all_models ?? drawn._all_models.values())])) {
+      for (const model of models()) {
         if (model.type === "Toolbar") model.active_drag = null;
       }
     }
