@@ -268,6 +268,95 @@ impl Addresses {
     }
 }
 
+/// A path's nodes from the vehicle to the far end, and the stretches between them.
+struct PathRoute<'a> {
+    number: usize,
+    plan: &'a PathPlan,
+    ends: Ends,
+    /// Indices of the nodes, from the vehicle to the far end.
+    stations: Vec<usize>,
+    /// Suffixes of the stretches' names; that of the emulated path itself is empty.
+    legs: Vec<&'static str>,
+    /// Whether the path has IPv6.
+    ipv6: bool,
+}
+
+impl<'a> PathRoute<'a> {
+    /// Adds the nodes of the path's proxies to `work`.
+    fn new(work: &mut Work, number: usize, plan: &'a PathPlan, ends: Ends) -> Self {
+        let mut stations = vec![0];
+        let mut legs = Vec::new();
+        if plan.vehicle_proxy {
+            stations.push(work.node(&format!("{}-vp", plan.name), true));
+            legs.push(".a");
+        }
+        legs.push("");
+        if plan.ground_proxy {
+            stations.push(work.node(&format!("{}-gp", plan.name), true));
+            legs.push(".b");
+        }
+        stations.push(ends.far);
+        Self { number, plan, ends, stations, legs, ipv6: plan.mtu >= MIN_IPV6_MTU }
+    }
+
+    const fn last_leg(&self) -> usize {
+        self.legs.len() - 1
+    }
+
+    /// Returns the name of a proxy's interface to the stretch `leg`.
+    fn interface(&self, leg: usize) -> String {
+        format!("{}{}", self.ends.interfaces[0], self.legs[leg])
+    }
+
+    fn wire(&self, leg: usize) -> Wire {
+        let name = format!("{}{}", self.plan.name, self.legs[leg]);
+        let ends = [self.end(leg, 0), self.end(leg, 1)];
+        Wire { name, mtu: self.plan.mtu, emulated: true, ends }
+    }
+
+    /// Returns one end of the stretch `leg`; side 0 is the vehicle's.
+    fn end(&self, leg: usize, side: usize) -> End {
+        let last = self.last_leg();
+        let outer = if side == 0 { leg == 0 } else { leg == last };
+        let host = self.ends.hosts[side];
+        let between = inner(self.number, leg, side as u8 + 1).networks(30, 64);
+        let addresses = match (last, outer) {
+            (0, _) => usable(host.networks(self.ends.prefix, 64), self.ipv6),
+            (_, true) => [host.networks(32, 128), between]
+                .into_iter()
+                .flat_map(|networks| usable(networks, self.ipv6))
+                .collect(),
+            (_, false) => usable(between, self.ipv6),
+        };
+        let interface =
+            if outer { self.ends.interfaces[side].clone() } else { self.interface(leg) };
+        End { node: self.stations[leg + side], interface, addresses }
+    }
+
+    fn hop_from_vehicle(&self, table: u32) -> Hop<'_> {
+        let [vehicle, ground] = self.ends.hosts;
+        Hop {
+            node: 0,
+            interface: &self.ends.interfaces[0],
+            via: if self.last_leg() > 0 { inner(self.number, 0, 2) } else { ground },
+            source: Some(vehicle),
+            table,
+            ipv6: self.ipv6,
+        }
+    }
+
+    fn hop_from_far(&self, via: Addresses) -> Hop<'_> {
+        Hop {
+            node: self.ends.far,
+            interface: &self.ends.interfaces[1],
+            via,
+            source: Some(self.ends.hosts[1]),
+            table: Route::MAIN,
+            ipv6: self.ipv6,
+        }
+    }
+}
+
 /// A layout under construction.
 #[derive(Default)]
 struct Work {
@@ -328,115 +417,81 @@ impl Work {
     }
 
     fn add_path(&mut self, number: usize, plan: &PathPlan, ends: Ends) {
-        let Ends { hosts, prefix, interfaces, far, behind, inside } = ends;
-        let ([vehicle, ground], [interface, far_interface]) = (hosts, interfaces);
-        let ipv6 = plan.mtu >= MIN_IPV6_MTU;
-        // Nodes from the vehicle to the far end, and the wires between them.
-        let mut stations = vec![0];
-        let mut legs = Vec::new();
-        if plan.vehicle_proxy {
-            stations.push(self.node(&format!("{}-vp", plan.name), true));
-            legs.push(".a");
-        }
-        legs.push("");
-        if plan.ground_proxy {
-            stations.push(self.node(&format!("{}-gp", plan.name), true));
-            legs.push(".b");
-        }
-        stations.push(far);
-        let last = legs.len() - 1;
-        let name_at = |leg: usize| format!("{interface}{}", legs[leg]);
-        for (leg, suffix) in legs.iter().enumerate() {
-            let end = |side: usize| {
-                let outer = if side == 0 { leg == 0 } else { leg == last };
-                let host = [vehicle, ground][side];
-                let between = inner(number, leg, side as u8 + 1).networks(30, 64);
-                let addresses = match (last, outer) {
-                    (0, _) => usable(host.networks(prefix, 64), ipv6),
-                    (_, true) => [host.networks(32, 128), between]
-                        .into_iter()
-                        .flat_map(|networks| usable(networks, ipv6))
-                        .collect(),
-                    (_, false) => usable(between, ipv6),
-                };
-                let outer_name = [&interface, &far_interface][side];
-                let interface = if outer { outer_name.clone() } else { name_at(leg) };
-                End { node: stations[leg + side], interface, addresses }
-            };
-            let name = format!("{}{suffix}", plan.name);
-            let wire = Wire { name, mtu: plan.mtu, emulated: true, ends: [end(0), end(1)] };
+        let route = PathRoute::new(self, number, plan, ends);
+        for (leg, suffix) in route.legs.iter().enumerate() {
+            let wire = route.wire(leg);
             if suffix.is_empty() {
                 self.layout.wires.push(wire);
             } else {
                 self.later.push(wire);
             }
         }
-        let through = last > 0;
-        let next = if through { inner(number, 0, 2) } else { ground };
-        let table = FIRST_TABLE + number as u32;
-        let by_path = |table| Hop {
-            node: 0,
-            interface: &interface,
-            via: next,
-            source: Some(vehicle),
-            table,
-            ipv6,
-        };
-        self.route(EVERYWHERE, &by_path(table));
+        self.route_from_vehicle(&route);
+        if route.last_leg() > 0 {
+            self.route_through_proxies(&route);
+        }
+        let Ends { hosts: [vehicle, ground], interfaces: [interface, _], behind, .. } = route.ends;
+        let ground = if behind { host(SERVER_NETWORK, 2) } else { ground };
+        let name = plan.name.clone();
+        self.layout.paths.push(Path { name, interface, mtu: plan.mtu, vehicle, ground });
+    }
+
+    /// Routes packets from the vehicle's address on the path through its own table, and all others through the first
+    /// path.
+    fn route_from_vehicle(&mut self, route: &PathRoute<'_>) {
+        let PathRoute { number, ends, ipv6, .. } = route;
+        let vehicle = ends.hosts[0];
+        let table = FIRST_TABLE + *number as u32;
+        self.route(EVERYWHERE, &route.hop_from_vehicle(table));
         if self.layout.paths.is_empty() {
-            self.route(EVERYWHERE, &by_path(Route::MAIN));
-            if !through && !behind {
-                let (node, interface, table) = (far, far_interface.as_str(), Route::MAIN);
-                let hop = Hop { node, interface, via: vehicle, source: None, table, ipv6 };
-                self.route(inside.networks(), &hop);
+            self.route(EVERYWHERE, &route.hop_from_vehicle(Route::MAIN));
+            if route.last_leg() == 0 && !ends.behind {
+                self.route(
+                    ends.inside.networks(),
+                    &Hop { source: None, ..route.hop_from_far(vehicle) },
+                );
             }
         }
-        for (kind, from) in vehicle.both().into_iter().enumerate().take(if ipv6 { 2 } else { 1 }) {
+        for (kind, from) in vehicle.both().into_iter().enumerate().take(if *ipv6 { 2 } else { 1 }) {
             let rule = Rule {
                 ipv6: kind == 1,
                 from: Some(Network::host(from)),
-                priority: FIRST_PRIORITY + number as u32,
+                priority: FIRST_PRIORITY + *number as u32,
                 table,
                 ..Rule::default()
             };
             self.layout.rules.push((0, rule));
         }
-        if through {
-            let end_to_end = host(number, 0).networks(24, 64);
-            let between = inner(number, 0, 0).networks(16, 48);
-            let far_hop = Hop {
-                node: far,
-                interface: &far_interface,
-                via: inner(number, last, 1),
-                source: Some(ground),
+    }
+
+    /// Routes the path's networks between its ends and its proxies.
+    fn route_through_proxies(&mut self, route: &PathRoute<'_>) {
+        let PathRoute { number, ends, stations, ipv6, .. } = route;
+        let last = route.last_leg();
+        let end_to_end = host(*number, 0).networks(24, 64);
+        let between = inner(*number, 0, 0).networks(16, 48);
+        let far_hop = route.hop_from_far(inner(*number, last, 1));
+        for hop in [route.hop_from_vehicle(Route::MAIN), far_hop] {
+            self.route(end_to_end, &hop);
+            self.route(between, &hop);
+        }
+        for (station, &node) in stations.iter().enumerate().take(last + 1).skip(1) {
+            let hop = |leg: usize, side: u8, interface| Hop {
+                node,
+                interface,
+                via: inner(*number, leg, side),
+                source: None,
                 table: Route::MAIN,
-                ipv6,
+                ipv6: *ipv6,
             };
-            for hop in [by_path(Route::MAIN), far_hop] {
-                self.route(end_to_end, &hop);
-                self.route(between, &hop);
-            }
-            for (station, &node) in stations.iter().enumerate().take(last + 1).skip(1) {
-                let hop = |leg: usize, side: u8, interface| Hop {
-                    node,
-                    interface,
-                    via: inner(number, leg, side),
-                    source: None,
-                    table: Route::MAIN,
-                    ipv6,
-                };
-                let (back, on) = (name_at(station - 1), name_at(station));
-                self.route(EVERYWHERE, &hop(station, 2, &on));
-                self.route(vehicle.networks(32, 128), &hop(station - 1, 1, &back));
-                for leg in 0..station - 1 {
-                    let network = inner(number, leg, 0).networks(30, 64);
-                    self.route(network, &hop(station - 1, 1, &back));
-                }
+            let (back, on) = (route.interface(station - 1), route.interface(station));
+            self.route(EVERYWHERE, &hop(station, 2, &on));
+            self.route(ends.hosts[0].networks(32, 128), &hop(station - 1, 1, &back));
+            for leg in 0..station - 1 {
+                let network = inner(*number, leg, 0).networks(30, 64);
+                self.route(network, &hop(station - 1, 1, &back));
             }
         }
-        let ground = if behind { host(SERVER_NETWORK, 2) } else { ground };
-        let name = plan.name.clone();
-        self.layout.paths.push(Path { name, interface, mtu: plan.mtu, vehicle, ground });
     }
 
     fn finish(mut self) -> Layout {

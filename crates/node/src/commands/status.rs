@@ -49,6 +49,10 @@ fn word(value: &Value) -> &str {
     value.as_str().unwrap_or("–")
 }
 
+fn text(value: &Value) -> String {
+    word(value).to_string()
+}
+
 fn each(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -76,14 +80,19 @@ fn scaled(value: &Value, unit: &str) -> String {
     format!("{value:.0} {unit}")
 }
 
-/// Appends rows as columns of minimum width, the first one left-aligned, all others right-aligned.
-fn columns(text: &mut String, rows: &[Vec<String>]) {
+/// Appends a table, unless it has no rows, in columns of minimum width: the first left-aligned, all others right-aligned.
+fn append_table(text: &mut String, heads: Vec<String>, rows: impl Iterator<Item = Vec<String>>) {
+    let rows: Vec<_> = core::iter::once(heads).chain(rows).collect();
+    if rows.len() == 1 {
+        return;
+    }
+    text.push('\n');
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
-    for row in rows {
+    for row in &rows {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             // Writing to a string never fails.
             let _ = match column {
@@ -93,10 +102,6 @@ fn columns(text: &mut String, rows: &[Vec<String>]) {
         }
         text.push('\n');
     }
-}
-
-fn heads(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_string()).collect()
 }
 
 /// Returns a summary of the process lockdown.
@@ -117,6 +122,47 @@ fn lockdown(locked: &serde_json::Map<String, Value>) -> String {
     text
 }
 
+/// Column of a table: head, key of the status, and how its value is written.
+type Column = (&'static str, &'static str, fn(&Value) -> String);
+
+const PATH_COLUMNS: [Column; 13] = [
+    ("path", "name", text),
+    ("to peer", "outgoing", text),
+    ("from peer", "incoming", text),
+    ("delay to", "outgoing_delay_ms", ms),
+    ("from", "incoming_delay_ms", ms),
+    ("round trip", "rtt_ms", ms),
+    ("jitter", "jitter_ms", ms),
+    ("loss to", "outgoing_loss", percent),
+    ("from", "incoming_loss", percent),
+    ("rate to", "outgoing_bps", |rate| scaled(rate, "bit/s")),
+    ("from", "incoming_bps", |rate| scaled(rate, "bit/s")),
+    ("first", "control_won", Value::to_string),
+    ("data left", "data_left", |left| scaled(left, "B")),
+];
+
+const CLASS_COLUMNS: [Column; 10] = [
+    ("class", "name", text),
+    ("median", "delay_p50_ms", ms),
+    ("99 %", "delay_p99_ms", ms),
+    ("gap", "longest_gap_ms", ms),
+    ("written", "written", Value::to_string),
+    ("refused", "refused", Value::to_string),
+    ("delivered", "delivered", Value::to_string),
+    ("late", "late", Value::to_string),
+    ("superseded", "superseded", Value::to_string),
+    ("repaired", "repaired", Value::to_string),
+];
+
+/// Returns the cells of one row.
+fn row(columns: &[Column], of: &Value) -> Vec<String> {
+    columns.iter().map(|(_, key, cell)| cell(&of[*key])).collect()
+}
+
+fn heads(columns: &[Column]) -> Vec<String> {
+    columns.iter().map(|(head, _, _)| (*head).to_string()).collect()
+}
+
 fn table(status: &Value) -> String {
     let about = &status["about"];
     let runs = status["uptime_ms"].as_f64().unwrap_or(0.0) / 1e3;
@@ -133,77 +179,23 @@ fn table(status: &Value) -> String {
     if let Some(locked) = status["lockdown"].as_object() {
         let _ = writeln!(text, "{}", lockdown(locked));
     }
-    let mut rows = vec![heads(&[
-        "path",
-        "to peer",
-        "from peer",
-        "delay to",
-        "from",
-        "round trip",
-        "jitter",
-        "loss to",
-        "from",
-        "rate to",
-        "from",
-        "first",
-        "data left",
-    ])];
-    for path in each(&status["paths"]) {
-        rows.push(vec![
-            word(&path["name"]).to_string(),
-            word(&path["outgoing"]).to_string(),
-            word(&path["incoming"]).to_string(),
-            ms(&path["outgoing_delay_ms"]),
-            ms(&path["incoming_delay_ms"]),
-            ms(&path["rtt_ms"]),
-            ms(&path["jitter_ms"]),
-            percent(&path["outgoing_loss"]),
-            percent(&path["incoming_loss"]),
-            scaled(&path["outgoing_bps"], "bit/s"),
-            scaled(&path["incoming_bps"], "bit/s"),
-            path["control_won"].to_string(),
-            scaled(&path["data_left"], "B"),
-        ]);
-    }
-    if rows.len() > 1 {
-        text.push('\n');
-        columns(&mut text, &rows);
-    }
+    let (paths, classes) = (each(&status["paths"]), each(&status["classes"]));
+    append_table(
+        &mut text,
+        heads(&PATH_COLUMNS),
+        paths.iter().map(|path| row(&PATH_COLUMNS, path)),
+    );
     // In TCP mode the MPTCP connection follows the paths.
-    let carriers =
-        each(&status["classes"]).first().map_or(0, |class| each(&class["by_path"]).len());
-    let names = each(&status["paths"]).iter().map(|path| word(&path["name"]));
-    let names: Vec<&str> = names.chain(["mptcp"]).take(carriers).collect();
-    let mut first = heads(&[
-        "class",
-        "median",
-        "99 %",
-        "gap",
-        "written",
-        "refused",
-        "delivered",
-        "late",
-        "superseded",
-        "repaired",
-    ]);
-    first.extend(names.iter().map(|name| format!("by {name}")));
-    let mut rows = vec![first];
-    for class in each(&status["classes"]) {
-        let mut row = vec![
-            word(&class["name"]).to_string(),
-            ms(&class["delay_p50_ms"]),
-            ms(&class["delay_p99_ms"]),
-            ms(&class["longest_gap_ms"]),
-        ];
-        let counts = ["written", "refused", "delivered", "late", "superseded", "repaired"];
-        row.extend(counts.map(|key| class[key].to_string()));
-        row.extend(each(&class["by_path"]).iter().map(Value::to_string));
-        rows.push(row);
-    }
-    if rows.len() > 1 {
-        text.push('\n');
-        columns(&mut text, &rows);
-    }
+    let carriers = classes.first().map_or(0, |class| each(&class["by_path"]).len());
+    let names = paths.iter().map(|path| word(&path["name"])).chain(["mptcp"]).take(carriers);
+    let mut first = heads(&CLASS_COLUMNS);
+    first.extend(names.map(|name| format!("by {name}")));
+    let with_carriers = |class: &Value| {
+        let mut cells = row(&CLASS_COLUMNS, class);
+        cells.extend(each(&class["by_path"]).iter().map(Value::to_string));
+        cells
+    };
+    append_table(&mut text, first, classes.iter().map(with_carriers));
     text
 }
 
