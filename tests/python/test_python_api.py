@@ -43,6 +43,12 @@ def test_public_modules_need_no_import_of_their_own() -> None:
     assert done.stdout.split() == [f"skybraid.{place}" for place in skybraid._MODULES.values()]
 
 
+def test_a_report_loads_no_library_of_pictures() -> None:
+    words = "import sys, skybraid.show.report.single; print('PIL' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_all_that_is_public_says_what_it_is() -> None:
     for name in skybraid.__all__:
         public = getattr(skybraid, name)

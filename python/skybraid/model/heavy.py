@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     import fsspec
     import polars as pl
     from bokeh import palettes
+    from PIL import Image, ImageDraw
     from scipy import fft, interpolate, ndimage
 
-__all__ = ["Late", "fft", "fsspec", "interpolate", "ndimage", "palettes", "pl"]
+__all__ = ["Image", "ImageDraw", "Late", "fft", "fsspec", "interpolate", "ndimage", "palettes", "pl"]
 
 
 class Late:
@@ -45,3 +46,4 @@ if not TYPE_CHECKING:
     pl = Late("polars")
     fft, interpolate = Late("scipy.fft"), Late("scipy.interpolate")
     ndimage = Late("scipy.ndimage")
+    Image, ImageDraw = Late("PIL.Image"), Late("PIL.ImageDraw")

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PIL import Image, ImageDraw
+from skybraid.model.heavy import Image, ImageDraw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
