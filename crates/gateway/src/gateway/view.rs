@@ -5,6 +5,7 @@ use alloc::format;
 use skybraid_units::{Duration, Instant};
 
 use super::Gateway;
+use crate::event::PathState;
 use crate::health::Path;
 use crate::link::ClassLink;
 use crate::snapshot::{ChannelSnapshot, PathSnapshot, Snapshot, TunSnapshot};
@@ -18,7 +19,9 @@ impl Gateway {
             let delay =
                 path.transit.smoothed().and_then(|transit| self.clock.incoming_delay(now, transit));
             let told = path.told;
-            let out = told.map(|told| Duration::from_micros(i64::from(told.transit_us)));
+            let out = told
+                .filter(|told| told.state != PathState::Unheard)
+                .map(|told| Duration::from_micros(i64::from(told.transit_us)));
             let window = path.window();
             PathSnapshot {
                 name: path.name.clone(),

@@ -35,6 +35,19 @@ fn control_arrives_once_by_the_faster_path() {
 }
 
 #[test]
+fn a_path_that_was_never_heard_has_no_delay() {
+    let mut field = Field::new(1, &[LTE(), LEO()], "");
+    field.set_interface(1, false);
+    field.run(ms(2_000));
+    for side in [AIRCRAFT, GROUND] {
+        let [heard, unheard] = &field.snapshot(side).paths[..] else { panic!("two paths") };
+        assert!((heard.outgoing_delay_ms.unwrap() - 45.0).abs() < 1.0, "{heard:?}");
+        assert_eq!(unheard.outgoing, PathState::Unheard);
+        assert_eq!((unheard.outgoing_delay_ms, unheard.incoming_delay_ms), (None, None));
+    }
+}
+
+#[test]
 fn a_silent_path_is_down_within_300_ms_at_no_cost_to_control() {
     let mut field = Field::new(2, &[LTE(), LEO()], "");
     field.run(ms(1_000));
