@@ -339,6 +339,17 @@ def test_a_hole_hides_round_trips_until_it_is_filled() -> None:
     assert read(seen, "baltaci.second_rtt_quantile", flow="data", path="one", q=1.0) == pytest.approx(80)
 
 
+def test_a_repetition_in_a_frame_uncovers_what_came_before() -> None:
+    # As above, but the repetition and a new packet are in one frame and arrive together.
+    data = [
+        ("data", t, t + 20.0, lost) for t, lost in ((0.0, False), (1.0, True), (2.0, False), (3.0, False), (4.0, False))
+    ]
+    again = [("data", 44.0, 64.0, False), ("data", 44.5, 64.0, False)]
+    acks = [("ack", t, t + 20.0, False) for t in (20.0, 22.0, 23.0, 24.0, 64.0, 64.0)]
+    seen = Made(1.0, packets=packets(*data, *again, *acks))
+    assert read(seen, "baltaci.second_rtt_quantile", flow="data", path="one", q=1.0) == pytest.approx(80)
+
+
 def test_a_second_without_a_sample_counts_as_zero() -> None:
     seen = Made(2.0, packets=packets(("data", 0.0, 20.0, False), ("ack", 20.0, 50.0, False)))
     assert read(seen, "baltaci.second_rtt_quantile", flow="data", path="one", q=0.5) == 0

@@ -171,6 +171,7 @@ def test_a_reading_may_be_like_an_earlier_one(study: Path) -> None:
     lossy = """[reading.lossy]
 like = "slow"
 about = "Half of the rate, twice the delay."
+runs = { duration = "10s", checkpoints = ["10s"] }
 scenario."small.toml" = { "path.one.uplink.delay" = "100ms" }
 """
     (study / "study.toml").write_text(text.replace("[sweep.loss]", f"{lossy}\n[sweep.loss]"), encoding="utf-8")
@@ -179,6 +180,8 @@ scenario."small.toml" = { "path.one.uplink.delay" = "100ms" }
     flown = found.scenario(one, one.series[0], 0.01, "lossy").toml()
     assert 'rate = "1Mbit/s"' in flown
     assert 'delay = "100ms"' in flown
+    assert 'duration = "10s"' in flown
+    assert found.experiments("slow")["NOB-E01"].runs.duration == "20s"
     (study / "study.toml").write_text(
         text.replace("[reading.slow]", '[reading.slow]\nlike = "lossy"'), encoding="utf-8"
     )

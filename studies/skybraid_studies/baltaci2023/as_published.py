@@ -86,8 +86,8 @@ def ack_rtts(seen: Seen, flow: str, path: str) -> tuple[Times, Array]:
         inside = (left >= opened) & (left < end) if end == _NEVER else slice(first, int(np.searchsorted(left, end)))
         keep[inside] = False
         place = int(np.searchsorted(left, end))
-        # The repetition's own arrival is the newest; what it uncovers was sent before it.
-        if place < len(left) and newest[place] == filled and filled > later:
+        # What the repetition uncovers was sent before it. Packets of its frame arrive at the same moment and are newer.
+        if place < len(left) and newest[place] >= filled > later:
             total[place] = back[place] - sent[filled - 1]
     return back[keep], total[keep] * MS_PER_NS
 

@@ -36,6 +36,7 @@ its own. Every table is strict: an unknown key is an error that suggests the rig
     scenario."tcp.toml" = { "routing.ecmp" = "packet" }            # of one scenario
     series.mixed = { "flow.tcp.connections" = 1 }                  # of one template of a series
     hosts.mptcp = { buffers = "auto" }     # of transports of this protocol that a series gives as a table
+    runs = { duration = "240s" }           # keys of [runs] that differ
 
     [sweep.bit_errors]                     # sweeps that experiments share
     label = "BER"
@@ -416,7 +417,7 @@ class Study:
             swept = self._sweeps[sweep]
         else:
             swept = _sweep(Keys(sweep, f"{file}: sweep")) if sweep else Sweep()
-        runs = _runs(keys.table("runs"), self._runs)
+        runs = _runs(keys.table("runs"), _runs(Keys(dict(reading.runs), str(self.folder / STUDY)), self._runs))
         quick_keys = keys.table("quick")
         quick = _runs(quick_keys, self._quick)
         emulate = _runs(keys.table("emulate"), self._emulate)

@@ -43,6 +43,7 @@ class Reading:
         scenarios: in one scenario, by its file's name.
         series: in one template of a series, by its name.
         hosts: keys of the transports that a series gives as tables, by protocol; the series' own win.
+        runs: keys of the study's `[runs]` that differ.
         files: that it needs, relative to the folder of measurements.
         otherwise: the reading that replaces it where one of them is missing; none refuses.
     """
@@ -52,6 +53,7 @@ class Reading:
     scenarios: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     series: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    runs: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     otherwise: str = ""
 
@@ -73,6 +75,7 @@ class Reading:
             _over(base.scenarios, keys.tables("scenario")),
             _over(base.series, keys.tables("series")),
             _over(base.hosts, keys.tables("hosts")),
+            {**base.runs, **keys.take("runs", dict, {})},
             tuple(files),
             keys.take("otherwise", str, base.otherwise),
         )

@@ -73,7 +73,7 @@ _HOSTS = 2
 _SECOND = "tcp_again"
 """Flow of the second application, where each host has two."""
 
-_LENGTHS_S = (30.0, 60.0, 120.0, 240.0)
+_LENGTHS_S = (30.0, 60.0, 120.0, 240.0, 480.0)
 """Lengths of the runs over which goodputs are averaged, as in study.toml."""
 
 
