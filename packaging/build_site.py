@@ -91,11 +91,12 @@ def cell(text: str) -> str:
 
 
 def python() -> str:
-    """Returns the page of the Python API: the package's description, then each public name."""
+    """Returns the page of the Python API: the package's description, then each public name and module."""
     lines = ["# Python", "", inspect.cleandoc(str(skybraid.__doc__)), ""]
     for module, names in skybraid._NAMES.items():
         if module != "_core":
             lines += [f"::: skybraid.{module}.{name}\n" for name in names.split()]
+    lines += [f"::: skybraid.{module}\n" for module in skybraid._MODULES.values()]
     lines += ["## Of the native module", ""]
     for name in skybraid._NAMES["_core"].split():
         words = inspect.getdoc(getattr(skybraid, name)) or ""
