@@ -4,50 +4,62 @@ use alloc::vec::Vec;
 
 use skybraid_units::{Instant, Promised};
 
-/// Entries per match. A scan of so many neighbours costs less than the mispredicted branches of a binary tree.
+/// Entries per match. A scan of neighbours costs less than the mispredicted branches of a binary tree.
 const WIDTH: usize = 1 << PLACE_BITS;
 /// Bits of a key that hold the place in the match.
 const PLACE_BITS: u32 = 4;
+/// Entries of a match whose winner it keeps.
+const GROUP: usize = 4;
 /// Time of an entry that is never due, and the end of the agenda's range: 36 years.
 const NEVER: u64 = u64::MAX >> PLACE_BITS;
 
 /// The entries of a match: due time in nanoseconds, then the place in the match. The minimum is the winner, and among
 /// entries due at the same instant the lowest place.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Match([u64; WIDTH]);
+#[repr(align(32))]
+struct Match {
+    keys: [u64; WIDTH],
+    /// The winner of each group of neighbours: a change compares one group, and the winner is one of four.
+    winners: [u64; WIDTH / GROUP],
+}
 
 impl Match {
     const EMPTY: Self = {
-        let mut keys = [0; WIDTH];
+        let (mut keys, mut winners) = ([0; WIDTH], [0; WIDTH / GROUP]);
         let mut place = 0;
         while place < WIDTH {
             keys[place] = (NEVER << PLACE_BITS) | place as u64;
             place += 1;
         }
-        Self(keys)
+        let mut group = 0;
+        while group < WIDTH / GROUP {
+            winners[group] = keys[group * GROUP];
+            group += 1;
+        }
+        Self { keys, winners }
     };
 
-    /// Returns the key of the winner. Pairs are compared as in a tree, so that the comparisons overlap.
+    /// Returns the key of the winner.
     #[inline]
     fn winner(&self) -> u64 {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = self.0;
-        let first = a.min(b).min(c.min(d)).min(e.min(f).min(g.min(h)));
-        let last = i.min(j).min(k.min(l)).min(m.min(n).min(o.min(p)));
-        first.min(last)
+        let [a, b, c, d] = self.winners;
+        a.min(b).min(c.min(d))
     }
 
     /// Due time of the entry at `place`.
     #[inline]
     const fn due(&self, place: usize) -> Instant {
-        time_of(self.0[place % WIDTH])
+        time_of(self.keys[place % WIDTH])
     }
 
     /// Sets the due time of the entry at `place`.
     #[inline]
-    const fn set(&mut self, place: usize, time: u64) {
+    fn set(&mut self, place: usize, time: u64) {
         let place = place % WIDTH;
-        self.0[place] = (time << PLACE_BITS) | place as u64;
+        self.keys[place] = (time << PLACE_BITS) | place as u64;
+        let first = place - place % GROUP;
+        let pair = |place: usize| self.keys[place].min(self.keys[place + 1]);
+        self.winners[place / GROUP] = pair(first).min(pair(first + 2));
     }
 }
 
@@ -109,7 +121,7 @@ impl Agenda {
         for level in &mut self.upper {
             let entries = level.get_mut(place / WIDTH).promised("a match of the agenda");
             let Some(entries) = entries else { return };
-            if entries.0[place % WIDTH] >> PLACE_BITS == winner {
+            if entries.keys[place % WIDTH] >> PLACE_BITS == winner {
                 return;
             }
             entries.set(place % WIDTH, winner);
