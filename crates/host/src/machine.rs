@@ -63,7 +63,9 @@ macro_rules! machine {
 }
 
 machine!(Datagrams, self, false, |_take| {}, |now, send| Self::send_all(self, now, &mut send));
-machine!(mptcp::Connection, self, false, |_take| {});
+machine!(mptcp::Connection, self, false, |_take| {}, |now, send| {
+    Self::send_all(self, now, &mut send);
+});
 machine!(Parallel, self, false, |_take| {});
 machine!(mpdccp::Connection, self, Self::has_refused(self), |take| {
     Self::take_refused(self).for_each(take);

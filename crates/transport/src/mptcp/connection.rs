@@ -283,24 +283,53 @@ impl Connection {
     #[inline]
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
         if self.full {
-            return None;
+            None
+        } else if self.is_idle() {
+            self.poll_ack(now)
+        } else {
+            self.poll_segment(now)
         }
-        if self.is_quiet() {
-            self.assignment.on_idle();
-            self.subflows.all_mut().iter_mut().for_each(Subflow::note_starved);
-            return None;
-        }
-        self.poll_segment(now)
     }
 
-    /// True if there is nothing to send, as after most events.
+    /// Passes all segments that can be sent now to `send`.
     #[inline]
-    fn is_quiet(&self) -> bool {
+    pub fn send_all(&mut self, now: Instant, send: &mut impl FnMut(&Transmit)) {
+        while !self.full {
+            let idle = self.is_idle();
+            let next = if idle { self.poll_ack(now) } else { self.poll_segment(now) };
+            let Some(transmit) = &next else { return };
+            send(transmit);
+            // An idle connection sends one acknowledgement per subflow.
+            if idle && self.subflows.all().len() == 1 {
+                return;
+            }
+        }
+    }
+
+    /// True if there is nothing to send but acknowledgements, as after most events.
+    #[inline]
+    fn is_idle(&self) -> bool {
         self.send.is_drained()
             && !self.assignment.walks()
             && self.addresses.front().is_none()
             && !self.closing.is_due()
-            && self.subflows.all().iter().all(Subflow::is_quiet)
+            && self.subflows.all().iter().all(Subflow::sends_acks_only)
+    }
+
+    /// Returns the acknowledgement that an [idle](Self::is_idle) connection sends next.
+    #[inline]
+    fn poll_ack(&mut self, now: Instant) -> Option<Transmit> {
+        self.assignment.on_idle();
+        let mut owes_ack = false;
+        for subflow in self.subflows.all_mut() {
+            subflow.note_starved();
+            owes_ack |= subflow.owes_ack();
+        }
+        if !owes_ack {
+            return None;
+        }
+        let stamp = self.stamp();
+        self.subflows.poll(|subflow| subflow.poll_ack(now, &stamp))
     }
 
     fn poll_segment(&mut self, now: Instant) -> Option<Transmit> {
@@ -434,6 +463,7 @@ impl Connection {
 mod tests {
     use super::*;
     use crate::{Class, Protocol};
+    use alloc::vec::Vec;
 
     const NOW: Instant = Instant::ZERO;
 
@@ -444,6 +474,28 @@ mod tests {
             if passes(tcp) {
                 to.receive(NOW, path, &segment, tcp);
             }
+        }
+    }
+
+    #[test]
+    fn an_idle_connection_sends_one_acknowledgement_per_subflow() {
+        for protocol in [Protocol::Tcp, Protocol::Mptcp] {
+            let config = TransportConfig { protocol, ..TransportConfig::default() };
+            let paths = [PathInfo::default(); 2];
+            let [mut client, mut server] =
+                [Role::Client, Role::Server].map(|role| Connection::new(&config, &paths, role));
+            for _ in 0..6 {
+                exchange(&mut client, &mut server, |_| true);
+                exchange(&mut server, &mut client, |_| true);
+            }
+            let subflows = server.subflows.all_mut();
+            assert!(subflows.iter().all(Subflow::is_established) && !subflows.is_empty());
+            subflows.iter_mut().for_each(Subflow::acknowledge_now);
+            let due: Vec<PathId> = subflows.iter().map(Subflow::path).collect();
+            let mut sent = Vec::new();
+            server.send_all(NOW, &mut |transmit| sent.push(transmit.path));
+            assert_eq!(sent, due);
+            assert!(server.poll_send(NOW).is_none());
         }
     }
 

@@ -404,11 +404,10 @@ impl Subflow {
                 && (self.board.lost() > 0 || !self.backlog.is_empty() || self.probe_due))
     }
 
-    /// True if there is nothing to send: no data, probe, SYN or acknowledgement.
+    /// True if there is nothing to send but perhaps an acknowledgement: no data, probe or SYN.
     #[inline]
-    pub fn is_quiet(&self) -> bool {
-        !self.receiver.must_acknowledge()
-            && self.backlog.is_empty()
+    pub fn sends_acks_only(&self) -> bool {
+        self.backlog.is_empty()
             && self.board.lost() == 0
             && !self.tail.is_due()
             && !self.probe_due
@@ -416,6 +415,7 @@ impl Subflow {
     }
 
     /// True if [`poll_ack`](Self::poll_ack) will return an acknowledgement.
+    #[inline]
     pub fn owes_ack(&self) -> bool {
         self.receiver.must_acknowledge()
             && (self.is_established() || self.handshake.awaits_fourth_ack())
