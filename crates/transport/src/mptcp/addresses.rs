@@ -47,7 +47,7 @@ impl Addresses {
     /// Handles an established subflow: opens or announces the others after the first one.
     pub fn on_established(&mut self, now: Instant, subflows: &mut Subflows) {
         let first = !core::mem::replace(&mut self.established, true);
-        let config = subflows.config();
+        let Some(config) = subflows.config() else { return };
         match (self.role, config.path_manager) {
             (Role::Client, PathManager::FullMesh | PathManager::Ports(_)) => {
                 match config.join_after {
@@ -55,7 +55,7 @@ impl Addresses {
                     JoinAfter::Dss => self.joins_due = true,
                 }
             }
-            (Role::Server, PathManager::Announced) if first && config.is_multipath() => {
+            (Role::Server, PathManager::Announced) if first => {
                 for path in 1..subflows.path_count() {
                     self.announce(now, PathId(path as u8));
                 }
@@ -98,7 +98,7 @@ impl Addresses {
     /// Adds a local address: the client opens a subflow over it, the server announces it (RFC 8684 §3.4.1).
     pub fn add(&mut self, now: Instant, path: PathId, subflows: &mut Subflows) {
         match self.role {
-            _ if !subflows.config().is_multipath() || path.index() >= subflows.path_count() => {}
+            _ if subflows.config().is_none() || path.index() >= subflows.path_count() => {}
             Role::Client => self.join(path, subflows),
             Role::Server => self.announce(now, path),
         }

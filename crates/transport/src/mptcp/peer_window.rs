@@ -136,7 +136,7 @@ impl PeerWindow {
         let mut others = all.iter().filter(|subflow| subflow.id() != free);
         let holder = others.find_map(|subflow| Some((subflow.id(), find(subflow)?)));
         let Some((holder, head)) = holder else { return };
-        let config = subflows.config();
+        let Some(config) = subflows.config() else { return };
         let (penalises, retransmits) = (config.penalisation, config.opportunistic_retransmission);
         let slow = &mut subflows[holder];
         let slow_srtt = slow.srtt_or_max();

@@ -1,5 +1,6 @@
 //! Subflows of a connection, with the paths that they may take.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
@@ -15,7 +16,8 @@ use crate::{PathId, PathInfo, PathSet, SubflowId, TransportConfig};
 /// Subflows of a connection. Their numbers identify them to both ends; none is ever taken out of the list.
 #[derive(Debug)]
 pub struct Subflows {
-    config: TransportConfig,
+    /// Configuration of a multipath connection, whose subflows may change; one over a single path keeps none.
+    config: Option<Box<TransportConfig>>,
     role: Role,
     /// Maximum payload of a segment in bytes: one for all, since a chunk may be retransmitted on any of them.
     segment: u32,
@@ -32,21 +34,21 @@ impl Subflows {
         let routes =
             if multipath { config.path_manager.subflows(usable) } else { alloc::vec![PathId(0)] };
         let mut subflows = Self {
-            config: config.clone(),
+            config: multipath.then(|| Box::new(config.clone())),
             role,
             segment,
             paths: paths.to_vec(),
             all: Vec::with_capacity(routes.len()),
             siblings: Vec::with_capacity(routes.len()),
         };
-        routes.iter().take(PathSet::CAPACITY).for_each(|path| subflows.add(*path));
+        routes.iter().take(PathSet::CAPACITY).for_each(|path| subflows.push(config, *path));
         subflows
     }
 
-    /// Configuration of the connection.
+    /// Configuration of a multipath connection.
     #[inline]
-    pub const fn config(&self) -> &TransportConfig {
-        &self.config
+    pub fn config(&self) -> Option<&TransportConfig> {
+        self.config.as_deref()
     }
 
     /// Number of paths of the connection, used or not.
@@ -59,11 +61,18 @@ impl Subflows {
         self.all.len() >= PathSet::CAPACITY
     }
 
-    /// Adds a closed subflow over `path`; ignored for an unknown path.
+    /// Adds a closed subflow over `path`; ignored for an unknown path, and by a connection over a single path.
     pub fn add(&mut self, path: PathId) {
+        if let Some(config) = self.config.take() {
+            self.push(&config, path);
+            self.config = Some(config);
+        }
+    }
+
+    fn push(&mut self, config: &TransportConfig, path: PathId) {
         let Some(info) = self.paths.get(path.index()).copied() else { return };
         let id = SubflowId::from_index(self.all.len());
-        self.all.push(Subflow::new(&self.config, self.role, id, (path, info), self.segment));
+        self.all.push(Subflow::new(config, self.role, id, (path, info), self.segment));
     }
 
     /// All subflows, by number.
@@ -242,13 +251,16 @@ mod tests {
     use crate::Protocol;
 
     #[test]
-    fn a_connection_of_one_path_has_one_subflow_and_may_get_more() {
+    fn only_a_multipath_connection_gets_more_subflows() {
         let paths = [PathInfo::default(); 3];
         let count = |protocol| {
             let config = TransportConfig { protocol, ..TransportConfig::default() };
-            Subflows::new(&config, &paths, Role::Client, 1400).all().len()
+            let mut subflows = Subflows::new(&config, &paths, Role::Client, 1400);
+            let first = subflows.all().len();
+            subflows.add(PathId(0));
+            (first, subflows.all().len())
         };
-        assert_eq!((count(Protocol::Tcp), count(Protocol::Mptcp)), (1, 3));
+        assert_eq!([count(Protocol::Tcp), count(Protocol::Mptcp)], [(1, 1), (3, 4)]);
         let config = TransportConfig { protocol: Protocol::Mptcp, ..TransportConfig::default() };
         let mut subflows = Subflows::new(&config, &paths, Role::Client, 1400);
         subflows.add(PathId(3));
