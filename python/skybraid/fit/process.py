@@ -144,6 +144,9 @@ def autocorrelation(series: list[Floats], lags: list[int]) -> Floats:
 def fit_memory(series: list[Floats], step_s: float) -> Memory:
     """Fits the two correlation times to the autocorrelation of series' normal scores, by least squares.
 
+    The scores of a series have the mean zero, whatever slow change was within it: their autocorrelation is that of the
+    process about its mean over the series, and is compared with that one.
+
     Args:
         series: values at even steps, NaN where not measured.
         step_s: in s.
@@ -156,26 +159,38 @@ def fit_memory(series: list[Floats], step_s: float) -> Memory:
     measured = autocorrelation([normal_scores(one) for one in series], lags)
     known = np.isfinite(measured)
     lags_s = np.array(lags)[known] * step_s
+    lengths = [len(one) for one in series]
     measured = measured[known]
     if len(measured) < 2:
         return Memory(0.0, 0.0, 0.0)
     times_s = np.geomspace(step_s / 3, max(most * step_s, step_s), 60)
     best = Memory(0.0, 0.0, 0.0, float(np.sqrt(np.mean(measured**2))))
     # Flights have quantiles of their own: what changes from one to the next is no memory of a process.
-    decays = np.exp(-lags_s[None, :] / times_s[:, None])
     # A fast time of zero is white noise: part of what was measured need not be remembered at all.
-    fast_decays = np.vstack([np.zeros(len(lags_s)), decays])
     fast_times_s = np.concatenate([[0.0], times_s])
-    for at, slow in enumerate(decays):
-        for place, fast in enumerate(fast_decays[: at + 2]):
+    of_mean = np.array([_variance_of_mean(float(one), step_s, lengths) for one in fast_times_s])
+    decays = np.vstack([np.zeros(len(lags_s)), np.exp(-lags_s[None, :] / times_s[:, None])])
+    # Of a part with the correlation r and the variance v of its mean, what is left of r is (r - v) / (1 - v).
+    left = decays - (1 - measured) * of_mean[:, None]
+    for at in range(1, len(left)):
+        for place in range(at + 1):
             # With both times given, the share is a line's slope.
-            over, away = slow - fast, measured - fast
+            over, away = left[at] - left[place], measured - left[place]
             square = float(over @ over)
             share = min(max(float(over @ away) / square, 0.0), 1.0) if square > 1e-12 else 0.0
-            misfit = float(np.sqrt(np.mean((away - share * over) ** 2)))
+            kept = 1 - share * of_mean[at] - (1 - share) * of_mean[place]
+            misfit = float(np.sqrt(np.mean((away - share * over) ** 2)) / kept)
             if misfit < best.misfit - 1e-12:
-                best = Memory(float(times_s[at]), float(fast_times_s[place]), share, misfit)
+                best = Memory(float(fast_times_s[at]), float(fast_times_s[place]), share, misfit)
     return best
+
+
+def _variance_of_mean(time_s: float, step_s: float, lengths: list[int]) -> float:
+    """Returns the variance of the mean over series of an autoregressive process of variance 1."""
+    kept = float(np.exp(-step_s / time_s)) if time_s > 0 else 0.0
+    counts = np.array(lengths, dtype=np.float64)
+    each = ((1 + kept) / (1 - kept) - 2 * kept * (1 - kept**counts) / (counts * (1 - kept) ** 2)) / counts
+    return float(np.average(each, weights=counts))
 
 
 def fit_process(series: list[Floats], step_s: float, plus: float = 0.0) -> Process:
