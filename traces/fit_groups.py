@@ -25,7 +25,9 @@ import numpy as np
 from build_traces import MissingMeasurementsError, measurement_folder
 from engine_series import fly
 from fit_presets import MIN_DRIVE_S, PRESETS
-from fit_series import VIDEO_MBPS, Values, carried, column, flights_of, normal_scores, runs_of, time_scales
+from fit_series import VIDEO_MBPS, Values, carried, column, flights_of, runs_of, time_scales
+
+from skybraid.fit.process import normal_scores
 
 CARRIERS = ("att", "tmobile", "verizon")
 NETWORKS = (*CARRIERS, "starlink")

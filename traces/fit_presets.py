@@ -45,7 +45,6 @@ from fit_series import (
     flights_of,
     interval_line,
     length_quantiles,
-    normal_scores,
     outages,
     quantiles,
     rate,
@@ -55,6 +54,8 @@ from fit_series import (
     time_scales,
     with_service,
 )
+
+from skybraid.fit.process import normal_scores
 
 NR_STEP_S = 0.055
 """Time in s between control messages of CICV5G."""

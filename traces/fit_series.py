@@ -4,10 +4,11 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
+
+from skybraid.fit.process import fit_memory
 
 FLIGHT_S = 600
 MAX_FLIGHTS = 20
@@ -60,45 +61,10 @@ class Probes:
     rtts: Values
 
 
-def normal_scores(values: Values) -> Values:
-    """Normal scores of the ranks, NaN where a value is; equal values share their mean rank."""
-    scores = np.full(len(values), np.nan)
-    known = np.isfinite(values)
-    _, inverse, counts = np.unique(values[known], return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - counts / 2
-    inverse_normal = NormalDist().inv_cdf
-    by_rank = np.array([inverse_normal(float(rank) / known.sum()) for rank in middle])
-    scores[known] = by_rank[inverse] if len(by_rank) else []
-    return scores
-
-
 def time_scales(flights: Sequence[Values], step_s: float, max_lag_s: float) -> Scales:
-    """The scales whose autocorrelation is nearest to that within the flights, by least squares."""
-    lags = np.unique(np.round(np.geomspace(1, max_lag_s / step_s, 24)).astype(int))
-    products, squares = np.zeros(len(lags)), np.zeros(len(lags))
-    for flight in flights:
-        scores = normal_scores(flight)
-        known = np.isfinite(scores)
-        if known.sum() < 2:
-            continue
-        scores = np.where(known, scores - scores[known].mean(), 0.0)
-        variance = float(scores @ scores) / int(known.sum())
-        for index, lag in enumerate(lags):
-            if lag < len(scores):
-                products[index] += scores[:-lag] @ scores[lag:]
-                squares[index] += variance * float(np.sum(known[:-lag] & known[lag:]))
-    found = products / squares
-    best = (np.inf, Scales(1.0, 0.0, 0.5))
-    for slow in np.geomspace(4 * step_s, max_lag_s, 30):
-        for fast in (0.0, *np.geomspace(0.5 * step_s, slow / 3, 20)):
-            of_slow = np.exp(-lags * step_s / slow)
-            of_fast = np.exp(-lags * step_s / fast) if fast > 0 else np.zeros(len(lags))
-            apart = of_slow - of_fast
-            share = float(np.clip((found - of_fast) @ apart / (apart @ apart), 0, 1))
-            error = float(np.sum((found - share * of_slow - (1 - share) * of_fast) ** 2))
-            if error < best[0]:
-                best = (error, Scales(float(slow), float(fast), share))
-    return best[1]
+    """The scales whose autocorrelation is nearest to that within the flights."""
+    memory = fit_memory(list(flights), step_s, max_lag_s)
+    return Scales(memory.slow_s, memory.fast_s, memory.slow_share)
 
 
 def quantiles(values: Values, probabilities: Sequence[float], unit: str) -> str:

@@ -24,7 +24,7 @@ PROBABILITIES = (
 """At which the quantile table is given, where there are values enough."""
 
 MAX_LAG_S = 120.0
-"""Longest lag in s at which the memory is looked at."""
+"""Longest lag in s at which the memory is looked at, unless another one is given."""
 
 _LAG_SHARE = 0.25
 """Part of a series beyond which lags have too few pairs."""
@@ -141,7 +141,7 @@ def autocorrelation(series: list[Floats], lags: list[int]) -> Floats:
     return np.array(found)
 
 
-def fit_memory(series: list[Floats], step_s: float) -> Memory:
+def fit_memory(series: list[Floats], step_s: float, max_lag_s: float = MAX_LAG_S) -> Memory:
     """Fits the two correlation times to the autocorrelation of series' normal scores, by least squares.
 
     The scores of a series have the mean zero, whatever slow change was within it: their autocorrelation is that of the
@@ -150,16 +150,17 @@ def fit_memory(series: list[Floats], step_s: float) -> Memory:
     Args:
         series: values at even steps, NaN where not measured.
         step_s: in s.
+        max_lag_s: longest lag in s.
     """
     longest = max(len(one) for one in series)
-    most = min(int(longest * _LAG_SHARE), int(MAX_LAG_S / step_s))
+    most = min(int(longest * _LAG_SHARE), int(max_lag_s / step_s))
     if most < 2:
         return Memory(0.0, 0.0, 0.0)
     lags = sorted({int(lag) for lag in np.geomspace(1, most, 40)})
     measured = autocorrelation([normal_scores(one) for one in series], lags)
     known = np.isfinite(measured)
     lags_s = np.array(lags)[known] * step_s
-    lengths = [len(one) for one in series]
+    lengths = [len(one) for one in series if len(one)]
     measured = measured[known]
     if len(measured) < 2:
         return Memory(0.0, 0.0, 0.0)
