@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from skybraid_studies.frontier.frontier import CONTROL, oracle, point, replay
-from skybraid_studies.frontier.measurements import CARRIERS, HALVES, Together, pings, read_burst, together
+from skybraid_studies.frontier.measurements import (
+    CAPACITY,
+    CARRIERS,
+    HALVES,
+    NETWORKS,
+    Together,
+    driven,
+    pings,
+    read_burst,
+    together,
+)
+from skybraid_studies.frontier.population import DISH, DRONE, SEEDS, flights
 from skybraid_studies.frontier.rules import RULES
 from skybraid_studies.frontier.video import camera, count_freezes, film
 
@@ -32,6 +43,36 @@ def test_the_halves_share_no_episode() -> None:
     whole = sum(each.seconds for each in both)
     assert 600 < whole < 1500
     assert {episode.shape[0] for each in both for episode in each.episodes} == {2}
+
+
+def test_each_second_of_the_drives_is_in_one_half() -> None:
+    both = [driven(NETWORKS, half) for half in HALVES]
+    if not both[0].episodes:
+        pytest.skip("conext23_paired: no measurements here")
+    assert sum(each.seconds for each in both) == 12_917  # source: SOURCE.txt of the measurements
+    assert {episode.shape[0] for each in both for episode in each.episodes} == {4}
+
+
+# Two paths without service for 4 s each, not at once: of 1 Mbit/s one path misses what it holds up, both miss nothing.
+def test_capacities_are_replayed_with_their_outages() -> None:
+    rates = np.full((2, 30), 20.0)
+    rates[0, 10:14] = 0.0
+    rates[1, 20:24] = 0.0
+    measured = Together(("one", "two"), (rates,), CAPACITY, 1.0)
+    once, twice = (
+        point([replay(measured, RULES[rule](150), CONTROL, (150,))], 150) for rule in ("one_path", "redundant")
+    )
+    assert once.messages == 3000
+    assert once.misses == pytest.approx(350, abs=60)
+    assert twice.misses == 0
+
+
+def test_a_drawn_flight_is_an_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SEEDS, HALVES[1], range(101, 102))
+    (flight,) = flights((DRONE, DISH), RULES["redundant"](150), CONTROL, (150,), HALVES[1])
+    seen = point([flight], 150)
+    assert seen.messages == 59_900
+    assert seen.overhead == pytest.approx(1.0, abs=0.01)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Prints the tables of the study's page: `python -m skybraid_studies.frontier`.
 
-With `chosen` those of the other half, with `video` those of video, with `bound` those of the decision bound.
+With `chosen` those of the other half, with `drives` those of measured capacities, with `drawn` those of drawn flights,
+with `video` those of video, with `bound` those of the decision bound.
 """
 
 from __future__ import annotations
@@ -14,22 +15,33 @@ import typer
 from skybraid_studies.engine.readings import measurements
 from skybraid_studies.frontier.bound import UpDown, bound, deadline_ms, drawn, least_missed
 from skybraid_studies.frontier.frontier import CONTROL, oracle, point, replay
-from skybraid_studies.frontier.measurements import CARRIERS, HALVES, bursts, together
-from skybraid_studies.frontier.observations import DEADLINES_MS, PATTERNS, SETS, outcomes, settled
+from skybraid_studies.frontier.measurements import CARRIERS, HALVES, NETWORKS, bursts, driven, together
+from skybraid_studies.frontier.observations import (
+    DEADLINES_MS,
+    DRAWN,
+    PATTERNS,
+    SETS,
+    has_oracle,
+    outcomes,
+    settled,
+)
 from skybraid_studies.frontier.rules import ORACLE, RULES, in_rounds
 from skybraid_studies.frontier.video import DEADLINES_MS as FILM_DEADLINES_MS
 from skybraid_studies.frontier.video import FILM_RULES, RATES, camera, film
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from skybraid_studies.frontier.video import Film
 
 TABLES = (("pairs", "control"), ("triples", "control"), ("two_of_three", "control"), ("pairs", "mavlink"))
+DRIVES = (("driven_pairs", "control"), ("driven_triples", "control"))
 
 
 def table(data: str, pattern: str, half: str) -> str:
     """A row a rule, a column a deadline: misses, their share with its interval, and the overhead."""
     lines = ["| rule | " + " | ".join(f"{deadline} ms" for deadline in DEADLINES_MS) + " |", "|---|---|---|---|"]
-    for rule in (*RULES, ORACLE):
+    for rule in (*RULES, ORACLE) if has_oracle(data) else RULES:
         cells = []
         for deadline in DEADLINES_MS:
             found = outcomes(data, PATTERNS[pattern], rule, settled(rule, deadline), half)
@@ -87,24 +99,35 @@ def bound_table() -> str:
     return "\n".join(lines)
 
 
+def print_tables(tables: Sequence[tuple[str, str]], half: str) -> None:
+    """Prints tables of some sets of paths."""
+    for data, pattern in tables:
+        messages = point(outcomes(data, PATTERNS[pattern], "low_rtt", DEADLINES_MS[0], half), 300).messages
+        sets = ", ".join("+".join(paths) for paths in (SETS.get(data) or (DRAWN[data],)))
+        typer.echo(f"{data}, {pattern}: {messages} messages, {sets}, {half}\n")
+        typer.echo(table(data, pattern, half) + "\n")
+
+
 def main() -> int:
     """Prints all tables, or says what is missing."""
+    half = HALVES[0] if "chosen" in sys.argv[1:] else HALVES[1]
     if "bound" in sys.argv[1:]:
         typer.echo(bound_table())
+        return 0
+    if "drawn" in sys.argv[1:]:
+        print_tables([(data, "control") for data in DRAWN], half)
+        return 0
+    if "drives" in sys.argv[1:] and driven(NETWORKS, half).episodes:
+        print_tables(DRIVES, half)
         return 0
     if not all(bursts(carrier) for carrier in CARRIERS):
         typer.echo(f"pam2025_multicarrier_ping: not in {measurements()}, the folder that SKYBRAID_TRACES names")
         return 1
-    half = HALVES[0] if "chosen" in sys.argv[1:] else HALVES[1]
     if "video" in sys.argv[1:]:
         for data, rate in itertools.product(("pairs", "triples"), RATES):
             typer.echo(f"{data}, video of {rate}, {half}\n\n{video_table(data, rate, half)}\n")
         return 0
-    for data, pattern in TABLES:
-        messages = point(outcomes(data, PATTERNS[pattern], "low_rtt", DEADLINES_MS[0], half), 300).messages
-        sets = ", ".join("+".join(paths) for paths in SETS[data])
-        typer.echo(f"{data}, {pattern}: {messages} messages, {sets}, {half}\n")
-        typer.echo(table(data, pattern, half) + "\n")
+    print_tables(TABLES, half)
     return 0
 
 

@@ -12,7 +12,7 @@ import polars as pl
 
 import skybraid
 from skybraid.model.episodes import RunShare, share_interval
-from skybraid_studies.frontier.measurements import PAUSE_S, write
+from skybraid_studies.frontier.measurements import DELAY, PAUSE_S, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,10 @@ NS_PER_S = 1_000_000_000
 BIN_S = 0.2
 HEADERS = 28
 """Bytes of the IPv4 and UDP headers of a packet."""
+DRIVEN_DELAY = "30ms"
+"""One-way delay of a path of which the capacity alone was measured: the median of the carriers' pings."""
+DRIVEN_QUEUE = {"packets": 350}
+"""Its queue: that of an LTE modem (Baltaci et al. 2023)."""
 GRID_S = 0.01
 """Spacing of the instants at which the oracle may send."""
 
@@ -69,14 +73,13 @@ class Outcome:
 
 def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, Any], pattern: Pattern) -> Any:  # noqa: ANN401
     """A scenario that replays measured paths for one control flow from the ground."""
-    episodes = sum(each.shape[1] for each in measured.episodes) * BIN_S
-    duration = episodes + PAUSE_S * (len(measured.episodes) + 1)
+    duration = measured.seconds + PAUSE_S * (len(measured.episodes) + 1)
     tables = {
         "name": "frontier",
         "duration": f"{duration:.1f}s",
         "seed": 1,
         "path": {
-            name: {"uplink": link(file), "downlink": link(file)}
+            name: {"uplink": link(file, measured.column), "downlink": link(file, measured.column)}
             for name, file in zip(measured.paths, files, strict=True)
         },
         "flow": {"control": {"from": "ground", "traffic": pattern.traffic, "transport": dict(transport)}},
@@ -84,17 +87,30 @@ def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, 
     return skybraid.Scenario.build(tables)
 
 
-def link(file: Path) -> dict[str, Any]:
-    """A direction of a path far from full, with the delays of a file."""
-    delay = {"trace": str(file), "column": "delay [ms]", "unit": "ms"}
-    return {"rate": "50Mbit/s", "delay": delay, "queue": "unlimited"}
+def link(file: Path, column: str) -> dict[str, Any]:
+    """A direction of a path with the delays of a file, far from full, or with its capacities."""
+    trace = {"trace": str(file), "column": column, "unit": column.partition("[")[2].rstrip("]")}
+    if column == DELAY:
+        return {"rate": "50Mbit/s", "delay": trace, "queue": "unlimited"}
+    return {"rate": trace, "delay": DRIVEN_DELAY, "queue": DRIVEN_QUEUE}
 
 
 def replay(measured: Together, transport: Mapping[str, Any], pattern: Pattern, deadlines_ms: Sequence[int]) -> Outcome:
     """Runs a transport over measured paths."""
     with tempfile.TemporaryDirectory() as folder:
         files, spans = write(measured, Path(folder))
-        results = skybraid.run(scenario(measured, files, transport, pattern), tables=["messages", "packets"])
+        return outcome(scenario(measured, files, transport, pattern), 1, spans, pattern, deadlines_ms)
+
+
+def outcome(
+    flight: Any,  # noqa: ANN401
+    seed: int,
+    spans: Sequence[tuple[float, float]],
+    pattern: Pattern,
+    deadlines_ms: Sequence[int],
+) -> Outcome:
+    """Runs a scenario of one control flow and counts the messages of some spans of it."""
+    results = skybraid.run(flight, seed=seed, tables=["messages", "packets"])
     messages, packets = results.tables["messages"], results.tables["packets"]
     delay_ms = (messages["delivered_ns"] - messages["sent_ns"]).cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
     times = packets["in_ns"].to_numpy()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,8 @@ CARRIERS = ("atnt", "tmobile", "verizon")
 HALVES = ("chosen on", "judged on")
 """Parameters are chosen on one half of the measurements, rules judged on the other."""
 
+DELAY, CAPACITY = "delay [ms]", "capacity [Mbit/s]"
+
 STEP_S = 0.2
 """Spacing of the probes."""
 PAUSE_S = 1.0
@@ -33,6 +35,10 @@ PAUSE_S = 1.0
 BLOCK_S = 1800.0
 """The halves alternate by half hours, so that no place on the road is in both."""
 MIN_EPISODE_S = 3.0
+
+NETWORKS = ("starlink", "att", "tmobile", "verizon")
+"""Networks whose capacities were measured in the same seconds."""
+CAPACITY_STEP_S = 1.0
 
 _REPLY = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
 _SENT = re.compile(r"(\d+) packets transmitted")
@@ -63,22 +69,27 @@ class Together:
 
     Attributes:
         paths: names of the paths.
-        episodes: of each episode the one-way delays in ms, a row a path; infinite where a probe was lost.
+        episodes: of each episode the values, a row a path: one-way delays in ms, infinite where a probe was lost, or
+            capacities in Mbit/s.
+        column: name and unit of the values.
+        step_s: spacing of the values.
     """
 
     paths: tuple[str, ...]
     episodes: tuple[npt.NDArray[np.float64], ...]
+    column: str = DELAY
+    step_s: float = STEP_S
 
     @property
     def seconds(self) -> float:
         """Length of all episodes."""
         steps: int = sum(each.shape[1] for each in self.episodes)
-        return STEP_S * steps
+        return self.step_s * steps
 
     def only(self, paths: tuple[str, ...]) -> Together:
         """Some of the paths, in the same episodes."""
         rows = [self.paths.index(path) for path in paths]
-        return Together(paths, tuple(each[rows] for each in self.episodes))
+        return replace(self, paths=paths, episodes=tuple(each[rows] for each in self.episodes))
 
 
 def pings() -> Path:
@@ -124,13 +135,29 @@ def together(carriers: tuple[str, ...], half: str) -> Together:
     return Together(carriers, tuple(episodes))
 
 
+@cache
+def driven(networks: tuple[str, ...], half: str) -> Together:
+    """Capacities of networks in drives without gaps; the halves alternate by day. None without the measurements."""
+    file = measurements() / "conext23_paired" / "downlink.csv"
+    if not file.exists():
+        return Together(networks, (), CAPACITY, CAPACITY_STEP_S)
+    table = pl.read_csv(file)
+    times_s, days = table["time [s]"].to_numpy(), table["day"].to_numpy()
+    rates = table.select(f"{network} [Mbit/s]" for network in networks).to_numpy().T
+    gaps = np.flatnonzero(np.diff(times_s) > CAPACITY_STEP_S) + 1
+    drives = np.split(np.arange(times_s.size), gaps)
+    own = (drive for drive in drives if HALVES[int(days[drive[0]]) % 2] == half)
+    return Together(networks, tuple(rates[:, drive] for drive in own), CAPACITY, CAPACITY_STEP_S)
+
+
 def write(measured: Together, folder: Path) -> tuple[list[Path], list[tuple[float, float]]]:
     """Writes a CSV for each path, with calm before each episode and at the end.
 
     Returns:
         The files, and the start and end of each episode in s.
     """
-    calm = round(PAUSE_S / STEP_S)
+    step_s = measured.step_s
+    calm = round(PAUSE_S / step_s)
     rows: list[list[npt.NDArray[np.float64]]] = [[] for _ in measured.paths]
     spans, steps = [], 0
     for episode in measured.episodes:
@@ -138,16 +165,16 @@ def write(measured: Together, folder: Path) -> tuple[list[Path], list[tuple[floa
             row += [np.full(calm, _usual(values)), values]
         start = steps + calm
         steps = start + episode.shape[1]
-        spans.append((start * STEP_S, steps * STEP_S))
+        spans.append((start * step_s, steps * step_s))
     files = []
     for name, row in zip(measured.paths, rows, strict=True):
-        delays = np.concatenate([*row, np.full(calm + 1, 50.0)])
+        series = np.concatenate([*row, np.full(calm + 1, 50.0)])
         file = folder / f"{name}.csv"
-        pl.DataFrame({"time [s]": np.arange(delays.size) * STEP_S, "delay [ms]": delays}).write_csv(file)
+        pl.DataFrame({"time [s]": np.arange(series.size) * step_s, measured.column: series}).write_csv(file)
         files.append(file)
     return files, spans
 
 
-def _usual(delays: npt.NDArray[np.float64]) -> float:
-    finite = delays[np.isfinite(delays)]
-    return float(np.median(finite)) if finite.size else 50.0
+def _usual(values: npt.NDArray[np.float64]) -> float:
+    working = values[np.isfinite(values) & (values > 0)]
+    return float(np.median(working)) if working.size else 50.0

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from skybraid_studies.engine.theory import calculation
 from skybraid_studies.frontier.frontier import CONTROL, MAVLINK, oracle, point, replay
-from skybraid_studies.frontier.measurements import CARRIERS, HALVES, together
+from skybraid_studies.frontier.measurements import CARRIERS, HALVES, NETWORKS, driven, together
+from skybraid_studies.frontier.population import DISH, DRONE, flights
 from skybraid_studies.frontier.rules import ORACLE, RULES
 
 if TYPE_CHECKING:
     from skybraid_studies.engine.theory import Calculation
     from skybraid_studies.frontier.frontier import Outcome, Pattern
+    from skybraid_studies.frontier.measurements import Together
 
 DEADLINES_MS = (100, 150, 300)
 GROUPS = 6
@@ -25,16 +27,27 @@ SETS = {
     "triples": (CARRIERS,),
     # Duplication over two of the three carriers, at the times when all three were measured.
     "two_of_three": tuple(itertools.combinations(CARRIERS, 2)),
+    "driven_pairs": tuple(itertools.combinations(NETWORKS, 2)),
+    "driven_triples": tuple(itertools.combinations(NETWORKS, 3)),
 }
+DRAWN = {"drone_dish": (DRONE, DISH), "two_drones": (DRONE, DRONE), "two_drones_dish": (DRONE, DRONE, DISH)}
+"""Presets of the paths of drawn flights."""
 PATTERNS = {"control": CONTROL, "mavlink": MAVLINK}
+
+
+def has_oracle(data: str) -> bool:
+    """Whether links are far from full, so that a copy changes no other packet's fate."""
+    return data not in DRAWN and not data.startswith("driven")
 
 
 @cache
 def outcomes(data: str, pattern: Pattern, rule: str, deadline_ms: int, half: str) -> tuple[Outcome, ...]:
     """What a rule did over each set of paths of a half; none without the measurements."""
+    if data in DRAWN:
+        return flights(DRAWN[data], RULES[rule](deadline_ms), pattern, DEADLINES_MS, half)
     found = []
     for paths in SETS[data]:
-        measured = together(CARRIERS, half).only(paths) if data == "two_of_three" else together(paths, half)
+        measured = _measured(data, paths, half)
         if not measured.episodes:
             return ()
         if rule == ORACLE:
@@ -42,6 +55,12 @@ def outcomes(data: str, pattern: Pattern, rule: str, deadline_ms: int, half: str
         else:
             found.append(replay(measured, RULES[rule](deadline_ms), pattern, DEADLINES_MS))
     return tuple(found)
+
+
+def _measured(data: str, paths: tuple[str, ...], half: str) -> Together:
+    if data.startswith("driven"):
+        return driven(paths, half)
+    return together(CARRIERS, half).only(paths) if data == "two_of_three" else together(paths, half)
 
 
 def settled(rule: str, deadline_ms: int) -> int:
@@ -75,8 +94,9 @@ def _value(data: str, pattern: Pattern, rule: str, what: str) -> Calculation:
 
 def _register() -> None:
     for (data, (name, pattern)), rule in itertools.product(itertools.product(SETS, PATTERNS.items()), (*RULES, ORACLE)):
-        for what in ("share", "overhead"):
-            calculation(f"frontier.{data}.{name}.{rule}.{what}")(_value(data, pattern, rule, what))
+        if rule != ORACLE or has_oracle(data):
+            for what in ("share", "overhead"):
+                calculation(f"frontier.{data}.{name}.{rule}.{what}")(_value(data, pattern, rule, what))
 
 
 _register()

@@ -54,7 +54,7 @@ def scenario(
         "duration": f"{duration:.1f}s",
         "seed": 1,
         "path": {
-            name: {"uplink": link(file), "downlink": link(file)}
+            name: {"uplink": link(file, measured.column), "downlink": link(file, measured.column)}
             for name, file in zip(measured.paths, files, strict=True)
         },
         "flow": {"video": {"from": "vehicle", "traffic": dict(traffic), "transport": dict(transport)}},

@@ -577,10 +577,12 @@ impl Datagrams {
     /// Updates the views from the reports. Without reports they never change.
     fn refresh_views(&mut self, now: Instant) {
         let max_silence = self.report_every * MISSING_REPORTS;
+        let judges_silence = self.scheduler.judges_silence();
         for (view, path) in self.views.iter_mut().zip(&self.paths) {
-            let responds = path.unanswered_since.is_none_or(|since| {
-                now.since(since) <= max_silence + path.rtt.srtt().unwrap_or(max_silence)
-            });
+            let responds = judges_silence
+                || path.unanswered_since.is_none_or(|since| {
+                    now.since(since) <= max_silence + path.rtt.srtt().unwrap_or(max_silence)
+                });
             view.usable = path.allowed && responds;
             view.srtt = path.rtt.srtt();
             view.rtt_deviation = path.rtt.deviation();

@@ -124,6 +124,8 @@ const SIMILAR: f64 = 3.0;
 /// Lowest price of a copy with all savings, in shares that may be missed, and as a chance.
 const MIN_PRICE_SHARES: f64 = 30.0;
 const MIN_PRICE: f64 = 1e-9;
+/// Age beyond the round-trip time of a packet without a fate at which its path is silent.
+const SILENCE: Duration = Duration::from_millis(300);
 /// Parts of the time in which decisions are taken.
 const STEPS: usize = 16;
 
@@ -163,6 +165,8 @@ struct Mark {
 struct Route {
     path: PathId,
     level: usize,
+    /// Nothing has come back for long. What fails may be the way back alone.
+    is_silent: bool,
     /// Chance that a copy misses the whole time.
     late: f64,
     srtt: Duration,
@@ -170,6 +174,13 @@ struct Route {
     back: Duration,
     /// Age of a packet by which its acknowledgement may be expected.
     expected: Duration,
+}
+
+impl Route {
+    /// True if the path is not expected to deliver in time.
+    const fn is_troubled(&self) -> bool {
+        self.level == LEVELS - 1
+    }
 }
 
 /// Copies that are planned for a message, and what they cost.
@@ -205,7 +216,9 @@ impl Deadline {
         self.odds.update(view.id, level);
         let late = self.odds.chance(view.id, level, BINS);
         let srtt = view.srtt.unwrap_or(Duration::MAX);
-        Route { path: view.id, level, late, srtt, back, expected: self.expected(view) }
+        let age = self.paths[view.id].warning.age(now);
+        let is_silent = age > SILENCE + view.srtt.unwrap_or(SILENCE);
+        Route { path: view.id, level, is_silent, late, srtt, back, expected: self.expected(view) }
     }
 
     /// Returns the sign of trouble on a path, in eighths of the time until the deadline.
@@ -294,9 +307,10 @@ fn misses_too(other: &Route, odds: &Chances, left: usize) -> f64 {
     (odds.longer_than(left) + joint(other.late) - other.late).min(1.0)
 }
 
-/// Paths from the best on.
+/// Paths from the best on; silent ones come last.
 fn by_chance(one: &Route, other: &Route) -> core::cmp::Ordering {
-    one.late.total_cmp(&other.late).then(one.srtt.cmp(&other.srtt))
+    let silence = one.is_silent.cmp(&other.is_silent);
+    silence.then(one.late.total_cmp(&other.late)).then(one.srtt.cmp(&other.srtt))
 }
 
 impl Scheduler for Deadline {
@@ -321,6 +335,9 @@ impl Scheduler for Deadline {
         }
         let [Some(mut first), second, third] = best else { return wait_for_room(paths) };
         self.purse.earn(unit.bytes);
+        // What a silent path holds up is in the way once it is back.
+        let is_tried = |route: &Route| !route.is_silent || first.is_troubled();
+        let (second, third) = (second.filter(is_tried), third.filter(is_tried));
         let Some(mut second) = second else {
             self.expect(unit, first.late, first.late, 0.0);
             return Choice::Send(PathSet::only(first.path), Reason::OnlyPath);
@@ -365,6 +382,10 @@ impl Scheduler for Deadline {
 
     fn ack_delay(&self) -> Option<Duration> {
         Some(self.config.ack_delay())
+    }
+
+    fn judges_silence(&self) -> bool {
+        true
     }
 
     fn forecast(&self) -> Option<Forecast> {
@@ -426,8 +447,10 @@ impl Scheduler for Deadline {
         // The chance of a miss with what was sent, the next time that anything is learned, and the
         // chance that there is still no acknowledgement by then.
         let (mut late, mut next, mut stays) = (1.0_f64, age + step, 1.0_f64);
+        let mut is_troubled = true;
         for view in paths.iter().filter(|path| unit.carried_by.contains(path.id)) {
             let route = self.route(now, view);
+            is_troubled &= route.is_troubled();
             let unacked = |age: Duration| {
                 let bins = self.bins(age - route.back);
                 self.odds.chance(route.path, route.level, bins).max(route.late)
@@ -441,6 +464,9 @@ impl Scheduler for Deadline {
         let untried = candidates(paths).filter(|path| !unit.carried_by.contains(path.id));
         for view in untried {
             let route = self.route(now, view);
+            if route.is_silent && !is_troubled {
+                continue;
+            }
             let of_route = self.odds.chances(route.path, route.level);
             let missed = |left: usize| misses_too(&route, of_route, left);
             if best.is_none_or(|(_, least, _)| missed(left) < least) {
@@ -555,5 +581,35 @@ mod tests {
         let now = at(30_000);
         let planned = scheduler.hedge_at(now, &sent, now, &two).unwrap().since(now);
         assert_eq!(planned, ms(76));
+    }
+
+    /// Delivers over path 0 after 30 ms, or `delay` what leaves from 2.5 s on, while nothing comes back from path 1 since
+    /// 1 s. Returns the number of copies of a message at 3 s.
+    fn copies_beside_silence(delay: i64) -> u32 {
+        let mut scheduler = config(60, 0.99999, 1.0).build();
+        let two = paths(&[60, 60]);
+        for now in (0..3000).step_by(10) {
+            for (path, delay, since, until) in
+                [(0, 30, 0, 2500), (0, delay, 2500, 3000), (1, 30, 0, 1000)]
+            {
+                let sent = now - delay - 30;
+                if (since..until).contains(&sent) {
+                    scheduler.on_acked(at(now), PathId(path), at(sent), ms(delay));
+                }
+            }
+            (0..2).for_each(|path| scheduler.on_sent(at(now), PathId(path)));
+        }
+        match scheduler.choose(at(3000), &UNIT, &two) {
+            Choice::Send(set, _) => set.len(),
+            Choice::Wait { .. } => 0,
+        }
+    }
+
+    // What is silent may deliver: the acknowledgements may be what fails. But while another path works, a
+    // queue would grow on it.
+    #[test]
+    fn a_silent_path_is_tried_if_the_other_is_late() {
+        assert_eq!(copies_beside_silence(30), 1);
+        assert_eq!(copies_beside_silence(400), 2);
     }
 }

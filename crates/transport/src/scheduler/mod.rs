@@ -293,6 +293,12 @@ pub trait Scheduler: Debug + Send {
         None
     }
 
+    /// True if the scheduler judges paths without acknowledgements itself. Then they stay usable: what fails may be
+    /// the way back alone.
+    fn judges_silence(&self) -> bool {
+        false
+    }
+
     /// Records that a copy of a datagram, or a probe, left on `path`.
     fn on_sent(&mut self, _now: Instant, _path: PathId) {}
 

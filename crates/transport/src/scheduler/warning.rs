@@ -76,8 +76,12 @@ impl<Mark: Copy> Warning<Mark> {
             self.worst.pop_front();
         }
         let worst = self.worst.front().map_or(Duration::ZERO, |(_, delay)| *delay);
-        let age = self.in_flight.front().map_or(Duration::ZERO, |(oldest, _)| now.since(*oldest));
-        worst.max(self.predicted(now)).max(age - back)
+        worst.max(self.predicted(now)).max(self.age(now) - back)
+    }
+
+    /// Age of the oldest packet in flight; zero without one.
+    pub fn age(&self, now: Instant) -> Duration {
+        self.in_flight.front().map_or(Duration::ZERO, |(oldest, _)| now.since(*oldest))
     }
 
     /// Delay of a packet that leaves now, if the delay goes on rising as between the last two.

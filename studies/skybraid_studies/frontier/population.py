@@ -1,0 +1,37 @@
+"""Drawn flights: links of families that were fitted to measurements of drones, cars and ships."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import skybraid
+from skybraid_studies.frontier.frontier import outcome
+from skybraid_studies.frontier.measurements import HALVES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from skybraid_studies.frontier.frontier import Outcome, Pattern
+
+DRONE, DISH = "lte-drone-rural", "starlink-car"
+SEEDS = {HALVES[0]: range(1, 61), HALVES[1]: range(101, 161)}
+"""A flight each: ten hours of each half."""
+FLIGHT_S = 600.0
+
+
+def scenario(presets: Sequence[str], transport: Mapping[str, Any], pattern: Pattern) -> Any:  # noqa: ANN401
+    """A flight with a control flow from the ground; its seed draws the links."""
+    paths = {f"{preset}-{number}": {"preset": preset} for number, preset in enumerate(presets, 1)}
+    flow = {"from": "ground", "traffic": pattern.traffic, "transport": dict(transport)}
+    return skybraid.Scenario.build(
+        {"name": "frontier", "duration": f"{FLIGHT_S:g}s", "path": paths, "flow": {"control": flow}}
+    )
+
+
+def flights(
+    presets: Sequence[str], transport: Mapping[str, Any], pattern: Pattern, deadlines_ms: Sequence[int], half: str
+) -> tuple[Outcome, ...]:
+    """Runs a transport over drawn links, each flight an episode. Its last second is not judged."""
+    flight = scenario(presets, transport, pattern)
+    spans = [(0.0, FLIGHT_S - 1)]
+    return tuple(outcome(flight, seed, spans, pattern, deadlines_ms) for seed in SEEDS[half])
