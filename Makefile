@@ -187,6 +187,7 @@ field: dev node
 	$(VENV)/bin/pytest tests/gateway
 	$(VENV)/bin/python tests/gateway/faults.py --seed 1
 	$(VENV)/bin/python tests/gateway/predicted.py
+	$(VENV)/bin/python tests/gateway/copies.py
 	$(VENV)/bin/python tests/gateway/stale.py stop
 	$(VENV)/bin/python tests/gateway/stale.py flood
 	$(VENV)/bin/python tests/gateway/enemies.py attack

@@ -22,7 +22,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import polars as pl
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from skybraid.gateway.daemons import Daemon
+    from skybraid.gateway.field import Node
 
 WITHIN = 0.10
 """How far a percentile of the delays may lie outside of what the simulated flights have."""
@@ -256,6 +259,15 @@ class Meter:
     came_ns: dict[int, int] = field(default_factory=dict)
     due: float = 0.0
 
+    @classmethod
+    def between(cls, out: Node, into: Node, port: int, every_s: float, frames: list[list[int]]) -> Self:
+        """A flow from one node's gateway to the other's, which both have this local port."""
+        reader = into.socket()
+        reader.setsockopt(socket.SOL_SOCKET, _STAMPS, 1)
+        reader.bind(("127.0.0.1", port))
+        reader.setblocking(False)
+        return cls(out.socket(), reader, ("127.0.0.1", port), every_s, frames)
+
     def write(self) -> None:
         """Sends what is due, and not what was due long ago: this program may have been held up."""
         now = time.monotonic()
@@ -335,32 +347,40 @@ def fly(
         every_s = dict(_EVERY_S)
         if sizes := frame_sizes(file, seed):
             frames["video"], every_s["video"] = sizes, 1 / _FPS
-        meters = {}
-        for name, (out, into) in {
-            "control": (links.ground, links.vehicle),
-            "video": (links.vehicle, links.ground),
-        }.items():
-            reader = into.socket()
-            reader.setsockopt(socket.SOL_SOCKET, _STAMPS, 1)
-            reader.bind(("127.0.0.1", _PORTS[name]))
-            reader.setblocking(False)
-            meters[name] = Meter(out.socket(), reader, ("127.0.0.1", _PORTS[name]), every_s[name], frames[name])
-        try:
-            ground.start()
-            aircraft.start()
-            aircraft.until_linked(len(links.paths))
-            time.sleep(max(began_ns / 1e9 + START_S - time.time(), 0))
-            with Stalls() as watch:
-                _pump(list(meters.values()), began_ns + round(length_s * 1e9))
-                stalls = watch.seen() + (time.time_ns() - time.monotonic_ns())
-        finally:
-            for daemon in (aircraft, ground):
-                daemon.stop()
-            for one in meters.values():
-                one.out.close()
-                one.into.close()
+        ways = {"control": (links.ground, links.vehicle), "video": (links.vehicle, links.ground)}
+        meters = {name: Meter.between(*ends, _PORTS[name], every_s[name], frames[name]) for name, ends in ways.items()}
+        stalls = pumped((ground, aircraft), len(links.paths), list(meters.values()), began_ns, length_s)
     first_ns, last_ns = began_ns + BEGIN_S * 1e9, began_ns + (length_s - 1) * 1e9
     return {name: one.side(first_ns, last_ns, stalls, ways_ns[name]) for name, one in meters.items()}
+
+
+def pumped(
+    daemons: tuple[Daemon, Daemon], paths: int, meters: Sequence[Meter], began_ns: int, length_s: float
+) -> NDArray[np.int64]:
+    """Runs two gateways with their flows until the end of the flight; returns when the machine stood still.
+
+    Args:
+        daemons: of the ground and of the aircraft, not started.
+        paths: that must be up before the flows begin.
+        meters: of the flows; closed at the end.
+        began_ns: when the flight began, by the wall clock.
+        length_s: of the flight.
+    """
+    ground, aircraft = daemons
+    try:
+        ground.start()
+        aircraft.start()
+        aircraft.until_linked(paths)
+        time.sleep(max(began_ns / 1e9 + START_S - time.time(), 0))
+        with Stalls() as watch:
+            _pump(meters, began_ns + round(length_s * 1e9))
+            return watch.seen() + (time.time_ns() - time.monotonic_ns())
+    finally:
+        for daemon in (aircraft, ground):
+            daemon.stop()
+        for one in meters:
+            one.out.close()
+            one.into.close()
 
 
 def _pump(meters: Sequence[Meter], end_ns: int) -> None:

@@ -233,6 +233,11 @@ impl ClassEndpoint {
         self.endpoint.forecast()
     }
 
+    /// True if the scheduler needs reports of the peer and none has come for `time` after a packet.
+    pub fn never_answered(&self, now: Instant, time: Duration) -> bool {
+        self.endpoint.never_answered(now, time)
+    }
+
     /// Number of copies that arrived after the first.
     pub const fn duplicates(&self) -> u64 {
         self.copies.saturating_sub(self.messages)

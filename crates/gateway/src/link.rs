@@ -22,6 +22,9 @@ use crate::{ChannelId, Class};
 /// Maximum messages that wait in a transport. Those after them wait in the fair queue.
 const MAX_IN_TRANSPORT: usize = 16;
 
+/// Time after which a peer that has never reported an arrival is taken to have no such scheduler.
+const MAX_UNANSWERED: Duration = Duration::from_secs(5);
+
 /// Queued message.
 #[derive(Debug)]
 pub struct Written {
@@ -63,6 +66,8 @@ pub struct ClassLink {
     stats: ClassStats,
     /// An alarm says that the deadline cannot be kept.
     told_unreachable: bool,
+    /// The alarm that the peer reports nothing has been raised.
+    told_unanswered: bool,
 }
 
 /// Forward error correction of a class.
@@ -93,6 +98,7 @@ impl ClassLink {
             fec: Fec::new(connection.repair),
             stats: ClassStats::new(connection.class, carriers),
             told_unreachable: false,
+            told_unanswered: false,
         }
     }
 
@@ -258,6 +264,18 @@ impl ClassLink {
         };
         let changed = core::mem::replace(&mut self.told_unreachable, unreachable) != unreachable;
         changed.then(|| format!("{}: {forecast}", self.stats.name()))
+    }
+
+    /// Returns the alarm, once, that the peer never reports what arrives, as it does where the class has such a
+    /// scheduler there too.
+    pub fn take_unanswered_alarm(&mut self, now: Instant) -> Option<String> {
+        let unanswered = self.endpoint.never_answered(now, MAX_UNANSWERED);
+        let begins = unanswered && !self.told_unanswered;
+        self.told_unanswered |= unanswered;
+        begins.then(|| {
+            let name = self.stats.name();
+            format!("{name}: the other end does not report what arrives: give the class this scheduler there too")
+        })
     }
 
     /// Bytes that FEC adds to each packet, and a repair packet of the transport to the largest.

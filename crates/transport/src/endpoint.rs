@@ -337,6 +337,14 @@ impl Endpoint {
         }
     }
 
+    /// True if the scheduler needs reports of the peer and none has come for `time` after a packet.
+    pub fn never_answered(&self, now: Instant, time: Duration) -> bool {
+        match self {
+            Self::Datagrams(datagrams) => datagrams.never_answered(now, time),
+            Self::Stream(_) | Self::Parallel(_) | Self::Dccp(_) => false,
+        }
+    }
+
     /// Totals of the connection up to `now`.
     pub fn totals(&self, now: Instant) -> ConnectionTotals {
         match self {

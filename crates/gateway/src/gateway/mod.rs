@@ -274,7 +274,9 @@ impl Gateway {
             let loss_of = |id: PathId| self.paths.get(id).map_or(0.0, Path::outgoing_loss);
             self.classes.iter_mut().for_each(|link| link.measure(now, loss_of));
             for class in Class::ALL {
-                if let Some(text) = self.classes[class].take_forecast_alarm() {
+                let link = &mut self.classes[class];
+                let alarms = [link.take_forecast_alarm(), link.take_unanswered_alarm(now)];
+                for text in alarms.into_iter().flatten() {
                     self.record_event(now, What::Alarm { text });
                 }
             }

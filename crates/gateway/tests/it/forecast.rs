@@ -51,3 +51,19 @@ fn paths_without_trouble_raise_no_alarm() {
     let forecast = field.snapshot(AIRCRAFT).classes[VIDEO].forecast.clone().unwrap();
     assert!(forecast.expected > 0.999, "{forecast:?}");
 }
+
+#[test]
+fn a_scheduler_in_one_file_alone_raises_an_alarm() {
+    let mut field =
+        Field::new(7, &[LTE(), LEO()], &CLASS.replace("scheduler", "#aircraft scheduler"));
+    field.run(ms(1_000));
+    for at in (1_000..10_000).step_by(10) {
+        field.run(ms(at));
+        field.write(AIRCRAFT, 1, &[7; 500]);
+    }
+    let events = std::iter::from_fn(|| field.ends[AIRCRAFT].poll_event());
+    let raised = events.filter(|event| {
+        matches!(&event.what, What::Alarm { text } if text.starts_with("video: the other end does not report"))
+    });
+    assert_eq!(raised.count(), 1);
+}

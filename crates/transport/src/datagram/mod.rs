@@ -50,6 +50,8 @@ pub struct Datagrams {
     is_simple: bool,
     reports: bool,
     report_every: Duration,
+    /// Instant of the first packet that needs a report; far off once the peer has reported.
+    asked_at: Option<Instant>,
     /// Maximum delay of an acknowledgement, if the scheduler needs them.
     ack_delay: Option<Duration>,
     hedges: Hedges,
@@ -131,6 +133,8 @@ impl Datagrams {
         let room = if coding.is_some() { room.saturating_sub(REPAIR_HEADER) } else { room };
         let wanted = config.segment.map_or(room, |size| size.get().min(u64::from(room)) as u32);
         let inbox = Inbox::new(config);
+        let (min_rto, max_rto) = (Duration::from_millis(200), Duration::from_secs(120));
+        let view = |(index, info)| view(index, info, wanted);
         let reports = scheduler.needs_rtt() && paths.len() > 1;
         Self {
             is_simple: !reports && ack_delay.is_none() && !inbox.restores_order(),
@@ -144,11 +148,7 @@ impl Datagrams {
                 .iter()
                 .map(|_| Path {
                     allowed: true,
-                    rtt: RttEstimator::new(
-                        RtoRule::Linux,
-                        Duration::from_millis(200),
-                        Duration::from_secs(120),
-                    ),
+                    rtt: RttEstimator::new(RtoRule::Linux, min_rto, max_rto),
                     last_sent: Instant::ZERO - config.report_every,
                     unanswered_since: None,
                     received: 0,
@@ -160,16 +160,13 @@ impl Datagrams {
                 })
                 .collect(),
             report_every: config.report_every,
+            asked_at: None,
             outbox: Outbox::new(wanted),
             duplicating: None,
             needs_latency: inbox.wants_rtt().is_some(),
             inbox,
             wait_until: Instant::FAR_FUTURE,
-            views: paths
-                .iter()
-                .enumerate()
-                .map(|(index, info)| view(index, info, wanted))
-                .collect(),
+            views: paths.iter().enumerate().map(view).collect(),
             decisions: None,
         }
     }
@@ -194,6 +191,11 @@ impl Datagrams {
     /// Share of the messages that the scheduler expects in time.
     pub fn forecast(&self) -> Option<Forecast> {
         self.scheduler.forecast()
+    }
+
+    /// True if the scheduler needs reports of the peer and none has come for `time` after a packet.
+    pub fn never_answered(&self, now: Instant, time: Duration) -> bool {
+        self.asked_at.is_some_and(|at| now.since(at) > time)
     }
 
     /// Bytes written but not yet sent.
@@ -339,6 +341,9 @@ impl Datagrams {
         let rtt = now.since(report.echo + sent_at.since(report.arrived));
         state.rtt.on_sample(rtt, true);
         state.unanswered_since = None;
+        if self.ack_delay.is_none() || report.acked.is_some() {
+            self.asked_at = Some(Instant::FAR_FUTURE);
+        }
         if self.ack_delay.is_some() {
             let (scheduler, hedges) = (&mut self.scheduler, &mut self.hedges);
             let counted = self.coding.is_some();
@@ -475,6 +480,7 @@ impl Datagrams {
         {
             state.last_sent = now;
             state.unanswered_since.get_or_insert(now);
+            self.asked_at.get_or_insert(now);
             if self.ack_delay.is_some() {
                 state.in_flight.on_sent(now, sequence);
                 self.scheduler.on_sent(now, path);

@@ -127,7 +127,8 @@ enum Waits {
 pub const APART: Duration = Duration::from_secs(7_000);
 
 impl Field {
-    /// Two gateways as `extra` lines of TOML say, over paths of these shapes.
+    /// Two gateways as `extra` lines of TOML say, over paths of these shapes. A line that begins with `#aircraft` or
+    /// `#ground` is of that end alone.
     pub fn new(seed: u64, shapes: &[Shape], extra: &str) -> Self {
         let mut random = Seed(seed).stream("field");
         let mut secret = || PrivateKey(core::array::from_fn(|_| random.below(256) as u8));
@@ -147,6 +148,7 @@ impl Field {
             }
             // Each end has an address of its own.
             let text = text.replace("10.77.0.X", ["10.77.0.2", "10.77.0.1"][side]);
+            let text = text.replace(["#aircraft ", "#ground "][side], "");
             toml::from_str(&text).unwrap()
         };
         let configs: [GatewayConfig; 2] = [config(AIRCRAFT), config(GROUND)];
