@@ -173,6 +173,7 @@ smoke: $(VENV)/.dev $(VENV)/.built-for-tests
 	$(VENV)/bin/pytest -q tests/kernel/test_kernel.py -k reno
 
 # The simulator against the kernel, the replays and the limits of the emulator: an hour in real time.
+kernel field: export PYTHONPATH := tests/kernel:tests/gateway
 kernel: dev
 	cargo test --locked -p skybraid-emulator --test it forward -- --ignored
 	$(VENV)/bin/pytest tests/kernel

@@ -1,6 +1,6 @@
 """Copies before a deadline between two gateways against the simulator: misses and overhead.
 
-    python tests/gateway/copies.py [--seeds 3] [--length 20]
+    PYTHONPATH=tests/kernel python tests/gateway/copies.py [--seeds 3]
 
 Messages of 1,250 B leave the vehicle 100 times a second over two paths that lose 5 % each, with a deadline of 150 ms,
 as class `control`. Held are the share that is late or lost, by the 95 % intervals of both sides, and the packets over
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from scipy import stats
 
 import skybraid
+from agreement import LOSSY, scenario
 from predicted import BEGIN_S, START_S, Meter, Side, pumped
 from skybraid.gateway import Field, binary, both
 from skybraid.gateway.daemons import in_emulator
@@ -33,31 +34,6 @@ RULES = ("low_rtt", "hedge", "deadline")
 
 OVERHEAD_WITHIN = 0.02
 """How far the overheads may differ."""
-
-SCENARIO = """
-name = "Copies"
-duration = "@LENGTH@s"
-
-[path.lte]
-uplink.rate = "20Mbit/s"
-uplink.delay = "45ms"
-uplink.loss = { uniform = "5%" }
-downlink.rate = "30Mbit/s"
-downlink.delay = "30ms"
-
-[path.starlink]
-uplink.rate = "15Mbit/s"
-uplink.delay = "25ms"
-uplink.loss = { uniform = "5%" }
-downlink.rate = "60Mbit/s"
-downlink.delay = "25ms"
-
-[flow.control]
-from = "vehicle"
-traffic = { kind = "cbr", rate = "1Mbit/s", packet = "1250B" }
-start = "3s"
-transport = { protocol = "udp", scheduler = @RULE@ }
-"""
 
 _BYTES, _EVERY_S, _PORT = 1250, 0.01, 5601
 
@@ -87,6 +63,14 @@ def rule(name: str) -> dict[str, str]:
     return {"name": name} if name == RULES[0] else {"name": name, "within": f"{WITHIN_MS:g}ms"}
 
 
+def text(scheduler: str, length_s: float) -> str:
+    """Returns the scenario."""
+    words = ", ".join(f'{key} = "{value}"' for key, value in rule(scheduler).items())
+    transport = f'protocol = "udp", scheduler = {{ {words} }}'
+    traffic = f'kind = "cbr", rate = "1Mbit/s", packet = "{_BYTES}B"'
+    return f'{scenario(length_s, LOSSY, transport, traffic)}start = "{START_S:g}s"\n'
+
+
 def packets(counters: Mapping[str, Any]) -> int:
     """Returns how many packets entered a link, from its counts of those delivered and lost."""
     return sum(count for name, count in counters.items() if isinstance(count, int) and name != "delivered_bytes")
@@ -103,7 +87,7 @@ def simulate(file: Path, seeds: range) -> Outcome:
         delays = (own["delivered_ns"] - own["sent_ns"]).drop_nulls() / 1e6
         sides.append(Side(delays.to_numpy(), own.height))
         carried += sum(map(packets, (link for link in results.links() if link["direction"] == "uplink")))
-        messages += results.flows["control"].sent
+        messages += results.flows["data"].sent
     return _outcome(sides, carried / messages)
 
 
@@ -156,9 +140,7 @@ def main() -> int:
         alone: list[Outcome] = []
         for scheduler in RULES:
             file = Path(name) / f"{scheduler}.toml"
-            words = ", ".join(f'{key} = "{value}"' for key, value in rule(scheduler).items())
-            text = SCENARIO.replace("@LENGTH@", f"{given.length:g}").replace("@RULE@", f"{{ {words} }}")
-            file.write_text(text, encoding="utf-8")
+            file.write_text(text(scheduler, given.length), encoding="utf-8")
             both_sides = [simulate(file, seeds), fly(file, Path(name), scheduler, seeds, given.length)]
             alone = alone or both_sides
             over = [one.packets_each - base.packets_each for one, base in zip(both_sides, alone, strict=True)]

@@ -4,7 +4,8 @@ Each case is a scenario that is simulated and emulated with the same seeds. Told
 (kernel by simulator) and the distance between the distributions of what was measured on the way: smoothed round-trip
 times of TCP, one-way delays of datagrams: Kolmogorov and Smirnov's distance, and the mean distance of the quantiles.
 Percentiles are the median over the seeds too, so that one second in which the machine stood still decides nothing.
-`make kernel` runs all of it, `python tests/kernel/agreement.py --only cubic-geo --seeds 3` a part.
+`make kernel` runs all of it, `PYTHONPATH=tests/gateway python tests/kernel/agreement.py --only
+cubic-geo --seeds 3` a part.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ PATHS = {
     'downlink.rate = "20Mbit/s"\ndownlink.delay = "275ms"\ndownlink.queue = { packets = 1000 }\n',
 }
 """Links that are like those of the papers, without what would make short runs differ by chance."""
+
+LOSSY = {name: PATHS[name] + 'uplink.loss = { uniform = "5%" }\n' for name in ("lte", "starlink")}
+"""Two links that lose packets, for schedulers that send copies."""
 
 LOSS = {"clean": "0%", "lossy": "0.1%"}
 """Random loss on the uplink."""
@@ -163,11 +167,11 @@ def own() -> Iterator[Case]:
         yield Case(f"own-{scheduler}-{control}", text, 0.05, delays_within=0.05)
 
 
-def scenario(duration_s: int, paths: dict[str, str], transport: str, traffic: str = 'kind = "bulk"') -> str:
+def scenario(duration_s: float, paths: dict[str, str], transport: str, traffic: str = 'kind = "bulk"') -> str:
     """The text of a scenario with one flow from the vehicle."""
     tables = "\n".join(f"[path.{name}]\n{links}" for name, links in paths.items())
     return (
-        f'duration = "{duration_s}s"\n{tables}\n[flow.data]\nfrom = "vehicle"\n'
+        f'duration = "{duration_s:g}s"\n{tables}\n[flow.data]\nfrom = "vehicle"\n'
         f'traffic = {{ {traffic} }}\ntransport = {{ profile = "linux", {transport} }}\n'
     )
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import skybraid
-from agreement import PATHS, scenario
+from agreement import LOSSY, scenario
 from conftest import emulator_lacks
 from skybraid.model.results import Results
 
@@ -20,9 +20,8 @@ RUNS = 3
 
 
 def text(scheduler: str) -> str:
-    paths = {name: PATHS[name] + 'uplink.loss = { uniform = "5%" }\n' for name in ("lte", "starlink")}
     rule = f'protocol = "udp", scheduler = {{ name = "{scheduler}", within = "{WITHIN_MS:.0f}ms" }}'
-    whole = scenario(20, paths, rule, 'kind = "cbr", rate = "1Mbit/s", packet = "1250B"')
+    whole = scenario(20, LOSSY, rule, 'kind = "cbr", rate = "1Mbit/s", packet = "1250B"')
     return f'{whole}require = {{ deadline = "{WITHIN_MS:.0f}ms", share = "90%" }}\n'
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -447,3 +448,20 @@ def test_the_list_of_commands_has_each_commands_help() -> None:
     assert cli.added().keys() == {"reproduce", "import-lines"}
     for name, entry in (cli.COMMANDS | cli.added()).items():
         assert " ".join(str(cli.imported(name).help).split()).startswith(entry.help.rstrip(".")), name
+
+
+def test_the_scripts_of_kernel_and_field_find_their_modules() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (folders,) = re.findall(r"^kernel field: export PYTHONPATH := (.+)$", makefile, re.MULTILINE)
+    scripts = sorted(set(re.findall(r"tests/(?:kernel|gateway)/(\w+)\.py", makefile)) - {"test_kernel"})
+    assert "agreement" in scripts
+    environment = os.environ | {"PYTHONPATH": folders}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {', '.join(scripts)}"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

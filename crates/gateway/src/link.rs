@@ -266,16 +266,16 @@ impl ClassLink {
         changed.then(|| format!("{}: {forecast}", self.stats.name()))
     }
 
-    /// Returns the alarm, once, that the peer never reports what arrives, as it does where the class has such a
-    /// scheduler there too.
+    /// Returns the alarm, once, that the peer never reports what arrives: its file has another scheduler for the class.
     pub fn take_unanswered_alarm(&mut self, now: Instant) -> Option<String> {
-        let unanswered = self.endpoint.never_answered(now, MAX_UNANSWERED);
-        let begins = unanswered && !self.told_unanswered;
-        self.told_unanswered |= unanswered;
-        begins.then(|| {
-            let name = self.stats.name();
-            format!("{name}: the other end does not report what arrives: give the class this scheduler there too")
-        })
+        if self.told_unanswered || !self.endpoint.never_answered(now, MAX_UNANSWERED) {
+            return None;
+        }
+        self.told_unanswered = true;
+        let name = self.stats.name();
+        Some(format!(
+            "{name}: the other end does not report what arrives: give the class this scheduler there too"
+        ))
     }
 
     /// Bytes that FEC adds to each packet, and a repair packet of the transport to the largest.

@@ -131,7 +131,7 @@ def emulate(
     whole_s = options.limit_s if options.programs else chosen.duration_s
     with (
         page(chosen.name, shown=live) as served,
-        _told(chosen.name, served, whole_s, shown=not quiet) as told,
+        _reporting(chosen.name, served, whole_s, shown=not quiet) as report_progress,
         blaming(plugin),
     ):
         results = emulate_here(
@@ -141,7 +141,7 @@ def emulate(
             tables=[] if tables == "" else listed(tables, "--tables"),
             out=default_folder(chosen.name, f"emulated {label}") if out is None else out,
             pcap=pcap,
-            progress=told,
+            progress=report_progress,
         )
         if served is not None:
             served.finish(reports.html(results))
@@ -287,13 +287,13 @@ def _scenario(name: str, set_: list[str] | None, file: str | None) -> Scenario:
 
 
 @contextlib.contextmanager
-def _told(name: str, served: LivePage | None, whole_s: float | None, *, shown: bool) -> Iterator[Progress | None]:
+def _reporting(name: str, served: LivePage | None, whole_s: float | None, *, shown: bool) -> Iterator[Progress | None]:
     if served is not None:
-        with view(control.own_label(name), served, whole_s, shown=shown) as told:
-            yield told
+        with view(control.own_label(name), served, whole_s, shown=shown) as report_progress:
+            yield report_progress
     else:
-        with progress(shown=shown and whole_s is not None, doing="emulating") as told:
-            yield told
+        with progress(shown=shown and whole_s is not None, doing="emulating") as report_progress:
+            yield report_progress
 
 
 @contextlib.contextmanager

@@ -215,20 +215,19 @@ def _run_all(
             for table in tables:
                 batches = table_files.frames(native, table, label, gauge.go_on)
                 write_table(folder, table, label, batches, core)
-        ended.append(
-            run := _Finished(
-                native.seed,
-                native.simulated_s,
-                native.wall_s,
-                native.packet_hops,
-                native.group_stats(),
-                [stats for stats in native.flow_stats() if stats.flow != stats.group],
-                native.link_stats(),
-                None if emulation is None else emulation | {"interrupted": gauge.landing},
-                native if folder is None and tables else None,
-            )
+        finished = _Finished(
+            native.seed,
+            native.simulated_s,
+            native.wall_s,
+            native.packet_hops,
+            native.group_stats(),
+            [stats for stats in native.flow_stats() if stats.flow != stats.group],
+            native.link_stats(),
+            None if emulation is None else emulation | {"interrupted": gauge.landing},
+            native if folder is None and tables else None,
         )
-        return run
+        ended.append(finished)
+        return finished
 
     def so_far() -> Results | None:
         runs = list(ended)

@@ -122,13 +122,18 @@ class LivePage:
             request.send_error(HTTPStatus.FORBIDDEN)
             return
         self._asked_s = time.monotonic()
-        path, _, after_s = request.path.partition("?after=")
+        path, _, after = request.path.partition("?after=")
+        try:
+            after_s = float(after or "-inf")
+        except ValueError:
+            request.send_error(HTTPStatus.BAD_REQUEST)
+            return
         match path:
             case "/":
                 self._send(request, "text/html", _page(str(self._status["title"])))
             case "/status":
                 with self._lock:
-                    new = [point for point in self._points if not after_s or point["at_s"] > float(after_s)]
+                    new = [point for point in self._points if point["at_s"] > after_s]
                     status = json.dumps(self._status | {"points": new})
                 self._send(request, "application/json", status)
                 if self._status["finished"] and not self._status["report"]:

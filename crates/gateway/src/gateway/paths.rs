@@ -67,7 +67,7 @@ impl Gateway {
     /// Records the peer's report on an outgoing path.
     pub(super) fn take_report(&mut self, now: Instant, id: PathId, report: &Report) {
         let Some(path) = self.paths.get_mut(id) else { return };
-        path.told = Some(*report);
+        path.peer_report = Some(*report);
         let seen = report.seen;
         if let Some(change) = path.mtu.on_report(now, seen.newest, seen.arrived) {
             let name = path.name.clone();

@@ -18,10 +18,10 @@ impl Gateway {
         let path = |path: &Path| {
             let delay =
                 path.transit.smoothed().and_then(|transit| self.clock.incoming_delay(now, transit));
-            let told = path.told;
-            let out = told
-                .filter(|told| told.state != PathState::Unheard)
-                .map(|told| Duration::from_micros(i64::from(told.transit_us)));
+            let report = path.peer_report;
+            let out = report
+                .filter(|report| report.state != PathState::Unheard)
+                .map(|report| Duration::from_micros(i64::from(report.transit_us)));
             let window = path.window();
             PathSnapshot {
                 name: path.name.clone(),

@@ -44,7 +44,7 @@ pub struct Path {
     /// State for what we send, as the peer reports it.
     pub outgoing: PathState,
     /// Last report of the peer.
-    pub told: Option<Report>,
+    pub peer_report: Option<Report>,
     /// Incoming transit times.
     pub transit: Transit,
     /// Outgoing transit times of our probes up to the peer's kernel, from echoes.
@@ -124,7 +124,7 @@ impl Path {
             told_spent: false,
             watch: Watch::default(),
             outgoing: PathState::Unheard,
-            told: None,
+            peer_report: None,
             transit: Transit::default(),
             outgoing_transit: Transit::default(),
             rtt: None,
@@ -148,7 +148,7 @@ impl Path {
         self.outgoing = PathState::Unheard;
         self.transit = Transit::default();
         self.outgoing_transit = Transit::default();
-        self.told = None;
+        self.peer_report = None;
         self.echo = None;
         self.numbers = Numbers::default();
         self.validation = Validation::default();
@@ -280,7 +280,7 @@ impl Path {
 
     /// Returns the share of sent datagrams that are lost, as reported by the peer.
     pub fn outgoing_loss(&self) -> f64 {
-        self.told.map_or(0.0, |told| f64::from(told.loss) / 65_535.0)
+        self.peer_report.map_or(0.0, |report| f64::from(report.loss) / 65_535.0)
     }
 
     /// Returns the IP packet size of the padded probe due after an unpadded one, in bytes, while the peer
