@@ -103,6 +103,15 @@ def test_the_bound_is_no_lower_than_what_a_run_reached() -> None:
     assert 0.985 < (bound.reached or 0) < 0.999
 
 
+def test_fewer_copies_are_no_change_against_losses_of_all() -> None:
+    lossy = LOST.replace('delay = "30ms" }', 'delay = "30ms", loss = { uniform = "30%" } }')
+    doubled = lossy.replace('paths = ["leo"]', 'scheduler = "redundant"')
+    (flow,) = explain(flown(doubled), budget=Budget())
+    (one,) = flow.requirements
+    assert one.causes[0].cause == "lost"
+    assert [remedy.changes for remedy in one.remedies] == [{}]
+
+
 def test_a_budget_of_no_time_makes_no_runs() -> None:
     (flow,) = explain(flown(LOST), budget=Budget(wall_s=-1))
     assert flow.requirements[0].remedies == []

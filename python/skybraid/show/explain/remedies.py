@@ -242,7 +242,9 @@ class Remedies:
                 yield from self._copies(cause.path)
             case kind if kind in _ON_THE_WAY:
                 yield from self._copies(cause.path)
-                yield from self._schedulers()
+                # Fewer copies do not bring what all of them failed to bring.
+                if scheduler_of(self._transport) != "redundant":
+                    yield from self._schedulers()
             case _:
                 return
 
