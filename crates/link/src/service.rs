@@ -133,12 +133,12 @@ impl Service {
     pub fn serve(&mut self, job: Job, ramp: Option<(&Radio, &Drx)>) -> Served {
         let start = job.ready.max(job.free);
         if ramp.is_none() && start < Instant::FAR_FUTURE {
-            let (start, halt) = self.halts.next_clear(start);
+            let start = self.halts.resume(start);
             if start < job.limit {
                 let (cursor, until) = self.rates.at(start);
                 let (rate, step) = cursor.step(start).unwrap_or((Rate::ZERO, start));
                 let end = start + rate.time_for(job.size);
-                let stop = until.min(step).min(job.limit).min(halt);
+                let stop = until.min(step).min(job.limit).min(self.halts.next_start);
                 if end <= stop && end < Instant::FAR_FUTURE {
                     return Served::At(end);
                 }
@@ -200,7 +200,7 @@ impl Service {
                 Some((radio, drx)) => ramped(rate, until, at, radio, drx),
                 None => (rate, until),
             };
-            let until = until.min(job.limit).min(self.halts.next_start());
+            let until = until.min(job.limit).min(self.halts.next_start);
             let capacity = u128::from(rate.as_bps()) * (until - at).as_nanos().max(0) as u128;
             if need <= capacity {
                 let nanos = need.div_ceil(u128::from(rate.as_bps().max(1)));
@@ -247,6 +247,8 @@ pub(crate) fn ramped(
 struct Halts {
     /// Timelines with their current or next halt.
     sources: Vec<(HaltTimeline, (Instant, Instant))>,
+    /// Start of the next halt after the last one looked for: until then nothing needs to be looked for.
+    next_start: Instant,
     /// End of the last halt.
     resumed: Instant,
     /// Last halt that contained a query, from that query on.
@@ -290,21 +292,31 @@ impl Halts {
             let first = timeline.next();
             (timeline, first)
         });
-        Self {
+        let mut halts = Self {
             sources: sources.collect(),
+            next_start: Instant::FAR_FUTURE,
             resumed: Instant::ZERO,
             last: (Instant::ZERO, Instant::ZERO),
-        }
+        };
+        halts.find_next();
+        halts
     }
 
     /// Returns `at`, or the end of the halt that contains it.
+    #[inline]
     fn resume(&mut self, at: Instant) -> Instant {
-        if self.sources.is_empty() {
-            return at;
-        }
         if at < self.resumed {
-            return self.resumed;
+            self.resumed
+        } else if at < self.next_start {
+            at
+        } else {
+            self.pass_halts(at)
         }
+    }
+
+    /// Passes the halts that have ended or contain `at`. Returns `at`, or the end of the last of those that contain it
+    /// and follow one another without a gap.
+    fn pass_halts(&mut self, at: Instant) -> Instant {
         let mut clear = at;
         for _ in 0..MAX_PIECES {
             let before = clear;
@@ -321,6 +333,7 @@ impl Halts {
                     self.resumed = clear;
                     self.last = (at, clear);
                 }
+                self.find_next();
                 return clear;
             }
         }
@@ -328,17 +341,9 @@ impl Halts {
         self.resumed
     }
 
-    /// Returns `at`, or the end of the halt that contains it, with the start of the next halt.
-    #[inline]
-    fn next_clear(&mut self, at: Instant) -> (Instant, Instant) {
-        if self.sources.is_empty() {
-            return (at, Instant::FAR_FUTURE);
-        }
-        (self.resume(at), self.next_start())
-    }
-
-    /// Start of the next halt after the last result of [`resume`](Self::resume).
-    fn next_start(&self) -> Instant {
-        self.sources.iter().map(|(_, (start, _))| *start).min().unwrap_or(Instant::FAR_FUTURE)
+    /// Finds the start of the next halt among the halts of all timelines.
+    fn find_next(&mut self) {
+        let starts = self.sources.iter().map(|(_, (start, _))| *start);
+        self.next_start = starts.min().unwrap_or(Instant::FAR_FUTURE);
     }
 }
