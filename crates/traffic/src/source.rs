@@ -109,6 +109,7 @@ impl Source {
     }
 
     /// Returns the due time of the next message; [`Instant::FAR_FUTURE`] if there is none.
+    #[inline]
     pub fn next_write(&self) -> Instant {
         if self.next < self.stop { self.next } else { Instant::FAR_FUTURE }
     }

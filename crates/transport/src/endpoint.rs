@@ -122,6 +122,7 @@ impl Endpoint {
     }
 
     /// Queues a message of the application.
+    #[inline]
     pub fn write(&mut self, now: Instant, message: Message) {
         match self {
             Self::Datagrams(datagrams) => datagrams.write(now, message),

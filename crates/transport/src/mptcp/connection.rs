@@ -419,6 +419,7 @@ impl Connection {
     }
 
     /// Earliest instant at which [`wake`](Self::wake) must be called.
+    #[inline]
     pub fn next_wakeup(&self) -> Instant {
         let own = self.assignment.next_wakeup().min(self.addresses.next_wakeup());
         let own = own.min(self.closing.next_wakeup());

@@ -90,18 +90,17 @@ struct RoundRobin {
 
 impl RoundRobin {
     /// Returns the path whose burst continues, else the next path in order, else the first.
-    fn turn<'a>(&mut self, open: impl Iterator<Item = &'a PathView>) -> Option<&'a PathView> {
-        let (mut unfinished, mut following, mut first) = (None, None, None);
-        for path in open {
-            if Some(path.id) == self.current && self.taken < self.config.segments {
-                unfinished = Some(path);
-            }
-            if following.is_none() && self.current.is_none_or(|last| path.id > last) {
-                following = Some(path);
-            }
-            first = first.or(Some(path));
+    fn turn<'a, Open>(&mut self, mut open: Open) -> Option<&'a PathView>
+    where
+        Open: Iterator<Item = &'a PathView> + Clone,
+    {
+        let mut unfinished = None;
+        if self.taken < self.config.segments {
+            unfinished = open.clone().find(|path| Some(path.id) == self.current);
         }
-        let next = unfinished.or(following).or(first);
+        let next = unfinished
+            .or_else(|| open.clone().find(|path| self.current.is_none_or(|last| path.id > last)))
+            .or_else(|| open.next());
         if let Some(path) = next.filter(|path| path.has_room) {
             self.taken = if unfinished.is_some() { self.taken + 1 } else { 1 };
             self.current = Some(path.id);

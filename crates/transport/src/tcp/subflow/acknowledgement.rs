@@ -182,6 +182,7 @@ impl Subflow {
     }
 
     /// Earliest instant at which [`wake`](Self::wake) must be called.
+    #[inline]
     pub fn next_wakeup(&self) -> Instant {
         if self.is_removed() {
             return Instant::FAR_FUTURE;
