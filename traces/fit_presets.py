@@ -63,6 +63,9 @@ NR_STEP_S = 0.055
 AIR_M = 10.0
 """Height above the ground from which on a drone is in the air."""
 
+OPENING_MBPS = 0.1
+"""Rate in Mbit/s below which a second has the packets that open a connection, and no data."""
+
 HEIGHTS_M = (0, 10, 40, 80)
 """Heights above the ground in m from which on a drone's handovers are counted apart."""
 
@@ -127,7 +130,8 @@ def paired(rates: list[Flight], delays: list[Flight]) -> list[Flight]:
 def drone(folder: Path, environment: str, operator: str) -> Family:
     """Flights of a drone on LTE; delay and handovers are those of the family."""
     flights = {way: drone_rates(folder, environment, operator, way) for way in ("up", "down")}
-    scales = {way: time_scales(pieces, 1.0, 120.0) for way, pieces in flights.items()}
+    served = {way: [with_service(own) for own in pieces] for way, pieces in flights.items()}
+    scales = {way: time_scales(pieces, 1.0, 120.0) for way, pieces in served.items()}
     # The two directions were not measured together: windows are paired by rank.
     ordered = {way: sorted(pieces, key=carried) for way, pieces in flights.items()}
     latency = np.genfromtxt(folder / "baltaci2023_inputs/latency_ul.csv", delimiter=",")[:, 1]
@@ -139,9 +143,10 @@ def drone(folder: Path, environment: str, operator: str) -> Family:
         f'plus = "{base:.4g}ms", {latency_scales.keys()}, step = "1s" }}'
     )
     found = []
-    for number, (up, down) in enumerate(zip(ordered["up"], ordered["down"], strict=False)):
-        lines = [f"uplink.rate = {rate(up, scales['up'])}"]
-        lines.append(f"downlink.rate = {rate(down, scales['down'])}")
+    spans = service_outages([own <= 0 for own in ordered["up"]])
+    for number, (up, down, out) in enumerate(zip(ordered["up"], ordered["down"], spans, strict=False)):
+        lines = [f"uplink.rate = {rate(with_service(up), scales['up'])}"]
+        lines += [f"downlink.rate = {rate(with_service(down), scales['down'])}", *out]
         name = f"window {number + 1} by rank"
         found.append(Flight(name, carried(up) + carried(down), len(up), lines))
     common = [f"uplink.delay = {delay}", f"downlink.delay = {delay}"]
@@ -149,9 +154,27 @@ def drone(folder: Path, environment: str, operator: str) -> Family:
 
 
 def drone_rates(folder: Path, environment: str, operator: str, way: str) -> list[Values]:
-    """Windows of a drone's rates in Mbit/s."""
-    text = (folder / f"imc22_drone_lte/{environment}_{operator}_{way}link.csv").read_text()
-    return flights_of(column(text, "rate [Mbit/s]"))
+    """Windows of a drone's rates in Mbit/s, each within a recording."""
+    recorded = drone_recordings(folder, f"{environment}_{operator}_{way}link")
+    return [window for own in recorded for window in flights_of(own)]
+
+
+def drone_recordings(folder: Path, name: str) -> list[Values]:
+    """Rates of a drone in Mbit/s by recording: a file has several, one after the other.
+
+    The first and the last second of a recording are parts of one: first a few packets that open the connection (less
+    than 0.1 Mbit/s), after a second with less than half of the one before. They are left out: no outage is in them. A
+    recording that the file has twice counts once.
+    """
+    rates = column((folder / f"imc22_drone_lte/{name}.csv").read_text(), "rate [Mbit/s]")
+    before, last, first = rates[:-2], rates[1:-1], rates[2:]
+    seams = np.flatnonzero((first > 0) & (first < OPENING_MBPS) & (last > OPENING_MBPS) & (last < before / 2)) + 2
+    found: list[Values] = []
+    for piece in np.split(rates, seams):
+        own = piece[1:-1]
+        if len(own) >= MIN_DRIVE_S and not any(np.array_equal(own, other) for other in found):
+            found.append(own)
+    return found
 
 
 def drone_handovers(folder: Path, environment: str) -> str:

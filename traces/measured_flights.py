@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from build_traces import PAM_CARRIERS, read_ping
-from fit_presets import nr_rates, read_dish, settled
+from fit_presets import drone_recordings, nr_rates, read_dish, settled
 from fit_series import Values, column
 
 from skybraid.traces import reading
@@ -48,10 +48,12 @@ def conext(folder: Path, network: str) -> list[Flight]:
 
 
 def drone(folder: Path, place: str) -> list[Flight]:
-    """Rates of a drone in one direction."""
-    rates = column((folder / f"imc22_drone_lte/{place}link.csv").read_text(), "rate [Mbit/s]")
+    """Rates of a drone in one direction, by recording."""
     way = "uplink" if place.endswith("up") else "downlink"
-    return [even(place, 1.0, **{f"{way}_rate": rates})]
+    return [
+        even(f"{place}, recording {at + 1}", 1.0, **{f"{way}_rate": rates})
+        for at, rates in enumerate(drone_recordings(folder, f"{place}link"))
+    ]
 
 
 def road(folder: Path) -> list[Flight]:

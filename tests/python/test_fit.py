@@ -1,5 +1,6 @@
 """Fits: laws recovered from what they made, events in made series, and a fit against what it did not see."""
 
+import importlib
 import json
 import math
 import tomllib
@@ -15,6 +16,7 @@ from skybraid.fit.draw import draw_flight, resample_flight
 from skybraid.fit.durations import Exponentials, fit_durations, fit_intervals
 from skybraid.fit.epochs import find_phases
 from skybraid.fit.events import find_events, find_round_trip_events
+from skybraid.fit.goodness import _range
 from skybraid.fit.link import read_handovers
 from skybraid.fit.process import Memory, Process, autocorrelation, fit_memory, normal_scores, quantile_table
 from skybraid.traces import TraceError
@@ -92,6 +94,29 @@ class TestDurations:
 
     def test_few_durations_give_their_mean(self) -> None:
         assert fit_durations(np.array([1.0, 3.0])) == Exponentials((1.0,), (2.0,))
+
+    def test_the_next_duration_may_be_the_longest(self) -> None:
+        law = fit_durations(np.linspace(0.2, 0.4, 39), 10.0)
+        drawn = law.sample(100_000, np.random.default_rng(1))
+        # Of 40 values in any order, the last one is the longest with the probability 1 / 40.
+        assert float(np.mean(drawn > 0.4)) == pytest.approx(1 / 40, abs=0.002)
+        assert float(drawn.max()) <= 10.0
+
+    def test_longer_durations_than_assumed_stay_the_longest(self) -> None:
+        law = fit_durations(np.linspace(1.0, 30.0, 30), 10.0)
+        assert float(law.sample(1000, np.random.default_rng(1)).max()) <= 30.0
+
+
+class TestIntervals:
+    def test_the_interval_of_draws_has_the_next_in_95_of_100(self) -> None:
+        random = np.random.default_rng(1)
+        inside = 0
+        for _ in range(2000):
+            drawn = _range(random.lognormal(size=40).tolist())
+            assert drawn is not None
+            inside += drawn.low <= random.lognormal() <= drawn.high
+        # Four standard deviations of 2000 trials: 2 %.
+        assert inside / 2000 == pytest.approx(0.95, abs=0.02)
 
 
 class TestEvents:
@@ -256,6 +281,16 @@ class TestLink:
         link = fit_link([made(1)])
         assert math.log(link.spread["rate"]) == pytest.approx(0.4 * math.sqrt(2))
         assert tomllib.loads(link.toml())["spread"]["rate"] == pytest.approx(math.exp(0.4 * math.sqrt(2)), rel=1e-3)
+
+    def test_times_of_waiting_are_no_spread_of_the_constant_delay(self) -> None:
+        # Both flights have 30 ms; one of them waits most of its time, so that the medians are 10 times apart.
+        times_s = np.arange(600.0)
+        flights = [
+            Flight(name, times_s, (Column("delay", "ms", np.where(times_s % 5 < calm, 30.0, 300.0)),), 600.0)
+            for name, calm in (("calm", 4), ("waiting", 1))
+        ]
+        # Two flights: two thirds of the prior's variance, and a half more for the uncertain middle.
+        assert math.log(fit_link(flights).spread["delay"]) == pytest.approx(0.1 * math.sqrt(2 / 3 * 3 / 2))
 
     def test_a_long_flight_is_a_population_of_its_windows(self) -> None:
         times_s = np.arange(2400.0)
@@ -461,3 +496,18 @@ class TestCommand:
         done = skybraid("fit", CARS[0], "--out", out, "--no-check")
         assert done.returncode == 2
         assert "exists already" in done.stderr
+
+
+class TestRecordings:
+    def test_the_seam_of_two_recordings_is_no_outage(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.syspath_prepend(str(ROOT / "traces"))
+        recordings = importlib.import_module("fit_presets").drone_recordings
+        one, other = [20.0 + at % 7 for at in range(200)], [10.0 + at % 5 for at in range(300)]
+        # Parts of a second at both ends; a time without service stays. The second recording is there twice.
+        one[100:102] = [0.0, 0.0]
+        rates = [3.0, *one, 5.0, 0.0004, *other, 2.0, 0.0004, *other, 2.0]
+        folder = tmp_path / "imc22_drone_lte"
+        folder.mkdir()
+        rows = "".join(f"{at},{rate}\n" for at, rate in enumerate(rates))
+        (folder / "rural_uplink.csv").write_text(f"time [s],rate [Mbit/s]\n{rows}")
+        assert [own.tolist() for own in recordings(tmp_path, "rural_uplink")] == [one, other]

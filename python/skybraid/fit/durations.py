@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -110,8 +111,22 @@ def fit_intervals(intervals_s: Floats, span_s: float) -> Exponentials:
     return Exponentials(tuple(float(weight) for weight in weights[order]), tuple(float(mean) for mean in means[order]))
 
 
-def fit_durations(durations_s: Floats) -> Exponentials | Quantiles:
-    """Fits durations: by their quantiles, of few by their mean."""
-    if len(durations_s) >= ENOUGH_FOR_QUANTILES:
-        return Quantiles(quantile_table(durations_s))
-    return Exponentials((1.0,), (float(np.mean(durations_s)),))
+def fit_durations(durations_s: Floats, longest_s: float = 0.0) -> Exponentials | Quantiles:
+    """Fits durations: by their quantiles, of few by their mean.
+
+    The next of them is longer than the longest of n with the probability `1 / (n + 1)`.
+
+    Args:
+        durations_s: in s, shape (n,).
+        longest_s: how long the next one may be, in s.
+    """
+    count = len(durations_s)
+    if count < ENOUGH_FOR_QUANTILES:
+        return Exponentials((1.0,), (float(np.mean(durations_s)),))
+    table = quantile_table(durations_s)
+    seen_s = table[-1][1]
+    if longest_s <= seen_s:
+        return Quantiles(table)
+    share = count / (count + 1)
+    middle = ((1 + share) / 2, math.sqrt(seen_s * longest_s))
+    return Quantiles((*((share * p, value) for p, value in table), middle, (1.0, longest_s)))

@@ -269,4 +269,7 @@ def _checks(
 
 def _range(values: list[float]) -> Range | None:
     known = [value for value in values if np.isfinite(value)]
-    return Range(*(float(value) for value in np.quantile(known, [0.025, 0.5, 0.975]))) if known else None
+    if not known:
+        return None
+    # Of n draws, the next one is below the k-th smallest with the probability k / (n + 1) (Weibull 1939).
+    return Range(*(float(value) for value in np.quantile(known, [0.025, 0.5, 0.975], method="weibull")))

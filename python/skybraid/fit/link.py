@@ -53,6 +53,12 @@ counts as half of one.
 RARE_LENGTHS = Quantiles(((0.0, 2.0), (0.25, 2.0), (0.5, 3.0), (0.75, 7.5), (0.9, 22.5), (1.0, 34.0)))
 """How long these lasted, in s; used where none was measured."""
 
+LONGEST_STALL_S = 10.0
+"""How long in s a stall may be, if none longer was measured.
+
+Four times the longest of some 250 from cars with service (PAM 2025, CICV5G: 2.5 s); where there was next to none, 33 s.
+"""
+
 LENGTHS_OF_ALL = 2
 """Events that the lengths of all flights together count as, next to those of one flight."""
 
@@ -376,10 +382,12 @@ class _Pooled(NamedTuple):
     Attributes:
         per_s: events per second; None: the measurements have no such events.
         lengths_s: shape (n,).
+        is_rare: whether they are times without service, which are assumed where none was seen.
     """
 
     per_s: float | None
     lengths_s: Floats
+    is_rare: bool
 
 
 def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: str) -> _Pooled:
@@ -394,10 +402,10 @@ def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: st
     # Rates alone show service that ends as stalls, probes show it as outages.
     is_rare = name == ("outages" if any(flight.has("delay") for flight in flights) else "stalls")
     if not probed or (len(lengths_s) == 0 and not is_rare):
-        return _Pooled(None, lengths_s)
+        return _Pooled(None, lengths_s, is_rare)
     if is_rare:
-        return _Pooled((len(lengths_s) + 0.5) / (span_s + 0.5 * RARE_EVERY_S), lengths_s)
-    return _Pooled(len(lengths_s) / span_s, lengths_s)
+        return _Pooled((len(lengths_s) + 0.5) / (span_s + 0.5 * RARE_EVERY_S), lengths_s, is_rare)
+    return _Pooled(len(lengths_s) / span_s, lengths_s, is_rare)
 
 
 def _by_way(flights: Sequence[FittedFlight]) -> list[FittedFlight]:
@@ -476,7 +484,7 @@ def _own_events(flight: Flight, lengths_s: Floats | None, pooled: _Pooled) -> tu
 def _laws(
     events: Sequence[Events | None], flights: Sequence[Flight], pooled: dict[str, _Pooled], name: str
 ) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:
-    per_s, lengths_s = pooled[name]
+    per_s, lengths_s, is_rare = pooled[name]
     if per_s is None:
         return None, None
     if lengths_s.size == 0:
@@ -488,7 +496,8 @@ def _laws(
         gaps.append(np.diff((own.outages if name == "outages" else own.stalls)[:, 0]))
         span_s += flight.measured_s
     between = np.concatenate(gaps)
-    return fit_intervals(between[between > 0], span_s), fit_durations(lengths_s)
+    longest_s = RARE_LENGTHS.table[-1][1] if is_rare else LONGEST_STALL_S
+    return fit_intervals(between[between > 0], span_s), fit_durations(lengths_s, longest_s)
 
 
 def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:

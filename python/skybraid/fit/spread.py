@@ -42,7 +42,12 @@ def spread_of(fitted: Sequence[FittedFlight], events: Sequence[Events | None], j
     for quantity in ("rate", "delay"):
         logs = []
         for flight in fitted:
-            own = [_median(process) for key, process in flight.processes.items() if key.endswith(quantity)]
+            # A run's factor on the delay is one on its constant part.
+            own = [
+                process.plus or _median(process) if quantity == "delay" else _median(process)
+                for key, process in flight.processes.items()
+                if key.endswith(quantity)
+            ]
             if own and min(own) > 0:
                 logs.append(float(np.mean(np.log(own))))
         if logs:
