@@ -172,6 +172,17 @@ def test_no_crate_uses_another_against_the_design(packages: dict[str, dict[str, 
         assert used(packages[name], None, "build", "dev") & packages.keys() <= allowed, name
 
 
+def test_what_a_published_crate_uses_is_published_too(packages: dict[str, dict[str, Any]]) -> None:
+    published = {name: package for name, package in packages.items() if package["publish"] is None}
+    assert set(PURE) | {"scenario"} <= published.keys()
+    for name, package in published.items():
+        assert package["license"] and package["description"] and package["readme"], name
+        for dependency in package["dependencies"]:
+            if (own := room(dependency["name"])) in packages and dependency["kind"] is None:
+                assert own in published, f"{name} uses {own}"
+                assert dependency["req"] != "*", f"{name} names no version of {own}"
+
+
 def test_tests_in_rust_and_python_share_every_built_crate() -> None:
     if shutil.which("cargo") is None:
         pytest.skip("the features of crates are read with cargo, which is not installed")

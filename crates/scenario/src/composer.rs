@@ -17,8 +17,8 @@ use crate::cells::{self, CellsFile, Place};
 use crate::correlation::{Correlation, CorrelationFile};
 use crate::coverage::PathCoverage;
 use crate::file::{
-    EventFile, LinkFile, Named, NodeFile, PathEvent, RouteFile, RoutingFile, ScenarioFile,
-    TestbedFile, TraceStart,
+    EventFile, FlowEvent, LinkFile, Named, NodeFile, PathEvent, RouteFile, RoutingFile,
+    ScenarioFile, TestbedFile, TraceStart,
 };
 use crate::flows::Flows;
 use crate::inputs::{Inputs, join_clocks};
@@ -63,16 +63,7 @@ pub(crate) fn compose(
     } else {
         composer.network(read.path, read.node, read.link)?;
     }
-    let mut flow_events = Vec::new();
-    for (index, mut event) in read.event.into_iter().enumerate() {
-        let key = KeyPath::dotted("event").index(index);
-        let flow_changes = std::mem::take(&mut event.flow);
-        let at = event.at;
-        composer.event(event, flow_changes.0.is_empty(), &key)?;
-        flow_events.extend(
-            flow_changes.0.into_iter().map(|(name, change)| (at, name, change, key.clone())),
-        );
-    }
+    let flow_events = composer.events(read.event)?;
     let routing = composer.routing(read.routing, &read.route)?;
     let outages = composer.outages(&read.outages)?;
     join_clocks(composer.links.iter_mut().map(|link| &mut link.config));
@@ -87,9 +78,8 @@ pub(crate) fn compose(
     };
     let flows = flow_reader.read(read.flow)?;
     let mut address_changes = Vec::new();
-    for (at, name, event, key) in flow_events {
-        let key = key.key("flow").key(&name);
-        let changes = connections::address_changes(at, &name, &event, &flows, &links)
+    for EventOfFlow { at, flow, change, key } in flow_events {
+        let changes = connections::address_changes(at, &flow, &change, &flows, &links)
             .map_err(|(below, problem)| text.wrong(&key.below(below), problem))?;
         address_changes.extend(changes);
     }
@@ -174,6 +164,14 @@ struct Underlay {
     cells: Option<CellsFile>,
     coverage: Option<PathCoverage>,
     orbit: Option<OrbitConfig>,
+}
+
+/// Event of a flow, as read.
+struct EventOfFlow {
+    at: Duration,
+    flow: String,
+    change: FlowEvent,
+    key: KeyPath,
 }
 
 struct Composer<'a> {
@@ -415,6 +413,22 @@ impl Composer<'_> {
         }
         let problem = format!("found the name {name:?}, expected letters, digits, `-` and `_`");
         Err(self.text.wrong(key, problem))
+    }
+
+    /// Applies the events of paths and links. Returns those of flows, which are not read yet.
+    fn events(&mut self, read: Vec<EventFile>) -> Result<Vec<EventOfFlow>, ScenarioError> {
+        let mut of_flows = Vec::new();
+        for (index, mut event) in read.into_iter().enumerate() {
+            let key = KeyPath::dotted("event").index(index);
+            let changes = std::mem::take(&mut event.flow).0;
+            let at = event.at;
+            self.event(event, changes.is_empty(), &key)?;
+            of_flows.extend(changes.into_iter().map(|(flow, change)| {
+                let key = key.key("flow").key(&flow);
+                EventOfFlow { at, flow, change, key }
+            }));
+        }
+        Ok(of_flows)
     }
 
     fn event(
