@@ -11,10 +11,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from browser import PROGRAM, Browser
 from polars.testing import assert_frame_equal
 
 import skybraid
+from chromium import Chromium, browser
 
 ROOT = Path(__file__).parents[2]
 MODULE = ROOT / "target/wasm32-unknown-unknown/web/skybraid_web.wasm"
@@ -82,10 +82,19 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
+def window(tmp_path: Path) -> Iterator[Chromium]:
+    program = browser()
+    if program is None:
+        pytest.skip("found no Chromium or Chrome; SKYBRAID_BROWSER may name one")
+    with Chromium(program, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
 def site() -> Iterator[str]:
     """The address of the documentation, as a web server gives it."""
-    if not (SITE / "try/skybraid.wasm").exists() or PROGRAM is None:
-        pytest.skip("needs Chromium, and target/site from `make site`")
+    if not (SITE / "try/skybraid.wasm").exists():
+        pytest.skip("needs target/site from `make site`")
     handler = functools.partial(Quiet, directory=SITE)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -93,42 +102,52 @@ def site() -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_page_runs_completes_and_shares_a_scenario(site: str, tmp_path: Path) -> None:
-    ready, done = "document.querySelector('#try')?.dataset.ready === 'yes'", "!!document.querySelector('#try .cards')"
-    with Browser(tmp_path) as browser:
-        browser.show(1280, 900)
-        browser.open(f"{site}/try.html")
-        browser.wait(ready)
-        browser.value("document.querySelector('#try .run').click()")
-        browser.wait(done)
-        assert browser.value("document.querySelectorAll('#try .card').length") == 2
-        assert browser.value("document.querySelectorAll('#try svg').length") == 4
-        speed = browser.value("document.querySelector('#try .status').textContent")
-        assert int(speed.rpartition(":")[2].split("×")[0].replace(" ", "")) >= 100, speed
-
-        browser.value("document.querySelector('#try textarea').focus()")
-        browser.value("document.querySelector('#try textarea').value = '[path.lte]\\n'")
-        browser.call("Input.insertText", text="pres")
-        assert browser.value("document.querySelector('#try .options li').firstChild.textContent") == "preset"
-
-        browser.value("document.querySelector('#try .share').click()")
-        browser.wait("location.hash.length > 1")
-        link = browser.value("location.href")
-        browser.open("about:blank")
-        browser.open(link)
-        browser.wait(ready)
-        assert browser.value("document.querySelector('#try textarea').value") == "[path.lte]\npres"
-        browser.value("document.querySelector('#try .run').click()")
-        browser.wait("!!document.querySelector('#try .error')")
-        assert "scenario.toml:2" in browser.value("document.querySelector('#try .error').textContent")
-        assert browser.problems == []
+READY = "document.querySelector('#try')?.dataset.ready === 'yes'"
+DONE = "!!document.querySelector('#try .cards')"
 
 
-def test_the_page_fits_a_phone(site: str, tmp_path: Path) -> None:
-    with Browser(tmp_path) as browser:
-        browser.show(360, 740, dark=True)
-        browser.open(f"{site}/try.html")
-        browser.wait("document.querySelector('#try')?.dataset.ready === 'yes'")
-        browser.value("document.querySelector('#try .run').click()")
-        browser.wait("!!document.querySelector('#try .cards')")
-        assert browser.value("document.documentElement.scrollWidth") <= 360
+def test_a_page_runs_completes_and_shares_a_scenario(site: str, window: Chromium) -> None:
+    window.look(width=1280, height=900)
+    window.visit(f"{site}/try.html", READY)
+    window.run("document.querySelector('#try .run').click()")
+    window.until(DONE, patience_s=120)
+    assert window.run("document.querySelectorAll('#try .card').length") == 2
+    assert window.run("document.querySelectorAll('#try svg').length") == 4
+    speed = window.run("document.querySelector('#try .status').textContent")
+    assert int(speed.rpartition(":")[2].split("×")[0].replace(" ", "")) >= 100, speed
+
+    window.run("document.querySelector('#try textarea').focus()")
+    window.run("document.querySelector('#try textarea').value = '[path.lte]\\n'")
+    window.send("Input.insertText", text="pres")
+    assert window.run("document.querySelector('#try .options li').firstChild.textContent") == "preset"
+
+    window.run("document.querySelector('#try .share').click()")
+    window.until("location.hash.length > 1")
+    assert window.problems == []
+    window.visit(window.run("location.href"), READY)
+    assert window.run("document.querySelector('#try textarea').value") == "[path.lte]\npres"
+    window.run("document.querySelector('#try .run').click()")
+    window.until("!!document.querySelector('#try .error')")
+    assert "scenario.toml:2" in window.run("document.querySelector('#try .error').textContent")
+    assert window.problems == []
+
+
+def test_the_page_fits_a_phone(site: str, window: Chromium) -> None:
+    window.look(width=360, height=740, dark=True)
+    window.visit(f"{site}/try.html", READY)
+    window.run("document.querySelector('#try .run').click()")
+    window.until(DONE, patience_s=120)
+    assert window.run("document.documentElement.scrollWidth") <= 360
+
+
+PAGES = ["index", "drive-log", "gallery", "scenario", "python", "commands", "first-flight", "try"]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_of_the_site_fit_their_screen(site: str, window: Chromium, width: int) -> None:
+    window.look(width=width, height=844)
+    for page in PAGES:
+        window.visit(f"{site}/{page}.html", "!!document.querySelector('article')")
+        assert window.run("document.documentElement.scrollWidth") <= width, page
+        assert window.problems == [], page
+        assert [address for address in window.requests if not address.startswith((site, "data:", "blob:"))] == []

@@ -137,12 +137,19 @@ class Chromium:
             assert time.monotonic() < end_s, f"never came true: {script}"
             time.sleep(0.05)
 
-    def open(self, file: Path) -> None:
-        """Opens a file and waits until its charts are drawn."""
+    def visit(self, address: str, ready: str = "true") -> None:
+        """Opens an address and waits until it is there and an expression holds."""
         self.requests.clear()
         self.problems.clear()
-        self.send("Page.navigate", url=file.resolve().as_uri())
-        self.until("document.readyState === 'complete' && document.documentElement.dataset.charts === 'drawn'")
+        # Until the new page begins, the old one would be asked whether it is ready.
+        self.send("Page.navigate", url="about:blank")
+        self.until("location.href === 'about:blank'")
+        self.send("Page.navigate", url=address)
+        self.until(f"location.href !== 'about:blank' && document.readyState === 'complete' && ({ready})")
+
+    def open(self, file: Path) -> None:
+        """Opens a report and waits until its charts are drawn."""
+        self.visit(file.resolve().as_uri(), "document.documentElement.dataset.charts === 'drawn'")
         self.until("Bokeh.documents.every((drawn) => drawn.is_idle)")
         self.rest()
 
@@ -176,7 +183,9 @@ class Chromium:
 
     def shoot(self, file: Path) -> bytes:
         """A picture of the whole page."""
-        shown = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        shown = self.send("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         data = base64.b64decode(shown["data"])
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
