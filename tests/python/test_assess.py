@@ -246,7 +246,7 @@ class TestAssess:
         (tmp_path / "ping.log").write_text(f"PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.\n{lines}\n")
         require = ["--require", "control: 99.9% within 300ms", "--rate", "control=40kbit/s"]
         out = tmp_path / "report.html"
-        done = skybraid("assess", f"leo={tmp_path}/ping.log", *require, "--json", "--out", out)
+        done = skybraid("assess", f"leo={tmp_path}/ping.log", *require, "--json", "--page", out)
         assert done.returncode == 1, done.stderr
         found = json.loads(done.stdout)
         (flow,) = found["flows"]
@@ -256,6 +256,9 @@ class TestAssess:
         assert "no uplink rate was measured" in out.read_text()
         again = skybraid("assess", f"leo={tmp_path}/ping.log", *require, "--out", out)
         assert (again.returncode, "exists already" in again.stderr) == (2, True)
+        assert again.stderr.count("note: --out is called --page now\n") == 1
+        both = skybraid("assess", f"leo={tmp_path}/ping.log", *require, "--out", out, "--page", out)
+        assert (both.returncode, "found it and --page" in both.stderr) == (2, True)
 
 
 class TestStumbles:

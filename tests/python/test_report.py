@@ -193,10 +193,58 @@ def test_the_worst_moment_is_the_outage_and_leads_there(failed: Results) -> None
     moment = seen.moments[0]
     assert (moment.begin_s, moment.end_s) == pytest.approx((10.0, 13.0), abs=0.05)
     assert moment.what == "300 never arrived"
-    assert moment.paths == "a down"
+    assert moment.paths == ("a: down for about 3 s, 300 packets lost by an outage",)
     assert moment.view[0] < 10 < 13 < moment.view[1]
     assert 'data-from="' in text
     assert "0:10 to 0:12" in page.text
+
+
+HELD = """
+duration = "20s"
+
+[path.a]
+preset = "ethernet"
+uplink.rate = "10Mbit/s"
+uplink.delay = "20ms"
+
+[flow.camera]
+from = "vehicle"
+traffic = { kind = "cbr", rate = "4Mbit/s", packet = "1000B" }
+transport = { protocol = "udp", scheduler = "single" }
+require = { deadline = "100ms", share = "99%" }
+
+[[event]]
+at = "5s"
+path.a.uplink.delay = "400ms"
+
+[[event]]
+at = "6s"
+path.a.uplink.delay = "20ms"
+
+[[event]]
+at = "15s"
+path.a.uplink.rate = "2Mbit/s"
+
+[[event]]
+at = "16s"
+path.a.uplink.rate = "10Mbit/s"
+"""
+
+
+def test_a_moment_says_what_the_link_did_then() -> None:
+    late = run(Scenario(HELD), tables=["messages", "links"])
+    seen = {moment.when: moment.paths for moment in overview(late, Charts(), Clock(60.0)).moments}
+    assert seen == {
+        "0:05 to 0:06": ("a: link delay up to 400 ms (usually 20 ms)",),
+        # A second of 4 Mbit/s over 2 Mbit/s leaves a second of queue.
+        "0:15 to 0:16": ("a: rate down to 2 Mbit/s (usually 10 Mbit/s), queue up to 987 ms",),
+    }
+
+
+def test_without_samples_a_moment_is_unknown() -> None:
+    late = run(Scenario(HELD), tables=["messages"])
+    assert {moment.paths for moment in overview(late, Charts(), Clock(60.0)).moments} == {None}
+    assert "unknown: the run kept no table links" in parsed(late)[1].text
 
 
 def test_a_report_without_misses_shows_the_slowest_moments() -> None:

@@ -11,10 +11,10 @@ import typer
 from skybraid.assess import Answer, Network, RankedFlow, Row, Wanted, assess, parse_wanted, read_networks
 from skybraid.assess.answer import BUDGET_S
 from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, Zone, read_options
-from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, print_json, seconds
+from skybraid.cli.options import MET, NOT_MET, AsJson, Page, Quiet, new_file, print_json, renamed, seconds
 from skybraid.cli.progress import progress
 from skybraid.model.errors import ScenarioError
-from skybraid.model.folder import check_new_file, write_whole
+from skybraid.model.folder import write_whole
 from skybraid.model.heavy import Late
 from skybraid.model.requirements import about, percent, percent_range, rate
 from skybraid.model.statistics import Verdict
@@ -76,7 +76,8 @@ def assess_command(
     rates: Annotated[
         list[str] | None, typer.Option("--rate", help="What a flow sends: control=40kbit/s.", metavar="FLOW=RATE")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Also write the report.", metavar="FILE.html")] = None,
+    page: Page = None,
+    out: Annotated[Path | None, typer.Option(hidden=True)] = None,
     budget: Annotated[str | None, typer.Option(help="Computing time of the runs.", metavar="DURATION")] = None,
     quick: Annotated[bool, typer.Option(help="Give a first answer after about 10 s of computing.")] = False,
     format_: InFormat = None,
@@ -95,16 +96,15 @@ def assess_command(
     Example: skybraid assess lte=drive.csv leo=ping.log --require 'control: 99% within 300ms'
     """
     options = replace(read_options(zone, meanings, client, lost, every), format=format_)
-    if out is not None:
-        check_new_file(out)
-        if out.exists():
-            raise ScenarioError(f"{out}: exists already; expected a new file")
+    page = renamed(out, page, "--out", "--page")
+    if page is not None:
+        new_file(page)
     measured = Measured.read(measurements, require, rates or [], options)
     budget_s = seconds("--budget", budget) or (QUICK_S if quick else BUDGET_S)
     with progress(shown=not quiet) as told:
         answer = assess(measured.networks, measured.wanted, budget_s, told)
-    if out is not None:
-        write_whole(out, shown_as.assess_html(answer).encode())
+    if page is not None:
+        write_whole(page, shown_as.assess_html(answer).encode())
     if as_json:
         print_json(answer_json(answer))
     elif not quiet:

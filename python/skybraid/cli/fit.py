@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, Zone, read_options
-from skybraid.cli.options import AsJson, Quiet, print_json
+from skybraid.cli.options import AsJson, Page, Quiet, new_file, print_json
 from skybraid.cli.progress import progress
 from skybraid.fit import fit_link, held_back
 from skybraid.fit.goodness import Check, Goodness
 from skybraid.fit.link import FittedLink, read_handovers
 from skybraid.fit.loaded import without_load
-from skybraid.model.folder import check_new_file, write_whole
+from skybraid.model.folder import write_whole
 from skybraid.model.heavy import Late
 from skybraid.traces import TraceError
 from skybraid.traces.flights import read_flight
@@ -33,9 +33,7 @@ def fit(
         ),
     ],
     out: Annotated[Path, typer.Option(help="New .toml to write, for `preset` of a path.", metavar="FILE")],
-    page: Annotated[
-        Path | None, typer.Option(help="Also write a page that shows measured and fitted.", metavar="FILE")
-    ] = None,
+    page: Page = None,
     handovers: Annotated[
         list[Path] | None,
         typer.Option(help="CSV of handovers: start in s, duration in ms; a flight each.", metavar="FILE"),
@@ -63,9 +61,7 @@ def fit(
         raise TraceError(f"--out: found `{out}`; expected a name that ends in .toml")
     for path in (out, page):
         if path is not None:
-            check_new_file(path)
-            if path.exists():
-                raise TraceError(f"{path}: exists already; expected a new file")
+            new_file(path)
     options = replace(read_options(zone, meanings, client, lost, every), format=format_)
     read = [part for text in flights for part in read_flight(text, options).journeys()]
     link = fit_link(read, [one for path in handovers or [] for one in read_handovers(path)], is_loaded=loaded)

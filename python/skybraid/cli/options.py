@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from skybraid.model.errors import ScenarioError, SkybraidError
+from skybraid.model.folder import check_new_file
 from skybraid.model.heavy import Late
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ Kept = Annotated[
 ]
 Pcap = Annotated[bool, typer.Option("--pcap", help="Also write packet captures for Wireshark.")]
 Report = Annotated[bool, typer.Option("--report", help="Also write the report into the result.")]
+Page = Annotated[Path | None, typer.Option(help="Also write a page that shows the answer.", metavar="FILE.html")]
 Live = Annotated[
     bool, typer.Option("--live", help="Serve a page on this machine that fills as it runs; its address is printed.")
 ]
@@ -62,6 +64,23 @@ def assignment(text: str) -> tuple[str, str]:
 def print_json(value: dict[str, Any]) -> None:
     """Prints one JSON object, with the version of its form."""
     typer.echo(json.dumps({"schema": JSON_SCHEMA, **value}, ensure_ascii=False, allow_nan=False))
+
+
+def new_file(path: Path) -> None:
+    """Raises if an option names a file that cannot be written, or that exists already."""
+    check_new_file(path)
+    if path.exists():
+        raise ScenarioError(f"{path}: exists already; expected a new file")
+
+
+def renamed(old: Path | None, new: Path | None, old_name: str, new_name: str) -> Path | None:
+    """Returns the value of an option that has a new name, and says so if the old one was given."""
+    if old is None:
+        return new
+    if new is not None:
+        raise ScenarioError(f"{old_name}: found it and {new_name}, expected one of them")
+    typer.echo(f"note: {old_name} is called {new_name} now", err=True)
+    return old
 
 
 def listed(text: str | None, option: str) -> list[str] | None:

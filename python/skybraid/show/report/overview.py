@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +14,13 @@ from skybraid.model.requirements import count, milliseconds, span
 from skybraid.show.palette import COLOURS, DOWN, HALTED, INK, SECOND_INK, path_colour
 from skybraid.show.report.cards import URGENT
 from skybraid.show.report.charts import BAND, Charts, Clock, chart, glyph, hover, legend, shade
+from skybraid.show.report.conditions import Conditions
 from skybraid.show.report.flight import MAX_PATHS, Drawing, flow_names, limit, shares
 from skybraid.show.report.models import Figure, Model, Source
 from skybraid.show.series import DIRECTIONS, binned, duration_s, first_seed, halts, outages
 from skybraid.show.words import clock as at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from skybraid.model.results import Results
@@ -50,7 +49,7 @@ class Moment:
         end_s: its last one.
         flow: the flow's name.
         what: what happened to the messages.
-        paths: which paths were out of service; empty if none was.
+        paths: what was unusual of each path and of the sender; empty if nothing was, None if no links were recorded.
         view: the span in s that charts show when they are led there.
     """
 
@@ -58,7 +57,7 @@ class Moment:
     end_s: float
     flow: str
     what: str
-    paths: str
+    paths: tuple[str, ...] | None
     view: tuple[float, float]
 
     @property
@@ -136,9 +135,10 @@ def overview(results: Results, charts: Charts, clock: Clock) -> Overview:
     for number, name in enumerate(names):
         shown = charts.add(f"share-{number}", shares(results, clock, bins.filter(pl.col("flow") == name), width_ns))
         drawings.append(Drawing(f"{name}: messages by path", "", shown))
-    if missed.height:
-        return Overview(drawings, _moments(results, names, missed, dark), missed=True)
-    return Overview(drawings, _slowest(results, bins, dark, width_ns))
+    found = _moments(results, names, missed) if missed.height else _slowest(results, bins, width_ns)
+    conditions = Conditions.of(results, messages)
+    moments = [replace(one, paths=_paths(one, conditions, sides, deadlines[one.flow])) for one in found]
+    return Overview(drawings, moments, missed=bool(missed.height))
 
 
 def _caption(deadline_ms: float | None) -> str:
@@ -176,7 +176,8 @@ def _sides(results: Results) -> dict[str, str]:
     except tomllib.TOMLDecodeError:
         return {}
     found = {name: flow.get("from") for name, flow in table.items() if isinstance(flow, dict)}
-    return {name: "uplink" if side == "vehicle" else "downlink" for name, side in found.items() if side}
+    sides = {"vehicle": "uplink", "ground": "downlink"}
+    return {name: sides[side] for name, side in found.items() if side in sides}
 
 
 def dark_spans(results: Results) -> Dark:
@@ -346,7 +347,7 @@ def _lanes(clock: Clock, dark: Dark) -> Figure:
     return drawn
 
 
-def _moments(results: Results, names: list[str], missed: pl.DataFrame, dark: Dark) -> list[Moment]:
+def _moments(results: Results, names: list[str], missed: pl.DataFrame) -> list[Moment]:
     """Groups each flow's misses into moments, those with the most misses first."""
     length_s = duration_s(results)
     gap_ns = round(max(_APART_S, length_s / 600) * 1e9)
@@ -370,11 +371,11 @@ def _moments(results: Results, names: list[str], missed: pl.DataFrame, dark: Dar
             late = row["misses"] - row["lost"]
             parts = [f"{count(late)} late, up to {milliseconds(row['worst'] / 1e6)}"] if late else []
             parts += [f"{count(row['lost'])} never arrived"] if row["lost"] else []
-            found.append(_moment(row["begin"] * 1e-9, row["end"] * 1e-9, name, "; ".join(parts), dark, length_s))
+            found.append(_moment(row["begin"] * 1e-9, row["end"] * 1e-9, name, "; ".join(parts), length_s))
     return found
 
 
-def _slowest(results: Results, bins: pl.DataFrame, dark: Dark, width_ns: int) -> list[Moment]:
+def _slowest(results: Results, bins: pl.DataFrame, width_ns: int) -> list[Moment]:
     """Slowest messages of each flow, where none missed a deadline."""
     worst = bins.filter(pl.col("high").is_not_null()).sort("high", descending=True).group_by("flow").head(1)
     return [
@@ -383,46 +384,21 @@ def _slowest(results: Results, bins: pl.DataFrame, dark: Dark, width_ns: int) ->
             row["time_s"] + width_ns * 1e-9,
             row["flow"],
             f"slowest message, {milliseconds(row['high'])}",
-            dark,
             duration_s(results),
         )
         for row in worst.sort("high", descending=True).head(MAX_MOMENTS).to_dicts()
     ]
 
 
-def _moment(
-    begin_s: float,
-    end_s: float,
-    flow: str,
-    what: str,
-    dark: Dark,
-    length_s: float,
-) -> Moment:
+def _moment(begin_s: float, end_s: float, flow: str, what: str, length_s: float) -> Moment:
     margin_s = max(2.0, (end_s - begin_s) * 0.75)
     view = (max(begin_s - margin_s, 0.0), min(end_s + margin_s, length_s))
-    return Moment(begin_s, end_s, flow, what, _out(dark, begin_s, end_s), view)
+    return Moment(begin_s, end_s, flow, what, None, view)
 
 
-def _out(dark: Dark, begin_s: float, end_s: float) -> str:
-    """Paths that were out at a moment, or just before it."""
-    found = []
-    for words, kind in (("down", 0), ("without service", 1)):
-        named = [
-            f"{path} {direction}"
-            for (path, direction), pair in dark.items()
-            if _touches(pair[kind], begin_s - 0.5, end_s + 0.5)
-        ]
-        if named:
-            found.append(f"{_merged(named)} {words}")
-    return ", ".join(found)
-
-
-def _touches(spans: Sequence[tuple[float, float]], begin_s: float, end_s: float) -> bool:
-    return any(begin <= end_s and end >= begin_s for begin, end in spans)
-
-
-def _merged(named: list[str]) -> str:
-    """Joins directions: "lte uplink" and "lte downlink" are "lte"."""
-    paths = [name.rpartition(" ")[0] for name in named]
-    both = [path for path in dict.fromkeys(paths) if paths.count(path) == len(DIRECTIONS)]
-    return ", ".join([*both, *(name for name in named if name.rpartition(" ")[0] not in both)])
+def _paths(
+    moment: Moment, conditions: Conditions, sides: dict[str, str], deadline_ms: float | None
+) -> tuple[str, ...] | None:
+    """What was unusual from the first message of a moment until its last one was due."""
+    begin_ns, end_ns = round(moment.begin_s * 1e9), round(moment.end_s * 1e9 + (deadline_ms or 0.0) * 1e6)
+    return conditions.at(moment.flow, sides.get(moment.flow), begin_ns, end_ns)
