@@ -176,7 +176,7 @@ def test_what_a_published_crate_uses_is_published_too(packages: dict[str, dict[s
     published = {name: package for name, package in packages.items() if package["publish"] is None}
     assert set(PURE) | {"scenario"} <= published.keys()
     for name, package in published.items():
-        assert package["license"] and package["description"] and package["readme"], name
+        assert all(package[key] for key in ("license", "description", "readme")), name
         for dependency in package["dependencies"]:
             if (own := room(dependency["name"])) in packages and dependency["kind"] is None:
                 assert own in published, f"{name} uses {own}"
