@@ -197,6 +197,21 @@ fn joint(late: f64) -> f64 {
     CORRELATION * late / (1.0 + (CORRELATION - 1.0) * late)
 }
 
+/// Returns the number of whole [`BINS`] of the time `within` in `span`.
+#[inline]
+fn bins(span: Duration, within: Duration) -> usize {
+    let part = span.as_secs_f64() / within.as_secs_f64() * BINS as f64;
+    (part.max(0.0) as usize).min(BINS)
+}
+
+impl PathState {
+    /// Returns the sign of trouble on the path, in eighths of the time `within`.
+    fn level(&mut self, now: Instant, within: Duration) -> usize {
+        let sign = self.warning.sign(now, self.back);
+        (bins(sign, within) / (BINS / (LEVELS - 1))).min(LEVELS - 1)
+    }
+}
+
 impl Deadline {
     fn within(&self) -> Duration {
         self.within.unwrap_or(USUAL)
@@ -204,28 +219,21 @@ impl Deadline {
 
     /// Returns the number of whole [`BINS`] of the time in `span`.
     fn bins(&self, span: Duration) -> usize {
-        let part = span.as_secs_f64() / self.within().as_secs_f64() * BINS as f64;
-        (part.max(0.0) as usize).min(BINS)
+        bins(span, self.within())
     }
 
     fn route(&mut self, now: Instant, view: &PathView) -> Route {
+        let within = self.within();
         let back = one_way(view, 0) + self.config.ack_delay();
-        self.paths[view.id].back = back;
-        let level = self.level(now, view.id);
-        self.paths[view.id].decided = Some((now, level));
-        self.odds.update(view.id, level);
-        let late = self.odds.chance(view.id, level, BINS);
+        let state = &mut self.paths[view.id];
+        state.back = back;
+        let level = state.level(now, within);
+        state.decided = Some((now, level));
+        let age = state.warning.age(now);
+        let late = self.odds.update(view.id, level).longer_than(BINS);
         let srtt = view.srtt.unwrap_or(Duration::MAX);
-        let age = self.paths[view.id].warning.age(now);
         let is_silent = age > SILENCE + view.srtt.unwrap_or(SILENCE);
         Route { path: view.id, level, is_silent, late, srtt, back, expected: self.expected(view) }
-    }
-
-    /// Returns the sign of trouble on a path, in eighths of the time until the deadline.
-    fn level(&mut self, now: Instant, path: PathId) -> usize {
-        let state = &mut self.paths[path];
-        let sign = state.warning.sign(now, state.back);
-        (self.bins(sign) / (BINS / (LEVELS - 1))).min(LEVELS - 1)
     }
 
     /// Returns the age of a packet by which its acknowledgement may be expected.
@@ -281,8 +289,8 @@ impl Deadline {
         let end = steps.max(overdue);
         let least = copy_costs(end);
         let mut best = Plan { missed: first.late, cost: first.late };
-        let (mut sum, mut ages) = (0.0, 0.0);
-        for age in (0..=end).step_by(BINS / STEPS) {
+        let (mut sum, mut ages, mut age) = (0.0, 0.0, 0);
+        while age <= end {
             sum += too_late(age);
             ages += 1.0;
             if age >= overdue {
@@ -296,6 +304,7 @@ impl Deadline {
                     best = Plan { missed, cost };
                 }
             }
+            age += BINS / STEPS;
         }
         best
     }
@@ -393,11 +402,12 @@ impl Scheduler for Deadline {
     }
 
     fn on_sent(&mut self, now: Instant, path: PathId) {
-        let level = match self.paths[path].decided.take() {
-            Some((at, level)) if at == now => level,
-            _ => self.level(now, path),
-        };
+        let within = self.within();
         let state = &mut self.paths[path];
+        let level = match state.decided.take() {
+            Some((at, level)) if at == now => level,
+            _ => state.level(now, within),
+        };
         let since = state.last_sent.replace(now).map_or(INDEPENDENT, |last| now.since(last));
         let weight = (since.as_secs_f64() / INDEPENDENT.as_secs_f64()).min(1.0);
         state.warning.on_sent(now, Mark { level, weight });

@@ -115,6 +115,7 @@ impl Chances {
         self.longer[bins]
     }
 
+    #[inline(never)]
     fn update(&mut self, own: &Counts, all: &Count, level: usize, prior: &Tail) {
         let mut at_any = Mean::new(&own.at_any, PRIOR);
         let mut of_all = Mean::new(all, PRIOR);
@@ -167,14 +168,16 @@ impl PathOdds {
     }
 
     /// Updates the chances of packets on `path` at `level`, if as much as one independent packet has been
-    /// counted since.
-    pub fn update(&mut self, path: PathId, level: usize) {
+    /// counted since. Returns them.
+    #[inline]
+    pub fn update(&mut self, path: PathId, level: usize) -> &Chances {
         let PathState { counts, chances } = &mut self.paths[path];
         let chances = &mut chances[level];
         if self.settled - chances.as_of >= 1.0 {
             chances.update(counts, &self.all[level], level, &self.prior[level]);
             chances.as_of = self.settled;
         }
+        chances
     }
 
     /// Returns the chance of a packet on `path` at `level` to take longer than `bins` parts of the
