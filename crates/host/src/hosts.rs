@@ -242,6 +242,7 @@ impl Hosts {
     }
 
     /// Adds or removes an address of the vehicle.
+    #[cold]
     pub fn change_address(
         &mut self,
         now: Instant,
@@ -287,6 +288,7 @@ impl Hosts {
     }
 
     /// Records the state of the subflows, and the scheduling decisions since the last call.
+    #[cold]
     pub fn sample(&mut self, now: Instant) {
         let Record { decisions, subflows, .. } = self.recording;
         if !decisions && !subflows {

@@ -209,6 +209,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// Forwards the next packet on `link` from the node at its end.
+    #[inline(never)]
     fn forward(&mut self, now: Instant, link: DirectedLink) {
         let network = &mut self.network;
         let Some(wire) = Wire::find_mut(&mut network.wires, link) else { return };
@@ -333,6 +334,7 @@ impl Network<'_> {
     }
 
     /// Copies the radio of `link`, which a packet has just entered, to the other direction.
+    #[inline(never)]
     fn share_radio(&mut self, link: DirectedLink) {
         let radio = Wire::find(&self.wires, link).and_then(|wire| wire.link.radio());
         let other = Wire::find_mut(&mut self.wires, link.reverse());
@@ -341,6 +343,7 @@ impl Network<'_> {
         }
     }
 
+    #[cold]
     fn sample_links(&mut self, now: Instant) {
         if !self.record.links {
             return;

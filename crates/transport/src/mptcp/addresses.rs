@@ -81,7 +81,7 @@ impl Addresses {
     }
 
     /// Processes an announcement of the peer, or its echo.
-    #[inline]
+    #[cold]
     pub fn on_announcement(&mut self, tcp: &Tcp, subflows: &mut Subflows) {
         let path = PathId(tcp.address);
         if !tcp.flags.has(Flags::ADD_ADDRESS) {

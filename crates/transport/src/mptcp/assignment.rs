@@ -152,6 +152,7 @@ impl Assignment {
         Assigned::Queued
     }
 
+    #[cold]
     fn on_blocked(&mut self, now: Instant, message: u32, send: &SendSide, subflows: &mut Subflows) {
         if self.peer_window.on_blocked(now, send, subflows) {
             self.record(now, message, Choice::wait(Reason::PeerWindow), subflows);

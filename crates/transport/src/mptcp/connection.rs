@@ -259,6 +259,7 @@ impl Connection {
         self.addresses.withdraw(path);
     }
 
+    #[cold]
     fn remove_subflows(&mut self, path: PathId, except: Option<SubflowId>) {
         for own in self.subflows.ids() {
             let subflow = &mut self.subflows[own];
@@ -272,6 +273,7 @@ impl Connection {
 
     /// Reinjects the chunks of a failed subflow, except those that a usable subflow carries as
     /// well.
+    #[cold]
     fn reinject_from(&mut self, own: SubflowId) {
         let assignment = &self.assignment;
         let una = self.send.data_una();
@@ -383,6 +385,7 @@ impl Connection {
         None
     }
 
+    #[cold]
     fn poll_address(&mut self, now: Instant) -> Option<Transmit> {
         let (flags, path) = self.addresses.front()?;
         let transmit = self.signal(now, flags, |tcp| tcp.address = path.0)?;
@@ -390,6 +393,7 @@ impl Connection {
         Some(transmit)
     }
 
+    #[cold]
     fn poll_fin(&mut self, now: Instant) -> Option<Transmit> {
         if !self.closing.is_due() || !self.send.is_drained() {
             return None;

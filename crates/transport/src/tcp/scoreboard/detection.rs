@@ -72,6 +72,7 @@ impl Scoreboard {
         }
     }
 
+    #[inline(never)]
     pub(super) fn count_duplicates(&mut self, repeated: bool, progress: &mut Progress) {
         if progress.advanced > 0 {
             self.duplicate_acks = 0;
@@ -110,6 +111,7 @@ impl Scoreboard {
     }
 
     /// Marks segments lost that are below the third highest selectively acknowledged segment.
+    #[inline(never)]
     pub(super) fn detect_by_sacks(&mut self) -> bool {
         if self.highest_sacked <= self.una {
             return false;
@@ -157,6 +159,7 @@ impl Scoreboard {
 
     /// RACK: marks segments lost that a later one has overtaken by more than the reordering window,
     /// and sets the timer for the others (RFC 8985 §6.2 step 5).
+    #[cold]
     pub(super) fn detect_by_time(
         &mut self,
         now: Instant,
@@ -220,6 +223,7 @@ impl Scoreboard {
     }
 
     /// Marks retransmissions lost that later segments have overtaken.
+    #[inline(never)]
     pub(super) fn detect_lost_retransmissions(&mut self) {
         while let Some((at, seq)) = self.resent.front().copied() {
             let stale = seq < self.una;

@@ -293,6 +293,7 @@ impl Scoreboard {
     }
 
     /// Records the retransmission of the segment of [`next_lost`](Self::next_lost).
+    #[cold]
     pub fn on_retransmitted(&mut self, now: Instant) {
         let sent = self.sent.get_mut(self.cursor).filter(|sent| sent.state == State::Lost);
         let Some(sent) = sent.promised("a lost segment at the cursor") else { return };
@@ -349,6 +350,7 @@ impl Scoreboard {
 
     /// Marks a segment lost unless it has arrived or is marked already. Returns true if newly
     /// marked.
+    #[cold]
     fn mark_lost(&mut self, index: usize) -> bool {
         let sent = self.sent.get_mut(index).promised("a sent segment");
         let Some(sent) = sent else { return false };
@@ -366,6 +368,7 @@ impl Scoreboard {
     }
 
     /// Retransmits the newest segment as a tail loss probe, lost or not.
+    #[cold]
     pub fn resend_newest(&mut self, now: Instant) -> Option<(u64, Chunk)> {
         let last = self.sent.len().checked_sub(1)?;
         self.mark_lost(last);
@@ -455,6 +458,7 @@ impl Scoreboard {
         }
     }
 
+    #[cold]
     fn take_blocks(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) {
         let mut blocks = [(u64::MAX, 0); 3];
         for (slot, block) in blocks.iter_mut().zip(acked.sacks.iter(acked.ack)) {

@@ -117,6 +117,7 @@ impl Subflow {
         }
     }
 
+    #[cold]
     fn enter_recovery(&mut self, before: &Outstanding, siblings: Siblings<'_>) {
         self.recovery.begin(self.board.next(), self.window.state());
         self.totals.fast_recoveries += 1;
@@ -130,6 +131,7 @@ impl Subflow {
     }
 
     /// Ends a spurious recovery as if it had not begun.
+    #[cold]
     fn undo_reaction(&mut self, now: Instant, before: &ControlState) {
         self.board.undo_losses();
         self.recovery.end();
@@ -240,6 +242,7 @@ impl Subflow {
         None
     }
 
+    #[cold]
     fn detect_losses(&mut self, now: Instant, siblings: Siblings<'_>) {
         let before = self.outstanding_at(now);
         let marked = self.board.lost();
@@ -252,6 +255,7 @@ impl Subflow {
         }
     }
 
+    #[cold]
     fn on_timeout(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
         let lost = self.outstanding_at(now).lost;
         let repeated = self.timer.has_expired();

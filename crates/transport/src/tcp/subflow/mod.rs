@@ -199,6 +199,7 @@ impl Subflow {
 
     /// Removes the subflow for good because its address was removed. The connection reinjects its
     /// data.
+    #[cold]
     pub fn remove(&mut self) {
         self.handshake.remove();
         self.tail.cancel();
@@ -378,6 +379,7 @@ impl Subflow {
         event
     }
 
+    #[cold]
     fn receive_syn(&mut self, now: Instant, tcp: &Tcp) -> Option<Event> {
         let step = self.handshake.on_syn(tcp.flags);
         if tcp.flags.has(Flags::ACK) {
@@ -510,6 +512,7 @@ impl Subflow {
 
     /// Returns a tail loss probe that repeats the newest segment, if one is due and no new data was
     /// sent in its place.
+    #[cold]
     pub fn poll_tail_probe(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
         if !self.tail.take_due() {
             return None;
@@ -539,6 +542,7 @@ impl Subflow {
     }
 
     /// Builds an acknowledgement that carries a connection-level signal.
+    #[cold]
     pub fn signal_segment(&self, now: Instant, stamp: &Stamp, flags: Flags) -> Segment {
         self.headers.signal(now, stamp, (self.board.next(), flags), &self.receiver)
     }
