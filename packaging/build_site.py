@@ -235,6 +235,7 @@ def main() -> None:
     for file in (folder / "docs").rglob("*.md"):
         file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")
     pages = folder / "docs"
+    shutil.copy(ROOT / "packaging" / "site.css", pages)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     written = {
         "index": of_root("README.md"),

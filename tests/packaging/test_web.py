@@ -151,3 +151,14 @@ def test_pages_of_the_site_fit_their_screen(site: str, window: Chromium, width: 
         assert window.run("document.documentElement.scrollWidth") <= width, page
         assert window.problems == [], page
         assert [address for address in window.requests if not address.startswith((site, "data:", "blob:"))] == []
+
+
+def test_a_verdict_is_read_and_a_command_copied_alone(site: str, window: Chromium) -> None:
+    window.look(width=390, height=844)
+    window.visit(f"{site}/drive-log.html", "!!document.querySelector('code .gp')")
+    blocks = "[...document.querySelectorAll('code:has(.gp)')]"
+    assert window.run(f"{blocks}.filter((one) => one.scrollWidth > one.clientWidth + 1).length") == 0
+    # So the theme marks a block while it takes its text for the clipboard.
+    copied = window.run(f"{blocks}.map((one) => (one.setAttribute('data-md-copying', ''), one.innerText.trim()))")
+    assert copied[1] == "skybraid trace stats drive-lte.csv --column delay"
+    assert not any("$ " in text for text in copied)
