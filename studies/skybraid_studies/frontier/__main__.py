@@ -1,7 +1,7 @@
 """Prints the tables of the study's page: `python -m skybraid_studies.frontier`.
 
 With `chosen` those of the other half, with `drives` those of measured capacities, with `drawn` those of drawn flights,
-with `video` those of video, with `bound` those of the decision bound.
+with `video` those of video, with `bound` those of the decision bound, with `budgets` those of `deadline` by its budget.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from skybraid_studies.frontier.observations import (
     outcomes,
     settled,
 )
+from skybraid_studies.frontier.population import flights
 from skybraid_studies.frontier.rules import ORACLE, RULES, in_rounds
 from skybraid_studies.frontier.video import DEADLINES_MS as FILM_DEADLINES_MS
 from skybraid_studies.frontier.video import FILM_RULES, RATES, camera, film
@@ -62,10 +63,11 @@ def video_table(data: str, rate: str, half: str) -> str:
         for deadline in FILM_DEADLINES_MS:
             wanted = transport(deadline)
             if str(wanted) not in films:
-                films[str(wanted)] = [film(together(each, half), wanted, camera(rate, **keys)) for each in SETS[data]]
+                measured = (together(paths, half) for paths in SETS[data])
+                films[str(wanted)] = [film(each, wanted, camera(rate, **keys)) for each in measured]
             found = films[str(wanted)]
             seen = point([each.frames for each in found], deadline)
-            freezes = 60 * sum(each.freezes[deadline] for each in found) / sum(each.seconds for each in found)
+            freezes = 60 * sum(sum(each.freezes[deadline]) for each in found) / sum(each.seconds for each in found)
             share = f"{100 * seen.missed:.2f} % ({100 * seen.low:.2f} to {100 * seen.high:.2f})"
             cells.append(f"{share}, {freezes:.2f} freezes/min, +{100 * seen.overhead:.1f} %")
         lines.append(f"| `{rule}` | {' | '.join(cells)} |")
@@ -99,6 +101,20 @@ def bound_table() -> str:
     return "\n".join(lines)
 
 
+BUDGETS = ("20%", "25%", "30%", "100%")
+
+
+def budget_table(data: str, deadline_ms: int, half: str) -> str:
+    """A row a budget of `deadline`, and one of duplication: messages missed and overhead over drawn flights."""
+    lines = ["| budget | missed | overhead |", "|---|---|---|"]
+    plain = RULES["deadline"](deadline_ms)
+    transports = {each: plain | {"scheduler": plain["scheduler"] | {"budget": each}} for each in BUDGETS}
+    for name, transport in (transports | {"`redundant`": RULES["redundant"](deadline_ms)}).items():
+        seen = point([flights(DRAWN[data], transport, CONTROL, (deadline_ms,), half)], deadline_ms)
+        lines.append(f"| {name} | {seen.misses} | +{100 * seen.overhead:.1f} % |")
+    return "\n".join(lines)
+
+
 def print_tables(tables: Sequence[tuple[str, str]], half: str) -> None:
     """Prints tables of some sets of paths."""
     for data, pattern in tables:
@@ -113,6 +129,9 @@ def main() -> int:
     half = HALVES[0] if "chosen" in sys.argv[1:] else HALVES[1]
     if "bound" in sys.argv[1:]:
         typer.echo(bound_table())
+        return 0
+    if "budgets" in sys.argv[1:]:
+        typer.echo(budget_table("two_drones", DEADLINES_MS[0], HALVES[0]))
         return 0
     if "drawn" in sys.argv[1:]:
         print_tables([(data, "control") for data in DRAWN], half)

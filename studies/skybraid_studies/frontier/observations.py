@@ -13,11 +13,13 @@ from skybraid_studies.frontier.frontier import CONTROL, MAVLINK, oracle, point, 
 from skybraid_studies.frontier.measurements import CARRIERS, HALVES, NETWORKS, driven, together
 from skybraid_studies.frontier.population import DISH, DRONE, flights
 from skybraid_studies.frontier.rules import ORACLE, RULES
+from skybraid_studies.frontier.video import FILM_RULES, RATES, camera, film
 
 if TYPE_CHECKING:
     from skybraid_studies.engine.theory import Calculation
     from skybraid_studies.frontier.frontier import Outcome, Pattern
     from skybraid_studies.frontier.measurements import Together
+    from skybraid_studies.frontier.video import Film
 
 DEADLINES_MS = (100, 150, 300)
 GROUPS = 6
@@ -32,6 +34,8 @@ SETS = {
 }
 DRAWN = {"drone_dish": (DRONE, DISH), "two_drones": (DRONE, DRONE), "two_drones_dish": (DRONE, DRONE, DISH)}
 """Presets of the paths of drawn flights."""
+STALLS_LEFT = 0.34
+"""Stalls that CellFusion leaves at most, of those of the best single-copy scheduler."""
 PATTERNS = {"control": CONTROL, "mavlink": MAVLINK}
 
 
@@ -44,7 +48,7 @@ def has_oracle(data: str) -> bool:
 def outcomes(data: str, pattern: Pattern, rule: str, deadline_ms: int, half: str) -> tuple[Outcome, ...]:
     """What a rule did over each set of paths of a half; none without the measurements."""
     if data in DRAWN:
-        return flights(DRAWN[data], RULES[rule](deadline_ms), pattern, DEADLINES_MS, half)
+        return (flights(DRAWN[data], RULES[rule](deadline_ms), pattern, DEADLINES_MS, half),)
     found = []
     for paths in SETS[data]:
         measured = _measured(data, paths, half)
@@ -92,8 +96,35 @@ def _value(data: str, pattern: Pattern, rule: str, what: str) -> Calculation:
     return value
 
 
+@cache
+def films(data: str, rate: str, rule: str, deadline_ms: int, half: str) -> tuple[Film, ...]:
+    """Video at a rate over each set of paths of a half; none without the measurements."""
+    transport, keys = FILM_RULES[rule]
+    measured = [_measured(data, paths, half) for paths in SETS[data]]
+    if not all(each.episodes for each in measured):
+        return ()
+    return tuple(film(each, transport(deadline_ms), camera(rate, **keys)) for each in measured)
+
+
+def _film_value(data: str, rate: str, rule: str, what: str) -> Calculation:
+    def value(x: float, seed: int) -> float:
+        found = films(data, rate, rule, round(x), HALVES[1])
+        if not found:
+            return math.nan
+        if what == "overhead":
+            return 100 * point([each.frames for each in found], round(x)).overhead
+        freezes = sum(sum(each.freezes[round(x)][seed % GROUPS :: GROUPS]) for each in found)
+        return STALLS_LEFT * freezes if what == "allowed" else float(freezes)
+
+    return value
+
+
 def _register() -> None:
-    for (data, (name, pattern)), rule in itertools.product(itertools.product(SETS, PATTERNS.items()), (*RULES, ORACLE)):
+    for (data, rate), rule in itertools.product(itertools.product(("pairs", "triples"), RATES), FILM_RULES):
+        for what in ("freezes", "allowed", "overhead"):
+            calculation(f"frontier.video.{data}.{rate}.{rule}.{what}")(_film_value(data, rate, rule, what))
+    sets = itertools.product((*SETS, *DRAWN), PATTERNS.items())
+    for (data, (name, pattern)), rule in itertools.product(sets, (*RULES, ORACLE)):
         if rule != ORACLE or has_oracle(data):
             for what in ("share", "overhead"):
                 calculation(f"frontier.{data}.{name}.{rule}.{what}")(_value(data, pattern, rule, what))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import skybraid
-from skybraid_studies.frontier.frontier import outcome
+from skybraid_studies.frontier.frontier import Outcome, outcome
 from skybraid_studies.frontier.measurements import HALVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from skybraid_studies.frontier.frontier import Outcome, Pattern
+    from skybraid_studies.frontier.frontier import Pattern
 
 DRONE, DISH = "lte-drone-rural", "starlink-car"
 SEEDS = {HALVES[0]: range(1, 61), HALVES[1]: range(101, 161)}
@@ -30,8 +30,11 @@ def scenario(presets: Sequence[str], transport: Mapping[str, Any], pattern: Patt
 
 def flights(
     presets: Sequence[str], transport: Mapping[str, Any], pattern: Pattern, deadlines_ms: Sequence[int], half: str
-) -> tuple[Outcome, ...]:
+) -> Outcome:
     """Runs a transport over drawn links, each flight an episode. Its last second is not judged."""
     flight = scenario(presets, transport, pattern)
     spans = [(0.0, FLIGHT_S - 1)]
-    return tuple(outcome(flight, seed, spans, pattern, deadlines_ms) for seed in SEEDS[half])
+    found = [outcome(flight, seed, spans, pattern, deadlines_ms) for seed in SEEDS[half]]
+    missed = {deadline: [bins for each in found for bins in each.missed[deadline]] for deadline in deadlines_ms}
+    written = [bins for each in found for bins in each.written]
+    return Outcome(missed, written, sum(each.sent for each in found), sum(each.single for each in found))

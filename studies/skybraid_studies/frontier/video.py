@@ -35,12 +35,12 @@ class Film:
     Attributes:
         frames: frames missed, as of messages: a frame is missed if a packet of it is neither there nor recovered in
             time, whatever the frames before it are.
-        freezes: freezes by the deadline in ms that the jitter buffer allows, of each episode.
+        freezes: by the deadline in ms that the jitter buffer allows, the freezes of each episode.
         seconds: length of all episodes.
     """
 
     frames: Outcome
-    freezes: Mapping[int, int]
+    freezes: Mapping[int, Sequence[int]]
     seconds: float
 
 
@@ -81,7 +81,7 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
     inside = [within(captured, span) for span in spans]
     written: list[npt.NDArray[np.int64]] = []
     missed: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in DEADLINES_MS}
-    freezes = dict.fromkeys(DEADLINES_MS, 0)
+    freezes: dict[int, list[int]] = {deadline: [] for deadline in DEADLINES_MS}
     for own, (start, end) in zip(inside, spans, strict=True):
         bins = round((end - start) / BIN_S)
         places = np.minimum((captured[own] / NS_PER_S - start) / BIN_S, bins - 1).astype(np.int64)
@@ -89,7 +89,7 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
         for deadline in DEADLINES_MS:
             late = delay_ms[own] > deadline
             missed[deadline].append(np.bincount(places[late], minlength=bins))
-            freezes[deadline] += count_freezes(late)
+            freezes[deadline].append(count_freezes(late))
     times, sizes = packets["in_ns"].to_numpy(), packets["bytes"].to_numpy()
     sent = sum(int(sizes[within(times, span)].sum()) for span in spans)
     parts = frames["bytes"].to_numpy() + HEADERS * frames["packets"].to_numpy().astype(np.int64)
