@@ -268,11 +268,11 @@ class TestLink:
 
         # Of six flights, the variance of other networks' counts as 2 / 7; their middle is uncertain by a sixth of it.
         alike = fit_link([flight(number, 30) for number in range(6)])
-        assert math.log(alike.spread["outage"]) == pytest.approx(0.7 * math.sqrt(2 / 7 * 7 / 6))
+        assert math.log(alike.spread["outage"]) == pytest.approx(1.0 * math.sqrt(2 / 7 * 7 / 6))
         apart = fit_link([flight(number, every_s) for number, every_s in enumerate((10, 20, 40, 80))])
         # ln 2 apart: a variance of 5/3 (ln 2)^2. Of few flights the next one has 6/5 of 4/2 of it, and a drawn one 4/5;
         # chance takes a few hundredths off.
-        expected = (6 / 5 * 4 / 2 - 4 / 5) * 5 / 3 * math.log(2) ** 2 + 2 / 5 * 5 / 4 * 0.7**2
+        expected = (6 / 5 * 4 / 2 - 4 / 5) * 5 / 3 * math.log(2) ** 2 + 2 / 5 * 5 / 4 * 1.0**2
         assert math.log(apart.spread["outage"]) == pytest.approx(math.sqrt(expected), rel=0.1)
         assert tomllib.loads(apart.toml())["spread"]["outage"] > 1
 
@@ -324,6 +324,14 @@ class TestLink:
         words = " ".join(link.unknown)
         for expected in ("One flight", "A flight of 100 s", "No uplink rate", "loss is unknown, not zero", "No outage"):
             assert expected in words
+
+    def test_a_constant_rate_may_be_the_senders(self) -> None:
+        times_s = np.arange(300.0)
+        told = []
+        for rate in (np.where(times_s % 100 < 3, 0.0, 20.0), 20.0 + times_s % 3):
+            link = fit_link([Flight("one", times_s, (Column("rate", "Mbit/s", rate, "uplink"),), 300.0)])
+            told.append("The uplink rate never changes" in " ".join(link.unknown))
+        assert told == [True, False]
 
     def test_a_short_flight_without_an_outage_is_not_safe_for_ever(self) -> None:
         calm = Flight("calm", np.arange(60.0), (Column("delay", "ms", np.full(60, 30.0)),), 60.0)

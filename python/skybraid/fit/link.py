@@ -31,6 +31,9 @@ MIN_STEP_S = 0.1
 DOWN_MBPS = 0.01
 """Rate in Mbit/s below which nothing is carried."""
 
+CONSTANT_SHARE = 0.01
+"""Share by which rates differ that are one constant rate: no network's capacity stays within a hundredth."""
+
 MIN_OWN_STEPS = 300
 """Values from which on a flight has a memory of its own; flights differ in it too."""
 
@@ -526,6 +529,13 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
         for direction in DIRECTIONS
         if not any(flight.values("rate", direction) is not None for flight in flights)
     ]
+    for direction in DIRECTIONS:
+        rates = [one for flight in flights if (one := flight.values("rate", direction)) is not None]
+        known = np.concatenate([one[one > DOWN_MBPS] for one in rates]) if rates else np.zeros(0)
+        if known.size > 1 and float(known.max() - known.min()) <= CONSTANT_SHARE * float(known.max()):
+            told.append(
+                f"The {direction} rate never changes: it may be what a sender offered, not what the link carries."
+            )
     probed_s = math.fsum(flight.measured_s for flight, own in zip(flights, events, strict=True) if own is not None)
     if not any(flight.has("delay") for flight in flights):
         told.append("No delay was measured: give one (uplink.delay, downlink.delay); loss is unknown.")

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from skybraid.fit.link import FittedFlight
     from skybraid.fit.process import Process
 
-BETWEEN_LOG = {"rate": 0.4, "delay": 0.1, "jitter": 0.5, "loss": 0.7, "stall": 0.7, "outage": 0.7}
+BETWEEN_LOG = {"rate": 0.4, "delay": 0.1, "jitter": 0.5, "loss": 0.7, "stall": 0.7, "outage": 1.0}
 """Standard deviation of the logarithm of what flights of one network differ in, before any was measured.
 
 Medians of the rate: 0.14 to 1.4 between the journeys of cars (Hu et al., CoNEXT 2023; Laniewski et al., TMA 2024), 0.4
 between the halves of a drone's (Baltaci, Cech et al., IMC 2022); of the delay: 0.02 to 0.2, of its 99th percentile:
-0.2 to 1.2 (PAM 2025, CICV5G).
+0.2 to 1.2 (PAM 2025, CICV5G). Times without service per hour: 1.4, 1.5, 2.2 and 1.5 between the journeys of three
+carriers and Starlink (CoNEXT 2023), 0.3 of 5G in Ireland; stalls of delays: 0.5 to 0.9 (PAM 2025). A lognormal factor
+raises the mean, of 1.4 by too much: with 1.0 it is kept within a quarter.
 """
 
 MAX_LOG = 2.0
@@ -69,8 +71,10 @@ def spread_of(fitted: Sequence[FittedFlight], events: Sequence[Events | None], j
             variances[name] = _smoothing(logs, journeys, chance)
     # The middle of the flights that were seen is not that of the network: by one n-th of their variance.
     share = PRIOR_FLIGHTS / (PRIOR_FLIGHTS + journeys - 1) * (1 + 1 / journeys)
+    # Rates alone show times without service as stalls.
+    prior = BETWEEN_LOG if "delay" in variances else BETWEEN_LOG | {"stall": BETWEEN_LOG["outage"]}
     return {
-        name: math.exp(min(math.sqrt(variance + share * BETWEEN_LOG[name] ** 2), MAX_LOG))
+        name: math.exp(min(math.sqrt(variance + share * prior[name] ** 2), MAX_LOG))
         for name, variance in variances.items()
     }
 
