@@ -40,6 +40,11 @@ impl Scenario {
         Ok(Self { scenario, file: file.to_string() })
     }
 
+    fn variant(&self, text: &str, overrides: Vec<(String, String)>) -> PyResult<Self> {
+        let scenario = self.scenario.parse_variant(text, &overrides).map_err(bad_input)?;
+        Ok(Self { scenario, file: self.file.clone() })
+    }
+
     #[getter]
     fn name(&self) -> &str {
         &self.scenario.name

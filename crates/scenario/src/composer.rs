@@ -33,12 +33,14 @@ use crate::text::ScenarioText;
 use crate::wording::unknown;
 use crate::{Link, Routing, Scenario, ScenarioError, Surroundings, Testbed, checks, connections};
 
-/// Parses and composes a scenario; see [`Scenario::parse_with_files`].
+/// Parses and composes a scenario; see [`Scenario::parse_with_files`] and [`Scenario::parse_variant`], which gives the
+/// `earlier` one.
 pub(crate) fn compose(
     text: &str,
     file: &FilePath,
     given: &BTreeMap<String, String>,
     overrides: &[(String, String)],
+    earlier: Option<&Scenario>,
 ) -> Result<Scenario, ScenarioError> {
     let text = ScenarioText::parse(text, file, overrides)?;
     let read: ScenarioFile = text.read_with_hints(key_hints::hint)?;
@@ -50,6 +52,7 @@ pub(crate) fn compose(
     let mut composer = Composer {
         inputs: Inputs::new(&text, folder, Some(read.duration))
             .with_given(given)
+            .with_earlier(earlier)
             .with_start(read.traces.map(TraceStart::start)),
         text: &text,
         duration: read.duration,
@@ -96,6 +99,7 @@ pub(crate) fn compose(
         testbed,
         file: file.display().to_string(),
         inputs: composer.inputs.inputs,
+        traces: composer.inputs.loaded,
         unplaced_traces: composer.inputs.unplaced,
         nodes: composer.nodes,
         tracks: composer.tracks,

@@ -13,11 +13,11 @@ use skybraid_link::{
 use skybraid_units::Duration;
 use skybraid_units::invariant::Promised as _;
 
-use crate::ScenarioError;
 use crate::key::KeyPath;
 use crate::source_line::SourceLine;
 use crate::text::ScenarioText;
 use crate::wording;
+use crate::{Scenario, ScenarioError};
 
 /// Maximum size of a scenario's or gateway's file.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -42,8 +42,11 @@ pub(crate) struct Inputs<'a> {
     run: Option<Duration>,
     /// Start of the run within traces that have no start of their own.
     start: Option<Start>,
+    /// Scenario of the same file, whose traces are shared.
+    earlier: Option<&'a Scenario>,
     read: BTreeMap<String, String>,
-    loaded: Vec<TraceSource>,
+    /// Traces loaded so far, each once.
+    pub loaded: Vec<TraceSource>,
     /// Files read so far.
     pub inputs: Vec<Input>,
     /// Clocks of the traces without a start of the run, each once.
@@ -59,6 +62,7 @@ impl<'a> Inputs<'a> {
             given: None,
             run,
             start: None,
+            earlier: None,
             read: BTreeMap::new(),
             loaded: Vec::new(),
             inputs: Vec::new(),
@@ -74,6 +78,11 @@ impl<'a> Inputs<'a> {
     /// Sets texts that take the place of files, by their names in the scenario.
     pub fn with_given(self, given: &'a BTreeMap<String, String>) -> Self {
         Self { given: Some(given), ..self }
+    }
+
+    /// Sets a scenario of the same file, whose traces are not read again.
+    pub fn with_earlier(self, earlier: Option<&'a Scenario>) -> Self {
+        Self { earlier, ..self }
     }
 
     /// Loads all files of a path, whose key is `key`.
@@ -148,13 +157,26 @@ impl<'a> Inputs<'a> {
             }
         }
         let known = self.loaded.iter().any(|loaded| source.share(loaded));
-        if !known {
+        if !known && self.share_earlier(source) {
+            self.loaded.push(source.clone());
+        } else if !known {
             let name = source.file.trace.clone();
             let text = self.text(&name, key)?;
             source.load(text).map_err(|error| self.trace_error(error, &name, key))?;
             self.loaded.push(source.clone());
         }
         self.check_length(source, key)
+    }
+
+    /// Shares the data of `source` if the earlier scenario has loaded it. Returns whether it has.
+    fn share_earlier(&mut self, source: &mut TraceSource) -> bool {
+        let Some(earlier) = self.earlier else { return false };
+        let shared = earlier.traces.iter().any(|loaded| source.share(loaded));
+        if shared && self.inputs.iter().all(|input| input.file != source.file.trace) {
+            let input = earlier.inputs.iter().find(|input| input.file == source.file.trace);
+            self.inputs.extend(input.cloned());
+        }
+        shared
     }
 
     /// Returns the text of the file `name`, named by `key`. Each file is read once.
@@ -169,7 +191,15 @@ impl<'a> Inputs<'a> {
                 }
             };
             let sha256 = hexadecimal(&Sha256::digest(text.as_bytes()));
-            self.inputs.push(Input { file: name.to_string(), sha256 });
+            match self.inputs.iter().find(|input| input.file == name) {
+                None => self.inputs.push(Input { file: name.to_string(), sha256 }),
+                Some(input) if input.sha256 == sha256 => {}
+                Some(_) => {
+                    let problem = "has changed since it was first read".to_string();
+                    let file = self.folder.join(name).display().to_string();
+                    return Err(ScenarioError::Unreadable { file, key: key.to_string(), problem });
+                }
+            }
             self.read.insert(name.to_string(), text);
         }
         Ok(self.read_text_of(name))

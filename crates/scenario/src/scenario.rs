@@ -193,6 +193,8 @@ pub struct Scenario {
     pub unplaced_traces: Vec<String>,
     /// Warnings about valid but probably unintended settings.
     pub warnings: Vec<String>,
+    /// Traces loaded, which variants share.
+    pub(crate) traces: Vec<TraceSource>,
     pub(crate) file: String,
     pub(crate) toml: String,
 }
@@ -210,7 +212,7 @@ impl Scenario {
         file: &FilePath,
         overrides: &[(String, String)],
     ) -> Result<Self, ScenarioError> {
-        composer::compose(text, file, &BTreeMap::new(), overrides)
+        composer::compose(text, file, &BTreeMap::new(), overrides, None)
     }
 
     /// Reads the scenario `text` as [`parse`](Self::parse) does, with the texts `given` in place of files, by their
@@ -224,7 +226,21 @@ impl Scenario {
         given: &BTreeMap<String, String>,
         overrides: &[(String, String)],
     ) -> Result<Self, ScenarioError> {
-        composer::compose(text, file, given, overrides)
+        composer::compose(text, file, given, overrides, None)
+    }
+
+    /// Reads `text` as another version of this scenario's file, as [`parse`](Self::parse) does. Traces that this
+    /// scenario has loaded are shared: their files are not read again.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse).
+    pub fn parse_variant(
+        &self,
+        text: &str,
+        overrides: &[(String, String)],
+    ) -> Result<Self, ScenarioError> {
+        let file = FilePath::new(&self.file);
+        composer::compose(text, file, &BTreeMap::new(), overrides, Some(self))
     }
 
     /// Reads the scenario file at `path`; see [`parse`](Self::parse).

@@ -45,13 +45,13 @@ class Base:
     overrides: tuple[tuple[str, str], ...] = ()
     plugins: tuple[tuple[str, str], ...] = ()
 
-    def scenario(self, point: Point) -> Scenario:
-        """Returns the scenario of a point.
+    def scenario(self, point: Point, like: Scenario | None = None) -> Scenario:
+        """Returns the scenario of a point; of that of another point the traces are taken.
 
         Raises:
             ScenarioError: it is not a correct scenario.
         """
-        return Scenario(self.text, self.file, (*self.overrides, *point.sets))
+        return Scenario(self.text, self.file, (*self.overrides, *point.sets), like=like)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,8 @@ def _prepare(base: Base, point: Point, digest: str) -> _Prepared:
         if known is not None:
             _prepared.move_to_end((base.file, digest))
             return known
-    scenario = base.scenario(point)
-    found = digest_of(scenario)
-    if found != digest:
-        raise ScenarioError(
-            f"{base.file}: its files, algorithms or version are others here and now than when the campaign was planned"
-        )
+        like = next((one.scenario for one in _prepared.values() if one.scenario.file == base.file), None)
+    scenario = _planned(base, point, digest, like)
     asked = (scenario.deadlines_ms, scenario.frames_within_ms, scenario.requirements)
     made = _Prepared(scenario, *asked, scenario.native.clustering())
     with _preparing:
@@ -113,6 +109,22 @@ def _prepare(base: Base, point: Point, digest: str) -> _Prepared:
         while len(_prepared) > _KEPT_SCENARIOS:
             _prepared.popitem(last=False)
     return made
+
+
+def _planned(base: Base, point: Point, digest: str, like: Scenario | None) -> Scenario:
+    """The scenario of a point, if it is still what was planned."""
+    if like is not None:
+        # Its traces may be those of an earlier campaign.
+        with contextlib.suppress(ScenarioError):
+            scenario = base.scenario(point, like)
+            if digest_of(scenario) == digest:
+                return scenario
+    scenario = base.scenario(point)
+    if digest_of(scenario) != digest:
+        raise ScenarioError(
+            f"{base.file}: its files, algorithms or version are others here and now than when the campaign was planned"
+        )
+    return scenario
 
 
 def run_batch(base: Base, batch: Batch, go_on: Callable[[float], bool] = lambda _: True) -> list[Outcome]:

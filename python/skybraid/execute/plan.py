@@ -100,15 +100,16 @@ def plan(
     growing = several is True
     if several is None:
         several = seeds is not None or bool(found.seeds)
+    one: Scenario | None = None
     for place in range(len(points)):
-        one = _read(base, points, found.columns, place)
+        one = _read(base, points, found.columns, place, one)
         unplaced = one.native.unplaced_traces()
         if several and unplaced and not survey.drawn:
             base = replace(base, overrides=(*base.overrides, (RANDOM_TRACES[0], toml_value(RANDOM_TRACES[1]))))
             survey = _Survey(tuple(plugins), drawn=random_note(unplaced))
             for before in range(place):
-                survey.add(_read(base, points, found.columns, before))
-            one = _read(base, points, found.columns, place)
+                survey.add(_read(base, points, found.columns, before, one))
+            one = _read(base, points, found.columns, place, one)
         survey.add(one)
     chosen = tuple(seeds_from(seeds, "seeds")) if seeds is not None else found.seeds or (survey.seed,)
     if len(points) * len(chosen) > MAX_RUNS:
@@ -161,15 +162,15 @@ class _Survey:
         self.name, self.seed = self.name or one.name, one.seed
 
 
-def _read(base: Base, points: Sequence[Point], columns: Sequence[str], place: int) -> Scenario:
-    """Returns the scenario of a point.
+def _read(base: Base, points: Sequence[Point], columns: Sequence[str], place: int, like: Scenario | None) -> Scenario:
+    """Returns the scenario of a point; of that of another point the traces are taken.
 
     Raises:
         ScenarioError: it is wrong; it says which point.
     """
     point = points[place]
     try:
-        return base.scenario(point)
+        return base.scenario(point, like)
     except ScenarioError as error:
         if not point.labels:
             raise

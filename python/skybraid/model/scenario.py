@@ -30,8 +30,16 @@ class Scenario:
     file: str
     """The file that errors name and that trace paths are relative to."""
 
-    def __init__(self, text: str, file: str = "scenario.toml", overrides: Overrides = ()) -> None:
+    def __init__(
+        self, text: str, file: str = "scenario.toml", overrides: Overrides = (), *, like: "Scenario | None" = None
+    ) -> None:
         """Parses TOML `text` as the contents of `file`, with keys replaced by `overrides` (key, TOML value).
+
+        Args:
+            text: the scenario.
+            file: its name, which errors say and trace files are relative to.
+            overrides: keys that are replaced.
+            like: another version of the same file; traces that it has loaded are not read again.
 
         Raises:
             ScenarioError: something is wrong; it says file, key, what was found and what was expected.
@@ -41,7 +49,10 @@ class Scenario:
         self._text = text
         self._overrides = tuple(overrides)
         self.file = file
-        self._native = _core.Scenario.parse(text, file, list(self._overrides))
+        if like is None or like.file != file:
+            self._native = _core.Scenario.parse(text, file, list(self._overrides))
+        else:
+            self._native = like.native.variant(text, list(self._overrides))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], overrides: Overrides = ()) -> Self:
@@ -80,7 +91,7 @@ class Scenario:
             ScenarioError: no such key, or not a value for it.
         """
         replaced = [(key, toml_value(value)) for key, value in values.items()]
-        return type(self)(self._text, self.file, (*self._overrides, *replaced))
+        return type(self)(self._text, self.file, (*self._overrides, *replaced), like=self)
 
     @property
     def native(self) -> _core.Scenario:

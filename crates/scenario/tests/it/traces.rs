@@ -237,6 +237,28 @@ fn a_file_is_read_once_and_its_data_shared() {
 }
 
 #[test]
+fn a_variant_has_the_traces_of_the_scenario_it_was_made_of() {
+    let folder = Folder::new("variant");
+    folder.write("r.csv", "time,rate,loss\n0,1,0\n9,2,1\n");
+    let scenario = folder.scenario(RATE).unwrap();
+    let changed = |key: &str, value: &str| {
+        let overrides = [(key.to_string(), value.to_string())];
+        scenario.parse_variant(scenario.toml(), &overrides).map_err(|error| error.to_string())
+    };
+    let read_again = Scenario::parse(scenario.toml(), &folder.0.join("x.toml"), &[]).unwrap();
+    assert_eq!(scenario.parse_variant(scenario.toml(), &[]).unwrap(), read_again);
+
+    // The file is another one now: what was read of it stays, and no other part is read beside.
+    folder.write("r.csv", "time,rate,loss\n0,8,0\n9,9,1\n");
+    let faster = changed("path.lte.downlink.rate", "20Mbit/s").unwrap();
+    assert_eq!(faster.links[0].uplink.rate, scenario.links[0].uplink.rate);
+    assert_eq!(faster.inputs, scenario.inputs);
+    let loss = "{ trace = 'r.csv', column = 'loss', unit = '%' }";
+    let error = changed("path.lte.uplink.loss", loss).unwrap_err();
+    assert!(error.contains("has changed since it was first read"), "{error}");
+}
+
+#[test]
 fn a_single_path_is_read_with_its_preset_and_traces() {
     let folder = Folder::new("alone");
     folder.write("r.csv", "time,rate\n0,1\n1,2\n");
