@@ -8,7 +8,7 @@ use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
 use super::hedge::{ACK_DELAY, WITHIN, next_path, one_way, positive};
 use super::low_rtt::lowest_rtt;
-use super::odds::{BINS, Chances, INDEPENDENT, LEVELS, PathOdds};
+use super::odds::{BINS, Chances, INDEPENDENT, LEVELS, PathOdds, joint};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
@@ -116,9 +116,6 @@ impl Config {
 const INITIAL_FILL: f64 = 0.5;
 /// Time within which a message must arrive if nothing says so.
 const USUAL: Duration = Duration::from_millis(300);
-/// Factor of the odds of a path to fail while another one fails. Measured: two paths fail together
-/// 2.5 to 3.6 times as often as independent ones if both are carriers, about once with Starlink.
-const CORRELATION: f64 = 3.0;
 /// Factor between two estimates of a chance that are not distinguished.
 const SIMILAR: f64 = 3.0;
 /// Lowest price of a copy with all savings, in shares that may be missed, and as a chance.
@@ -190,11 +187,6 @@ struct Plan {
     missed: f64,
     /// The same, and the price of the further copies.
     cost: f64,
-}
-
-/// Returns the chance that a second copy misses too, if a first one does.
-fn joint(late: f64) -> f64 {
-    CORRELATION * late / (1.0 + (CORRELATION - 1.0) * late)
 }
 
 /// Returns the number of whole [`BINS`] of the time `within` in `span`.

@@ -22,6 +22,9 @@ const POOLED: f64 = 50.0;
 const REMEMBERED: f64 = 65_536.0;
 /// Time between two packets of a path whose fates are independent; those in between share one.
 pub const INDEPENDENT: Duration = Duration::from_millis(200);
+/// Factor of the odds of a path to fail while another one fails. Measured: two paths fail together
+/// 2.5 to 3.6 times as often as independent ones if both are carriers, about once with Starlink.
+const CORRELATION: f64 = 3.0;
 
 /// Numbers of packets by the sign of trouble when they left, and by the parts of the time that they took.
 #[derive(Clone, Debug)]
@@ -191,6 +194,12 @@ impl PathOdds {
     pub fn chances(&self, path: PathId, level: usize) -> &Chances {
         &self.paths[path].chances[level]
     }
+}
+
+/// Returns the chance that a second copy misses too, if a first one does.
+#[inline]
+pub fn joint(late: f64) -> f64 {
+    CORRELATION * late / (1.0 + (CORRELATION - 1.0) * late)
 }
 
 #[cfg(test)]
