@@ -1,4 +1,4 @@
-# fly · node · wheel · deb · man · site · web · sbom · packages-test · test · check · counts · kernel · field · golden · coverage · search · lint · audit · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · node-twice · wheel · deb · man · site · web · sbom · packages-test · test · check · counts · kernel · field · golden · coverage · search · lint · audit · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -8,7 +8,7 @@ export PIP_COMPILE := 0
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly node wheel deb man site web sbom packages-test portable install-node test test-rust test-python check smoke kernel field golden coverage search lint audit words bench peers reproduce docs fuzz clean counts counts-update
+.PHONY: build dev fly node node-twice wheel deb man site web sbom packages-test portable install-node test test-rust test-python check smoke kernel field golden coverage search lint audit words bench peers reproduce docs fuzz clean counts counts-update
 
 build: $(VENV)/.built $(VENV)/.studies
 
@@ -51,6 +51,9 @@ $(VENV)/.installed: constraints.txt
 fly: build
 	@$(VENV)/bin/skybraid run $(SCENARIO) --report || [ $$? -eq 1 ]
 
+# Of all that is in dist/.
+CHECKSUMS = cd dist && rm -f SHA256SUMS && find . -type f -printf '%P\n' | sort | xargs sha256sum >../target/SHA256SUMS && mv ../target/SHA256SUMS .
+
 # The daemon of an aircraft or a ground station as one static binary, target/skybraid-node. Against musl, since
 # the GNU C library looks up host names with libraries that a static binary lacks.
 NODE_TARGET ?= $(shell uname -m)-unknown-linux-musl
@@ -59,10 +62,29 @@ TARGETS := $(or $(CARGO_TARGET_DIR),target)
 node: export CARGO_PROFILE_RELEASE_STRIP := debuginfo
 node: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER := rust-lld
 node: export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_MUSLEABIHF_LINKER := rust-lld
+# The same bytes from every folder: names of files in it begin with these of no machine.
+CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
+node: export CFLAGS += -ffile-prefix-map=$(CURDIR)=/skybraid -ffile-prefix-map=$(CARGO_FOLDER)=/cargo
 node:
 	rustup target add $(NODE_TARGET)
-	cargo build --release --locked --package skybraid-node --target $(NODE_TARGET)
+	cargo build --release --locked --package skybraid-node --target $(NODE_TARGET) --config \
+		'build.rustflags = ["--remap-path-prefix=$(CURDIR)=/skybraid", "--remap-path-prefix=$(CARGO_FOLDER)=/cargo"]'
 	install -D $(TARGETS)/$(NODE_TARGET)/release/skybraid-node target/skybraid-node
+
+# Builds the last commit in two folders, each with packages and a target folder of its own, and compares every byte; the
+# program is then in dist/ with the checksums of all that is there.
+TWICE := target/twice
+node-twice:
+	rm -rf $(TWICE)
+	for folder in one another/longer; do \
+		mkdir -p $(TWICE)/$$folder/source $(TWICE)/$$folder/cargo/registry && \
+		git archive HEAD | tar -x -C $(TWICE)/$$folder/source && \
+		cp -r $(CARGO_FOLDER)/registry/index $(CARGO_FOLDER)/registry/cache $(TWICE)/$$folder/cargo/registry && \
+		env -u CARGO_TARGET_DIR CARGO_HOME=$(CURDIR)/$(TWICE)/$$folder/cargo $(MAKE) -C $(TWICE)/$$folder/source node || exit 1; \
+	done
+	cmp $(TWICE)/one/source/target/skybraid-node $(TWICE)/another/longer/source/target/skybraid-node
+	install -D $(TWICE)/one/source/target/skybraid-node dist/skybraid-node-$(NODE_TARGET)
+	$(CHECKSUMS)
 
 # Wheels that need no Rust, for these systems, in dist/. Zig brings the C libraries of all of them. Those of macOS:
 # WHEEL_TARGETS="aarch64-apple-darwin x86_64-apple-darwin". That of Windows is built on Windows: cross-built, maturin 1.16
@@ -79,7 +101,7 @@ wheel: $(VENV)/.zig
 		esac; \
 		maturin build --release --locked --strip --zig --target $$target --compatibility $$system --out dist || exit 1; \
 	done
-	cd dist && sha256sum *.whl >SHA256SUMS
+	$(CHECKSUMS)
 
 $(VENV)/.zig: $(VENV)/.installed
 	$(VENV)/bin/pip install --quiet ziglang cargo-zigbuild
