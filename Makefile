@@ -51,7 +51,7 @@ $(VENV)/.installed: constraints.txt
 fly: build
 	@$(VENV)/bin/skybraid run $(SCENARIO) --report || [ $$? -eq 1 ]
 
-# Of all that is in dist/.
+# Writes the checksums of all that is in dist/.
 CHECKSUMS = cd dist && rm -f SHA256SUMS && find . -type f -printf '%P\n' | sort | xargs sha256sum >../target/SHA256SUMS && mv ../target/SHA256SUMS .
 
 # The daemon of an aircraft or a ground station as one static binary, target/skybraid-node. Against musl, since
