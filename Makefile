@@ -62,7 +62,7 @@ TARGETS := $(or $(CARGO_TARGET_DIR),target)
 node: export CARGO_PROFILE_RELEASE_STRIP := debuginfo
 node: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER := rust-lld
 node: export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_MUSLEABIHF_LINKER := rust-lld
-# The same bytes from every folder: names of files in it begin with these of no machine.
+# The same bytes from every folder: paths in the program begin with /skybraid and /cargo.
 CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
 node: export CFLAGS += -ffile-prefix-map=$(CURDIR)=/skybraid -ffile-prefix-map=$(CARGO_FOLDER)=/cargo
 node:

@@ -19,6 +19,7 @@ from skybraid.assess import parse_wanted
 from skybraid.assess.judging import Seen, judge_passes
 from skybraid.fit import fit_link
 from skybraid.fit.draw import draw_flight
+from skybraid.fit.goodness import range_of_next
 from skybraid.model.episodes import RunShare
 from skybraid.traces.flights import Flight
 from skybraid.traces.measurement import Column
@@ -111,7 +112,7 @@ def fitted(one: Population, count: int) -> Values:
     for _ in range(RUNS):
         link = fit_link([one.flight(random) for _ in range(count)])
         drawn = np.array([values_of(draw_flight(link, FLIGHT_S, random)) for _ in range(DRAWS)])
-        low, high = np.quantile(drawn, [0.025, 0.975], axis=0, method="weibull")
+        low, _, high = range_of_next(drawn)
         value = np.array(values_of(one.flight(random)))
         # A probe of 1500 is the least that a share can differ by.
         inside += (low - 1e-3 * low - 1 / 1500 <= value) & (value <= high + 1e-3 * high + 1 / 1500)

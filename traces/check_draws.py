@@ -12,12 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from build_traces import MissingMeasurementsError, measurement_folder
-from check_fit import RUN_S, pieces_of
+from check_fit import RUN_S, folds_of, pieces_of
 from fit_series import VIDEO_MBPS, Values
 from measured_flights import SETS
 
 from skybraid.fit import fit_link
 from skybraid.fit.draw import draw_flight
+from skybraid.fit.goodness import range_of_next
 from skybraid.fit.process import autocorrelation, normal_scores
 from skybraid.traces.flights import DIRECTIONS, Flight
 
@@ -48,20 +49,15 @@ def numbers(flight: Flight) -> dict[str, float]:
     return found
 
 
-def split(flights: Sequence[Flight]) -> list[tuple[Sequence[Flight], Sequence[Flight]]]:
-    """What is fitted, and what is held back from it."""
-    if len(flights) > 1:
-        return [(flights[::2], flights[1::2]), (flights[1::2], flights[::2])]
-    half_s = flights[0].length_s / 2
-    halves = [[flights[0].part(0, half_s)], [flights[0].part(half_s, 2 * half_s)]]
-    return [(halves[0], halves[1]), (halves[1], halves[0])]
-
-
 def check(name: str, flights: Sequence[Flight]) -> dict[str, tuple[int, int]]:
     """Print a row for each number; returns how many held-back values are covered, and of how many."""
     inside: dict[str, list[bool]] = {}
     both: dict[str, tuple[list[float], list[float]]] = {}
-    for seen, held in split(flights):
+    folds = folds_of(flights)
+    if len(folds) == 1:
+        # Each half predicts the other.
+        folds += [fold[::-1] for fold in folds]
+    for seen, held in folds:
         pieces = pieces_of(held)
         link, random = fit_link(seen), np.random.default_rng(1)
         length_s = min(RUN_S, float(np.median([one.length_s for one in pieces])))
@@ -72,7 +68,7 @@ def check(name: str, flights: Sequence[Flight]) -> dict[str, tuple[int, int]]:
             known = [one[key] for one in measured if key in one and np.isfinite(one[key])]
             if not made:
                 continue
-            low, high = np.quantile(made, [0.025, 0.975], method="weibull")
+            low, _, high = range_of_next(made)
             # A round trip is of two halves that were rounded.
             slack = 1e-3 * abs(high) + 1e-9
             inside.setdefault(key, []).extend(bool(low - slack <= one <= high + slack) for one in known)

@@ -22,6 +22,7 @@ from measured_flights import SETS
 import skybraid
 from skybraid.execute.runs import simulation
 from skybraid.fit import fit_link
+from skybraid.fit.goodness import range_of_next
 from skybraid.fit.link import windows
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.replay import DELAY_MS, RATE_MBPS, path_lines, write_flight
@@ -103,6 +104,14 @@ def pieces_of(flights: Sequence[Flight]) -> list[Flight]:
     return [found[int(at)] for at in np.linspace(0, len(found) - 1, min(len(found), MAX_PIECES))]
 
 
+def folds_of(flights: Sequence[Flight]) -> list[tuple[Sequence[Flight], Sequence[Flight]]]:
+    """What is fitted, and what is held back from it: every other flight, or the second half of a single one."""
+    if len(flights) > 1:
+        return [(flights[::2], flights[1::2]), (flights[1::2], flights[::2])]
+    half_s = flights[0].length_s / 2
+    return [([flights[0].part(0, half_s)], [flights[0].part(half_s, 2 * half_s)])]
+
+
 def turned(flight: Flight) -> Flight:
     """A flight whose values begin in its middle, for a second path where there is no second flight."""
     half = len(flight.times_s) // 2
@@ -151,12 +160,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         traces = measurement_folder()
         for name in read.set or SETS:
-            flights = SETS[name](traces)
-            if len(flights) > 1:
-                folds = [(flights[::2], flights[1::2]), (flights[1::2], flights[::2])]
-            else:
-                half_s = flights[0].length_s / 2
-                folds = [([flights[0].part(0, half_s)], [flights[0].part(half_s, 2 * half_s)])]
+            folds = folds_of(SETS[name](traces))
             with tempfile.TemporaryDirectory(prefix="skybraid-fit-") as folder:
                 found = [check(name, *fold, Path(folder)) for fold in folds]
             for key in found[0]:
@@ -171,8 +175,7 @@ def report(name: str, key: str, folds: Sequence[tuple[list[float], list[float]]]
     """Print a row: how many held-back values are covered, and both medians and ranges."""
     inside = total = 0
     for measured, fitted in folds:
-        # Weibull's positions: the next of n draws is below the k-th smallest with the probability k / (n + 1).
-        low, high = np.nanquantile(fitted, [0.025, 0.975], method="weibull")
+        low, _, high = range_of_next(fitted)
         slack = 1e-6 * abs(high) + 1e-9
         inside += sum(low - slack <= one <= high + slack for one in measured)
         total += len(measured)

@@ -5,7 +5,7 @@ four fifths of the drives and predicts the others, five times over, so that each
 five drives, or recordings of a drone, to all but one. What is predicted is what the engine does with the fitted preset.
 
 A held-back value is covered if it lies within the central 90 % of the family's runs. `ratio` is the measured median
-over the predicted one, that of the means where a median is zero, with the interval of 90 % by drives drawn anew: a
+over the predicted one, or that of the means where a median is zero, with its 90 % interval from resampled drives: a
 single split of a few drives cannot tell a factor of 2. Outages are seconds below 0.5 Mbit/s, in runs. `paths` has three
 carriers of one car, `heights` the handovers of a drone by height, `hours` Starlink's capacity by the hour.
 """

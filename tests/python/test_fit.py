@@ -327,11 +327,11 @@ class TestLink:
 
     def test_a_constant_rate_may_be_the_senders(self) -> None:
         times_s = np.arange(300.0)
-        told = []
+        warned = []
         for rate in (np.where(times_s % 100 < 3, 0.0, 20.0), 20.0 + times_s % 3):
             link = fit_link([Flight("one", times_s, (Column("rate", "Mbit/s", rate, "uplink"),), 300.0)])
-            told.append("The uplink rate never changes" in " ".join(link.unknown))
-        assert told == [True, False]
+            warned.append("The uplink rate never changes" in " ".join(link.unknown))
+        assert warned == [True, False]
 
     def test_a_short_flight_without_an_outage_is_not_safe_for_ever(self) -> None:
         calm = Flight("calm", np.arange(60.0), (Column("delay", "ms", np.full(60, 30.0)),), 60.0)

@@ -156,13 +156,12 @@ impl<'a> Inputs<'a> {
                 self.unplaced.push(clock);
             }
         }
-        let known = self.loaded.iter().any(|loaded| source.share(loaded));
-        if !known && self.share_earlier(source) {
-            self.loaded.push(source.clone());
-        } else if !known {
-            let name = source.file.trace.clone();
-            let text = self.text(&name, key)?;
-            source.load(text).map_err(|error| self.trace_error(error, &name, key))?;
+        if !self.loaded.iter().any(|loaded| source.share(loaded)) {
+            if !self.share_earlier(source) {
+                let name = source.file.trace.clone();
+                let text = self.text(&name, key)?;
+                source.load(text).map_err(|error| self.trace_error(error, &name, key))?;
+            }
             self.loaded.push(source.clone());
         }
         self.check_length(source, key)

@@ -21,6 +21,8 @@ from skybraid.traces.series import TraceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
+
     from skybraid._core import FlowStats
     from skybraid.traces.measurement import Floats
 
@@ -269,7 +271,18 @@ def _checks(
 
 def _range(values: list[float]) -> Range | None:
     known = [value for value in values if np.isfinite(value)]
-    if not known:
-        return None
-    # Of n draws, the next one is below the k-th smallest with the probability k / (n + 1) (Weibull 1939).
-    return Range(*(float(value) for value in np.quantile(known, [0.025, 0.5, 0.975], method="weibull")))
+    return Range(*map(float, range_of_next(known))) if known else None
+
+
+def range_of_next(draws: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Returns lower end, middle and upper end of the interval that has the next draw in 95 of 100 cases.
+
+    Of n draws, the next one is below the k-th smallest with the probability k / (n + 1) (Weibull 1939).
+
+    Args:
+        draws: of one quantity, shape (n,), or of m, shape (n, m); NaN are left out.
+
+    Returns:
+        Shape (3,) or (3, m).
+    """
+    return np.asarray(np.nanquantile(np.asarray(draws, float), [0.025, 0.5, 0.975], axis=0, method="weibull"))

@@ -32,7 +32,7 @@ DOWN_MBPS = 0.01
 """Rate in Mbit/s below which nothing is carried."""
 
 CONSTANT_SHARE = 0.01
-"""Share by which rates differ that are one constant rate: no network's capacity stays within a hundredth."""
+"""Relative difference up to which rates count as constant: the capacity of no network varies by less."""
 
 MIN_OWN_STEPS = 300
 """Values from which on a flight has a memory of its own; flights differ in it too."""
@@ -516,15 +516,17 @@ def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None,
 def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_loaded: bool) -> list[str]:
     """Returns what the data cannot tell."""
     events = [_events(flight) for flight in flights]
-    told = []
+    sentences = []
     if len(flights) == 1:
-        told.append("One flight: how flights differ is unknown; [spread] of the file assumes what other flights show.")
+        sentences.append(
+            "One flight: how flights differ is unknown; [spread] of the file assumes what other flights show."
+        )
     elif len(flights) < FEW_FLIGHTS:
-        told.append(f"{len(flights)} flights: how flights differ is little known.")
+        sentences.append(f"{len(flights)} flights: how flights differ is little known.")
     shortest_s = min(flight.length_s for flight in flights)
     if shortest_s < SHORT_S:
-        told.append(f"A flight of {shortest_s:.0f} s: changes slower than {shortest_s / 10:.0f} s are unknown.")
-    told += [
+        sentences.append(f"A flight of {shortest_s:.0f} s: changes slower than {shortest_s / 10:.0f} s are unknown.")
+    sentences += [
         f"No {direction} rate was measured: give one ({direction}.rate), or goodput is unknown."
         for direction in DIRECTIONS
         if not any(flight.values("rate", direction) is not None for flight in flights)
@@ -533,14 +535,14 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
         rates = [one for flight in flights if (one := flight.values("rate", direction)) is not None]
         known = np.concatenate([one[one > DOWN_MBPS] for one in rates]) if rates else np.zeros(0)
         if known.size > 1 and float(known.max() - known.min()) <= CONSTANT_SHARE * float(known.max()):
-            told.append(
+            sentences.append(
                 f"The {direction} rate never changes: it may be what a sender offered, not what the link carries."
             )
     probed_s = math.fsum(flight.measured_s for flight, own in zip(flights, events, strict=True) if own is not None)
     if not any(flight.has("delay") for flight in flights):
-        told.append("No delay was measured: give one (uplink.delay, downlink.delay); loss is unknown.")
+        sentences.append("No delay was measured: give one (uplink.delay, downlink.delay); loss is unknown.")
         if not any(len(own.stalls) for own in events if own is not None):
-            told.append("No time without any rate was seen: rare ones are assumed, as of carriers in cars.")
+            sentences.append("No time without any rate was seen: rare ones are assumed, as of carriers in cars.")
     else:
         lost = sum(own.lost + len(own.outages) for own in events if own is not None)
         shares = [
@@ -550,26 +552,26 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
             if (one := flight.values("loss", direction)) is not None
         ]
         if lost == 0 and not any((one > 0).any() for one in shares):
-            told.append("No probe was lost (or losses were not recorded): loss is unknown, not zero.")
+            sentences.append("No probe was lost (or losses were not recorded): loss is unknown, not zero.")
         if not any(len(own.outages) for own in events if own is not None):
             rarer = f"those rarer than one in {probed_s / 3:.0f} s are assumed, as of carriers in cars"
-            told.append(f"No outage in {probed_s:.0f} s: {rarer}.")
+            sentences.append(f"No outage in {probed_s:.0f} s: {rarer}.")
         if is_loaded:
-            told.append(
+            sentences.append(
                 f"Under load, what is above the smallest delay within {BASE_S:g} s is taken for the queue: the link's "
                 "own jitter, and a queue that never ran empty, are unknown."
             )
         elif any(flight.has("rate") and flight.has("delay") for flight in flights):
-            told.append("If delays were measured under load, they contain the queue: --loaded takes it out.")
+            sentences.append("If delays were measured under load, they contain the queue: --loaded takes it out.")
     directed = {column.direction for flight in flights for column in flight.columns if column.quantity == "delay"}
     if directed == {""}:
-        told.append(
+        sentences.append(
             "Round trips do not tell the directions apart: each has half, and both vary together; a third of the runs "
             "loses and stalls both ways, a third down, a third up."
         )
     if not handovers:
-        told.append("No handovers were given: those of the measured link are in its delays and rates.")
-    return told
+        sentences.append("No handovers were given: those of the measured link are in its delays and rates.")
+    return sentences
 
 
 def _process(process: Process, key: str) -> str:

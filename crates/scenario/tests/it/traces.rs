@@ -248,7 +248,7 @@ fn a_variant_has_the_traces_of_the_scenario_it_was_made_of() {
     let read_again = Scenario::parse(scenario.toml(), &folder.0.join("x.toml"), &[]).unwrap();
     assert_eq!(scenario.parse_variant(scenario.toml(), &[]).unwrap(), read_again);
 
-    // The file is another one now: what was read of it stays, and no other part is read beside.
+    // Once the file has changed, loaded columns are kept, and loading a further one is an error.
     folder.write("r.csv", "time,rate,loss\n0,8,0\n9,9,1\n");
     let faster = changed("path.lte.downlink.rate", "20Mbit/s").unwrap();
     assert_eq!(faster.links[0].uplink.rate, scenario.links[0].uplink.rate);
