@@ -144,6 +144,9 @@ def headline(seen: Seen, meeting: list[int]) -> str:
     if not seen.judged:
         return "The scenario states no requirement."
     if not meeting:
+        undecided = len(_undecided(seen))
+        if undecided:
+            return f"No point is shown to meet every requirement; {count(undecided)} of {count(flown)} undecided."
         return f"None of {_points(flown)} meets every requirement."
     if len(meeting) == flown:
         return "The point meets every requirement." if flown == 1 else f"All {_points(flown)} meet every requirement."
@@ -156,8 +159,13 @@ def verdict(seen: Seen, meeting: list[int]) -> Verdict | None:
         return None
     if meeting:
         return Verdict.MET
-    lost = {one.point for one in seen.judged if one.verdict is Verdict.NOT_MET}
-    return Verdict.INCONCLUSIVE if {one.point for one in seen.judged} - lost else Verdict.NOT_MET
+    return Verdict.INCONCLUSIVE if _undecided(seen) else Verdict.NOT_MET
+
+
+def _undecided(seen: Seen) -> set[int]:
+    """Points that fail no requirement; only asked where no point meets all of them."""
+    failing = {one.point for one in seen.judged if one.verdict is Verdict.NOT_MET}
+    return {one.point for one in seen.judged} - failing
 
 
 def ranking(seen: Seen) -> Ranking:

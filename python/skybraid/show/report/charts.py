@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from skybraid.model.statistics import mean_interval
 from skybraid.show.palette import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_INK, path_colour
 from skybraid.show.report.models import Figure, Model, Range, Renderer, Source, Value, document
 
@@ -365,6 +367,38 @@ def nested(across: Sequence[float], up: Sequence[float], size: int = 9) -> list[
         left[place] -= 1
         sizes.append(size + 5 * min(left[place], 4))
     return sizes
+
+
+MAX_CROSSES = 40
+"""Marks of a chart up to which their intervals are drawn; those of more hide one another."""
+
+
+def crosses(
+    drawn: Figure, across: Sequence[Sequence[float]], up: Sequence[Sequence[float]], colour: str
+) -> list[Renderer]:
+    """Draws the 95 % intervals of both means of each mark as a cross; a mark of a single run has none.
+
+    Args:
+        drawn: the chart.
+        across: for each mark, its runs' values on the horizontal axis, which may be logarithmic.
+        up: likewise on the vertical one.
+        colour: of the marks.
+    """
+    xs: list[list[float]] = []
+    ys: list[list[float]] = []
+    for one, other in zip(across, up, strict=True):
+        horizontal, vertical = mean_interval(one), mean_interval(other)
+        if horizontal is None or vertical is None:
+            continue
+        x, y = math.fsum(one) / len(one), math.fsum(other) / len(other)
+        # An interval that reaches down to zero has no end on a logarithmic scale.
+        xs += [[max(horizontal.low, min(one) / 2), horizontal.high], [x, x]]
+        ys += [[y, y], [max(vertical.low, 0.0), vertical.high]]
+    if not xs:
+        return []
+    return [
+        glyph(drawn, Source({"xs": xs, "ys": ys}), "MultiLine", xs="xs", ys="ys", line_color=colour, line_alpha=0.5)
+    ]
 
 
 def nines(drawn: Figure, shares: Sequence[float]) -> None:

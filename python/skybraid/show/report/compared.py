@@ -10,7 +10,7 @@ from skybraid.model.errors import ResultError
 from skybraid.model.requirements import count, milliseconds, percent, rate
 from skybraid.model.statistics import mean_interval
 from skybraid.show.palette import looks
-from skybraid.show.report.charts import SHAPES, Charts, chart, glyph, hover, legend, nested
+from skybraid.show.report.charts import MAX_CROSSES, SHAPES, Charts, chart, crosses, glyph, hover, legend, nested
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.models import Field, Source
 from skybraid.show.report.page import page
@@ -104,9 +104,10 @@ def _seen(values: pl.Series, shown: Callable[[float], str], *, sign: int = 1, mo
 def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Drawing:
     """Goodput against the delay of 99 %, a mark for each combination."""
     rows = frame.filter(pl.col("flow") == flow)
-    means = rows.group_by(KEYS, maintain_order=True).agg(pl.col("delay_p99_ms", "goodput_bps").mean()).drop_nulls(
-        ["delay_p99_ms", "goodput_bps"]
-    )  # fmt: skip
+    shown = ["delay_p99_ms", "goodput_bps"]
+    each = pl.col(shown).drop_nulls().name.suffix("_each")
+    means = rows.group_by(KEYS, maintain_order=True).agg(pl.col(shown).mean(), each).drop_nulls(shown)
+    crossed = means.height <= MAX_CROSSES
     axis = max(("scheduler", "congestion", "protocol"), key=lambda name: means[name].n_unique())
     known = looks(axis, means[axis].drop_nulls().unique(maintain_order=True))
     means = means.drop_nulls(axis).sort(pl.col(axis).cast(pl.Enum(list(known))))
@@ -132,9 +133,11 @@ def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Dra
             fill_alpha=0.6,
         )
         marks.append(mark)
-        entries.append((value, [mark]))
+        runs = part["delay_p99_ms_each"].to_list(), (part["goodput_bps_each"] / 1e6).to_list()
+        entries.append((value, [mark, *(crosses(drawn, *runs, look.colour) if crossed else [])]))
     tips = [("", "@what"), ("p99", "@delay{0.0} ms"), ("goodput", "@goodput{0.000} Mbit/s")]
     hover(drawn, marks, tips, mode="mouse")
     legend(drawn, entries, columns=6)
-    caption = f"Means over the seeds of {count(means.height)} combinations; up and left is better."
+    intervals = ", with their 95 % intervals" if crossed else ""
+    caption = f"Means over the seeds of {count(means.height)} combinations{intervals}; up and left is better."
     return Drawing(f"{flow}: goodput against delay", caption, charts.add(f"tradeoff-{number}", drawn))

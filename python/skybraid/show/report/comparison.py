@@ -13,7 +13,7 @@ from skybraid.model.heavy import palettes
 from skybraid.model.requirements import milliseconds, percent
 from skybraid.show.palette import INK, Look, looks
 from skybraid.show.plots.runs import Choice, Metric, NothingToDrawError, Runs, heat_axes, heat_values, metric, short
-from skybraid.show.report.charts import SHAPES, Charts, chart, glyph, hover, legend, nested
+from skybraid.show.report.charts import MAX_CROSSES, SHAPES, Charts, chart, crosses, glyph, hover, legend, nested
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.models import Field, Figure, Model, Source
 from skybraid.show.words import readable
@@ -33,6 +33,9 @@ VIDEO_COLUMNS = (
 
 MAX_FLOWS = 6
 """Maximum number of flows drawn."""
+
+EACH = "_each"
+"""Suffix of a column with the values of all runs."""
 
 _HEAT = ("within_deadline", "goodput_bps", "delay_p50_ms", "delay_p99_ms", "delay_p99.9_ms", *VIDEO_COLUMNS)
 _MAX_CELLS = 2500
@@ -171,7 +174,7 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
         numbers = list(dict.fromkeys([one.up, one.share, *map(one.column, ("p50", "p95", "p99"))]))
         means = (
             rows.group_by("point", *runs.axes, maintain_order=True)
-            .agg(pl.col(numbers).mean(), pl.len().alias("runs"))
+            .agg(pl.col(numbers).mean(), pl.col(numbers).drop_nulls().name.suffix(EACH), pl.len().alias("runs"))
             .drop_nulls([up.column, across.column])
         )
         if not means.height:
@@ -184,6 +187,7 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
         scaled = means[up.column] * up.scale
         sizes = nested(means[across.column].to_list(), scaled.to_list())
         means = means.with_columns(pl.Series("size", sizes))
+        crossed = means.height <= MAX_CROSSES
         for label, look, part in _told_apart(runs, means):
             mark = glyph(
                 drawn,
@@ -197,7 +201,9 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
                 fill_color=look.colour,
                 fill_alpha=0.55,
             )
-            entries.append((label, [mark]))
+            each = part[across.column + EACH].to_list(), (part[up.column + EACH] * up.scale).to_list()
+            spread = crosses(drawn, *each, look.colour) if crossed else []
+            entries.append((label, [mark, *spread]))
             marks.append(mark)
         axes = [(names[axis], f"@axis_{number}") for number, axis in enumerate(runs.axes)]
         tips = [
@@ -210,7 +216,8 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
         hover(drawn, marks, tips, mode="mouse")
         legend(drawn, entries, columns=5)
         shown = charts.add(f"tradeoff-{len(found)}", drawn)
-        caption = "The mean over the runs of each point; up and left is better."
+        intervals = ", with their 95 % intervals" if crossed else ""
+        caption = f"Means over the runs of each point{intervals}; up and left is better."
         found.append(Option(f"{flow}: {one.title}", Drawing(f"{flow}: {one.title}", caption, shown)))
     return found
 
