@@ -45,6 +45,11 @@ ENGINE = "units statistics track orbit link transport traffic host sim gateway s
 """Crates that the site documents, lowest first; the others are programs and glue."""
 
 
+def linked(text: str) -> str:
+    """Returns a text whose names of documents lead to their pages."""
+    return re.sub(r"`?docs/(\w+)\.md`?", r"[\1](\1.md)", text)
+
+
 def page(text: str) -> str:
     """Returns a page without links that lead out of the site."""
     return OUTSIDE.sub(r"\1", text)
@@ -90,13 +95,26 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def python() -> str:
-    """Returns the page of the Python API: the package's description, then each public name and module."""
-    lines = ["# Python", "", inspect.cleandoc(str(skybraid.__doc__)), ""]
+def python() -> dict[str, str]:
+    """Returns the pages of the Python API: the package with its public names, and each public module."""
+    modules = skybraid._MODULES
+    lines = [
+        "# Python",
+        "",
+        inspect.cleandoc(str(skybraid.__doc__)),
+        "",
+        "## Modules",
+        "",
+        "| module | what |",
+        "|---|---|",
+    ]
+    for name in modules:
+        about = inspect.cleandoc(str(getattr(skybraid, name).__doc__)).splitlines()[0]
+        lines.append(f"| [`skybraid.{name}`](python/{name}.md) | {cell(about)} |")
+    lines = [linked("\n".join(lines)), ""]
     for module, names in skybraid._NAMES.items():
         if module != "_core":
             lines += [f"::: skybraid.{module}.{name}\n" for name in names.split()]
-    lines += [f"::: skybraid.{module}\n" for module in skybraid._MODULES.values()]
     lines += ["## Of the native module", ""]
     for name in skybraid._NAMES["_core"].split():
         words = inspect.getdoc(getattr(skybraid, name)) or ""
@@ -106,7 +124,16 @@ def python() -> str:
             words if not isinstance(getattr(skybraid, name), str) else "Version of Skybraid.",
             "",
         ]
-    return "\n".join(lines)
+    return {"python": "\n".join(lines)} | {
+        f"python/{name}": f"# skybraid.{name}\n\n::: skybraid.{module}\n    options:\n      show_root_heading: false\n"
+        for name, module in modules.items()
+    }
+
+
+def python_nav() -> list[str]:
+    """Returns the entries of the Python API in the site's navigation."""
+    entries = [("skybraid", "python.md"), *((f"skybraid.{name}", f"python/{name}.md") for name in skybraid._MODULES)]
+    return [f"          - {title}: {file}" for title, file in entries]
 
 
 def gallery(folder: Path) -> str:
@@ -157,7 +184,7 @@ def notebook(file: Path, folder: Path) -> str:
     lines: list[str] = []
     for number, cell in enumerate(book.cells):
         if cell.cell_type == "markdown":
-            lines += [re.sub(r"`docs/(\w+)\.md`", r"[\1](\1.md)", cell.source), ""]
+            lines += [linked(cell.source), ""]
             continue
         lines += ["```python", cell.source, "```", ""]
         for output in cell.outputs:
@@ -241,16 +268,18 @@ def main() -> None:
         "index": of_root("README.md"),
         **{name.lower(): of_root(f"{name}.md") for name in ("ARCHITECTURE", "CONTRIBUTING", "RELEASING")},
         "commands": commands(),
-        "python": python(),
+        **python(),
         "rust": rust(pages, target / "doc"),
         "gallery": gallery(pages),
         **{file.stem: notebook(file, pages) for file in sorted((ROOT / "examples").glob("*.ipynb"))},
     }
+    (pages / "python").mkdir()
     for name, text in written.items():
         (pages / f"{name}.md").write_text(text, encoding="utf-8")
     try_it(pages, target / "wasm32-unknown-unknown" / "web" / "skybraid_web.wasm")
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     source = (ROOT / "python").as_posix()
+    settings = settings.replace("      - Python: python.md\n", "\n".join(["      - Python:", *python_nav(), ""]))
     (folder / "mkdocs.yml").write_text(settings.replace("paths: [python]", f"paths: [{source}]"), encoding="utf-8")
 
 
