@@ -185,8 +185,9 @@ def iperf3(*, reverse: int = 0, protocol: str = "TCP", server: bool = False) -> 
         {"start": 0, "end": 1.0, "seconds": 1.0, "bytes": 1, "bits_per_second": 9.44e7, "omitted": False},
         {"start": 1.0, "end": 2.0, "seconds": 1.0, "bytes": 1, "bits_per_second": 5.24e6, "omitted": False},
     ]
+    heard = [one | {"lost_packets": 50, "packets": 1000, "lost_percent": 5} for one in sums]
     if protocol == "UDP":
-        sums = [one | {"lost_packets": 50, "packets": 1000, "lost_percent": 5} for one in sums]
+        sums = heard if reverse else [one | {"packets": 1000} for one in sums]
     start = {
         "version": "iperf 3.16",
         "timestamp": {"time": "x", "timesecs": 1683995463},
@@ -195,7 +196,7 @@ def iperf3(*, reverse: int = 0, protocol: str = "TCP", server: bool = False) -> 
     intervals = [{"streams": [], "sum": one} for one in sums]
     report = {"start": start, "intervals": intervals, "end": {}}
     if server:
-        report["server_output_json"] = {"intervals": intervals}
+        report["server_output_json"] = {"intervals": [{"streams": [], "sum": one} for one in heard]}
     return json.dumps(report, indent="\t")
 
 
@@ -292,6 +293,23 @@ class TestPing:
         assert values(one, "rtt") == [78.0, math.inf, 40.0, math.inf]
         assert values(one, "round_trip_loss") == [0.0, 100.0, 0.0, 100.0]
         assert one.start_unix_s == pytest.approx(1683995463.5 - 0.078, abs=1e-5)
+
+    def test_linux_without_stamps_takes_the_summarys_time(self, tmp_path: Path) -> None:
+        lines = ["PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data."]
+        lines += [f"64 bytes from 10.0.0.1: icmp_seq={at} ttl=64 time=10.0 ms" for at in (1, 2, 4)]
+        lines += ["", "--- 10.0.0.1 ping statistics ---"]
+        lines += ["4 packets transmitted, 3 received, 25% packet loss, time 609ms"]
+        one = measured(write(tmp_path, "a", "\n".join(lines)))
+        assert one.times_s.tolist() == pytest.approx([0, 0.203, 0.406, 0.609])
+        # What `date` writes before each line is no count of packets.
+        lines = [f"Tue Nov 24 17:16:{39 + at} UTC 2026 {line}" for at, line in enumerate(lines)]
+        assert values(measured(write(tmp_path, "b", "\n".join(lines))), "rtt") == [10.0, 10.0, math.inf, 10.0]
+
+    def test_a_log_cut_at_its_beginning_loses_nothing_there(self, tmp_path: Path) -> None:
+        lines = [f"64 bytes from 10.0.0.1: icmp_seq={at} ttl=64 time=10.0 ms" for at in (500, 502)]
+        lines += ["--- 10.0.0.1 ping statistics ---", "503 packets transmitted, 490 received, 3% packet loss"]
+        one = measured(write(tmp_path, "a", "\n".join(lines)))
+        assert values(one, "rtt") == [10.0, math.inf, 10.0, math.inf]
 
     def test_macos_counts_a_late_reply_and_both_ends(self, tmp_path: Path) -> None:
         one = measured(write(tmp_path, "a", PING_MACOS), every_s=0.5)
@@ -411,12 +429,26 @@ class TestMtr:
         assert values(one, "round_trip_loss") == [5.0, 100.0]
         assert one.times_s.tolist() == [0.0, 60.0]
 
-    def test_a_report_of_averages_is_refused(self, tmp_path: Path) -> None:
-        text = (
-            "Start: 2026-05-13T10:00:00+0200\nHOST: me   Loss%   Snt   Last   Avg  Best  Wrst StDev\n  1.|-- a 0.0% 1\n"
+    def test_a_report_is_no_series_and_several_are_one(self, tmp_path: Path) -> None:
+        report = (
+            "Start: 2026-05-13T12:0{}:00+0200\n"
+            "HOST: me       Loss%   Snt   Last   Avg  Best  Wrst StDev\n"
+            "  1.|-- 10.0.0.1  0.0%     3    0.1   0.1   0.1   0.1   0.0\n"
+            "  2.|-- 10.0.0.2 {}%     3    9.1  13.5   9.1  20.1   0.0\n"
         )
         with pytest.raises(TraceError, match="averages over one time; expected a series: `mtr --raw"):
-            load(write(tmp_path, "a", text))
+            load(write(tmp_path, "a", report.format(0, "0.0")))
+        one = measured(write(tmp_path, "b", report.format(0, "10.0") + report.format(1, "100.0")))
+        assert (values(one, "rtt"), values(one, "round_trip_loss")) == ([13.5, math.inf], [10.0, 100.0])
+        assert (one.times_s.tolist(), one.start_unix_s) == ([0.0, 60.0], 1778666400.0)
+
+    def test_reports_in_json_have_no_times(self, tmp_path: Path) -> None:
+        hubs = [{"count": 1, "host": "10.0.0.2", "Loss%": 10.0, "Snt": 5, "Avg": 13.5}]
+        path = write(tmp_path, "a.json", 2 * (json.dumps({"report": {"mtr": {}, "hubs": hubs}}, indent=4) + "\n"))
+        with pytest.raises(TraceError, match="no times of the reports; expected --every"):
+            load(path)
+        one = measured(path, every_s=60.0)
+        assert (values(one, "rtt"), one.times_s.tolist()) == ([13.5, 13.5], [0.0, 60.0])
 
 
 class TestIperf3AndNuttcp:
@@ -442,6 +474,56 @@ class TestIperf3AndNuttcp:
         one = measured(write(tmp_path, "a", f"{client}\nServer output:\n{server}\n"))
         assert values(one, "uplink rate") == [9.38, 10.0]
         assert values(one, "uplink loss") == [5.0, 0.0]
+
+    def test_an_interrupted_test_keeps_its_intervals(self, tmp_path: Path) -> None:
+        report = json.loads(iperf3())
+        # Its server writes the last interval twice, and a moment at the end that empties the buffers.
+        last = report["intervals"][-1]["sum"]
+        report["intervals"] += [{"sum": last}, {"sum": last | {"start": 2.0, "end": 2.005, "bits_per_second": 9e9}}]
+        report["error"] = "the client has terminated"
+        one = measured(write(tmp_path, "a.json", json.dumps(report)))
+        assert values(one, "uplink rate") == [94.4, 5.24]
+        assert "the test ended early: the client has terminated" in one.notes
+        doubled = IPERF3_TEXT.splitlines()
+        doubled.insert(6, doubled[5])
+        assert values(measured(write(tmp_path, "b", "\n".join(doubled))), "uplink rate") == [94.4, 5.24, 0.0]
+
+    def test_of_udp_both_ways_the_received_one_is_read(self, tmp_path: Path) -> None:
+        offered = json.loads(iperf3(protocol="UDP"))
+        for interval in offered["intervals"]:
+            interval["sum_bidir_reverse"] = interval["sum"] | {"lost_packets": 50}
+        (one,) = load(write(tmp_path, "a.json", json.dumps(offered)))
+        assert isinstance(one, Measurement)
+        assert [column.name for column in one.columns] == ["downlink rate", "downlink loss"]
+        assert "the uplink left out: a UDP sender knows only what it offered" in one.notes
+        lines = [
+            "Connecting to host 10.0.0.1, port 5201",
+            "[ ID][Role] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams",
+            "[  5][TX-C]   0.00-1.00   sec  1.79 MBytes  15.0 Mbits/sec            1294  ",
+            "[  7][RX-C]   0.00-1.00   sec  1.70 MBytes  14.2 Mbits/sec  0.009 ms  65/1300 (5%)  ",
+        ]
+        assert values(measured(write(tmp_path, "b", "\n".join(lines))), "downlink loss") == [5.0]
+
+    def test_a_server_that_sends_has_retransmissions(self, tmp_path: Path) -> None:
+        server = IPERF3_TEXT.replace("Connecting to host 10.0.0.1, port 5201", "Accepted connection from 10.0.0.2")
+        assert values(measured(write(tmp_path, "a", server)), "downlink rate") == [94.4, 5.24, 0.0]
+        receives = server.replace("Retr", "")
+        assert values(measured(write(tmp_path, "b", receives)), "uplink rate") == [94.4, 5.24, 0.0]
+
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            ["[  3]  0.0- 1.0 sec  1.12 MBytes  9.44 Mbits/sec", "[  3]  1.0- 2.0 sec   640 KBytes  5.24 Mbits/sec"],
+            [
+                "[  1] 0.0000-1.0000 sec  1.1 MBytes  9.44 Mbits/sec",
+                "[  1] 1.0000-2.0000 sec  1 MBytes  5.24 Mbits/sec",
+            ],
+        ],
+    )
+    def test_the_summary_of_iperf_2_is_no_interval(self, lines: list[str], tmp_path: Path) -> None:
+        summary = lines[0].replace("1.0 sec", "2.0 sec").replace("1.0000 sec", "2.0000 sec")
+        text = "\n".join(["Client connecting to 10.0.0.1, TCP port 5001", *lines, summary])
+        assert values(measured(write(tmp_path, "a", text)), "uplink rate") == [9.44, 5.24]
 
     def test_nuttcp_for_programs_and_its_receiver(self, tmp_path: Path) -> None:
         lines = ["nuttcp-r: v6.1.2: socket"]

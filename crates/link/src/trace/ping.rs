@@ -2,9 +2,10 @@
 //! (`[2023-05-13 12:31:03.658655]`), or without any.
 //!
 //! A stamp is the time of the reply, so the probe was sent one round-trip time earlier; without stamps, probes
-//! are evenly spaced. A sequence number without a reply is a lost probe, as are the probes by which the
-//! summary's "packets transmitted" exceeds the last sequence number. Lost probes are evenly spaced between
-//! their neighbours. Duplicate replies (`DUP!`) are skipped. Sequence numbers have 16 bits and wrap around
+//! are evenly spaced, by the summary's time if there is one. A sequence number without a reply is a lost probe, as
+//! are the probes by which the summary's "packets transmitted" exceeds the last sequence number. Lost probes are
+//! evenly spaced between their neighbours. A log without its heading was cut off at its beginning: nothing before
+//! its first reply was lost. Duplicate replies (`DUP!`) are skipped. Sequence numbers have 16 bits and wrap around
 //! after 65535.
 //!
 //! Round-trip times and losses share their times, which begin with the first probe, lost or not, and their end.
@@ -52,25 +53,37 @@ struct Reply {
     stamp_s: Option<f64>,
 }
 
-/// Parses a ping log. `every` is the spacing of the probes in a log without stamps. Default: 1 s.
+/// Parses a ping log. `every` is the spacing of the probes in a log without stamps. Default: that of the summary, else
+/// 1 s.
 ///
 /// # Errors
 /// A reply has no sequence number or time, a stamp is invalid, or there is no reply.
 pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog, TraceError> {
     let mut replies: BTreeMap<u64, Reply> = BTreeMap::new();
     let mut transmitted = 0;
+    let mut took_ms = None;
     let mut newest = 0;
+    let mut is_headed = false;
     for (index, line) in text.lines().enumerate() {
-        if let Some((before, _)) = line.split_once(" packets transmitted") {
+        if let Some((before, after)) = line.split_once(" packets transmitted") {
             let count = before.rsplit(char::is_whitespace).next().unwrap_or_default();
             transmitted = count.parse::<u64>().unwrap_or(0).min(MAX_PROBES);
+            let took =
+                after.rsplit_once("time ").and_then(|(_, time)| time.trim().strip_suffix("ms"));
+            took_ms = took
+                .and_then(|time| time.parse::<f64>().ok())
+                .filter(|ms| (1.0..1e15).contains(ms) && transmitted > 1);
         }
-        if line.contains("PING ") && line.contains("bytes of data") && !replies.is_empty() {
-            return Err(TraceError::Line {
-                line: index + 1,
-                found: line.trim().to_string(),
-                expected: "one log, its sequence numbers on one clock: a file for each".to_string(),
-            });
+        if line.contains("PING ") && line.contains(" data") {
+            if !replies.is_empty() {
+                return Err(TraceError::Line {
+                    line: index + 1,
+                    found: line.trim().to_string(),
+                    expected: "one log, its sequence numbers on one clock: a file for each"
+                        .to_string(),
+                });
+            }
+            is_headed = true;
         }
         if line.contains(" bytes from ") {
             let mut reply = read_reply(line.trim(), index + 1)?;
@@ -82,8 +95,8 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
     let (Some(first), Some(last)) = (replies.keys().next(), replies.keys().next_back()) else {
         return Err(TraceError::Empty { expected: EXPECTED });
     };
-    let first = (*first).min(1);
-    let sent = transmitted.max(last + 1 - first);
+    let first = if is_headed { (*first).min(1) } else { *first };
+    let sent = transmitted.saturating_sub(first.saturating_sub(1)).max(last + 1 - first);
     if sent > MAX_PROBES {
         let line = replies.values().next_back().map_or(1, |reply| reply.line);
         return Err(TraceError::Line {
@@ -92,7 +105,9 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
             expected: "fewer than ten million probes".to_string(),
         });
     }
-    let clock = Clock::of(&replies, every.unwrap_or(Duration::from_secs(1)));
+    let even =
+        took_ms.map(|took_ms| Duration::from_secs_f64(took_ms * 1e-3 / (transmitted - 1) as f64));
+    let clock = Clock::of(&replies, every.or(even).unwrap_or(Duration::from_secs(1)));
 
     let mut probes: Vec<(Instant, Option<f64>)> = Vec::new();
     for sequence in first..first + sent {

@@ -129,16 +129,19 @@ fn a_ping_log_has_round_trip_times_and_losses() {
 #[test]
 fn round_trips_and_losses_of_a_ping_log_share_one_clock() {
     // The first two and the last three probes are lost: each series alone would have another start and end.
-    let log = "[1003.050] 64 bytes from a: icmp_seq=3 ttl=64 time=50 ms\n\
+    let cut = "[1003.050] 64 bytes from a: icmp_seq=3 ttl=64 time=50 ms\n\
                [1004.050] 64 bytes from a: icmp_seq=4 ttl=64 time=50 ms\n\
                --- a ping statistics ---\n\
                7 packets transmitted, 2 received, 71% packet loss, time 6000ms\n";
-    let log = ping::read(log, None, true).unwrap();
+    let log = ping::read(&format!("PING a (a) 56(84) bytes of data.\n{cut}"), None, true).unwrap();
     assert_eq!(log.rtt.times(), log.loss.times());
     assert_eq!((log.rtt.end(), log.loss.end()), (ms(7000.0), ms(7000.0)));
     assert_eq!(log.loss.values(), [1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
     let gap = f64::INFINITY;
     assert_eq!(log.rtt.values(), [gap, gap, 50e6, 50e6, gap, gap, gap]);
+    // Without its heading a log was cut off: nothing before its first reply is known to be lost.
+    let log = ping::read(cut, None, true).unwrap();
+    assert_eq!(log.rtt.values(), [50e6, 50e6, gap, gap, gap]);
 }
 
 #[test]
@@ -194,6 +197,10 @@ fn a_ping_log_without_stamps_is_spaced_evenly() {
     let log = ping::read(log, Some(Duration::from_millis(200)), true).unwrap();
     assert_eq!(log.rtt.times(), [ms(0.0), ms(200.0), ms(400.0)]);
     assert_eq!(log.loss.values(), [0.0, 1.0, 0.0]);
+    let log = "PING a (a) 56(84) bytes of data.\n64 bytes from a: icmp_seq=1 ttl=64 time=0.5 ms\n\
+               3 packets transmitted, 1 received, 66.6667% packet loss, time 600ms\n";
+    let log = ping::read(log, None, true).unwrap();
+    assert_eq!(log.rtt.times(), [ms(0.0), ms(300.0), ms(600.0)]);
 }
 
 #[test]
@@ -202,7 +209,9 @@ fn a_broken_ping_log_is_rejected() {
     assert!(error("PING\n64 bytes from 10.0.0.1: ttl=64 time=1 ms").starts_with("line 2: found"));
     assert!(error("64 bytes from 10.0.0.1: icmp_seq=1 ttl=64").starts_with("line 1"));
     assert!(error("[noon] 64 bytes from a: icmp_seq=1 time=1 ms").contains("a stamp such as"));
-    assert!(error("64 bytes from a: icmp_seq=999999999999 time=1 ms").contains("fewer than"));
+    let huge =
+        "PING a (10.0.0.1) 56(84) bytes of data.\n64 bytes from a: icmp_seq=999999999999 time=1 ms";
+    assert!(error(huge).contains("fewer than"));
     assert!(error("64 bytes from a: icmp_seq=1 ttl=64 time=6,5 ms").starts_with("line 1: found"));
     let log = "PING a (10.0.0.1) 56(84) bytes of data.\n64 bytes from a: icmp_seq=1 time=1 ms\n";
     assert!(error(&log.repeat(2)).starts_with("line 3: found `PING a"));

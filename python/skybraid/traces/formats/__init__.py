@@ -64,7 +64,7 @@ FORMATS = {
     "ping-bsd": Entry("`ping` of macOS and BSD", "round trip, loss", ping_bsd.recognises, ping_bsd.read),
     "ping-windows": Entry("`ping` of Windows", "round trip, loss", ping_windows.recognises, ping_windows.read),
     "fping": Entry("`fping -l`, `-c`", "round trip, loss", fping.recognises, fping.read),
-    "mtr": Entry("`mtr --raw`, `mtr --csv`", "round trip, loss to the last hop", mtr.recognises, mtr.read),
+    "mtr": Entry("`mtr --raw`, or reports in series", "round trip, loss to the last hop", mtr.recognises, mtr.read),
     "irtt": Entry("`irtt client -o`", "round trip, loss, with `--one-way` one way", irtt.recognises, irtt.read),
     "iperf3": Entry("`iperf3 --json`", "rate, loss of UDP", iperf3.recognises, iperf3.read),
     "iperf3-text": Entry("`iperf3`", "rate, loss of UDP", iperf3_text.recognises, iperf3_text.read),
@@ -115,7 +115,7 @@ def _ask(source: Source, names: list[str]) -> NoReturn:
     first = source.begins[0][:60] if shown == "text" else source.data[:12].hex(" ")
     if names:
         source.fail(None, f"what may be {' or '.join(names)}", "--format with one of them")
-    if re.search(r"^seq=\d+ rtt=", source.head, re.MULTILINE):
+    if re.search(r"^(\[Connecting\] |seq=\d+ rtt=)", source.head, re.MULTILINE):
         source.fail(None, "irtt's output for people", "its JSON: irtt client -o FILE.json")
     begins = "begins" if is_text else "begin"
     if is_text and all(re.fullmatch(r"[-+\d.eE]+|inf|nan", cell.lower()) for cell in re.split(r"[\s,;]+", first)):

@@ -2,20 +2,20 @@
 
 Source: iperf3's manual and its JSON output: `start.test_start`, `intervals[].sum`, `sum_bidir_reverse`,
 `server_output_json` with `--get-server-output`. A rate is application data in bit/s, without TCP, UDP and IP headers.
+An interrupted test has an `error` after its intervals, and perhaps its last one twice.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from skybraid.traces.formats import iperf3_text
-from skybraid.traces.formats.source import Options, Source, from_zero
-from skybraid.traces.measurement import Column, Measurement
+from skybraid.traces.formats.source import Options, Source
+
+if TYPE_CHECKING:
+    from skybraid.traces.measurement import Measurement
 
 
 def recognises(source: Source) -> bool:
@@ -28,39 +28,43 @@ def read(source: Source, options: Options) -> list[Measurement]:
     """Reads the rate of each interval, and of UDP its loss.
 
     Raises:
-        TraceError: the file is no JSON of iperf3, reports an error, or holds only what a UDP sender offered.
+        TraceError: the file is no JSON of iperf3, reports an error alone, or holds only what a UDP sender offered.
     """
     report = _report(source)
+    notes: list[str] = []
     if isinstance(report.get("error"), str):
-        source.fail(None, f"an error of iperf3: {report['error']}", "a finished test")
+        if not report.get("intervals"):
+            source.fail(None, f"an error of iperf3: {report['error']}", "a finished test")
+        notes.append(f"the test ended early: {report['error']}")
     try:
         test = report["start"]["test_start"]
         begun = report["start"].get("timestamp", {}).get("timesecs")
         is_udp = str(test["protocol"]).upper() == "UDP"
         forward = options.received if test.get("reverse") else options.sent
-        server = report.get("server_output_json")
-        notes: list[str] = []
-        parts = [(forward, [interval["sum"] for interval in report["intervals"]])]
-        is_sender = not test.get("reverse")
-        if isinstance(server, dict) and server.get("intervals") and is_sender:
-            parts = [(forward, [interval["sum"] for interval in server["intervals"]])]
+        heard = report.get("server_output_json")
+        if test.get("reverse") or not isinstance(heard, dict) or not heard.get("intervals"):
+            heard = report
+        else:
             notes.append("rates as the server received them")
-            is_sender = False
+        parts = {forward: [interval["sum"] for interval in heard["intervals"]]}
         intervals = report["intervals"]
         if test.get("bidir") or (intervals and "sum_bidir_reverse" in intervals[0]):
-            parts.append((options.received, [interval["sum_bidir_reverse"] for interval in intervals]))
-        if is_udp and is_sender and isinstance(report.get("server_output_text"), str):
+            parts[options.received] = [interval["sum_bidir_reverse"] for interval in intervals]
+        omitted = sum(bool(one.get("omitted")) for sums in parts.values() for one in sums)
+        if omitted:
+            notes.append(f"{omitted} intervals left out, which iperf3 --omit marked")
+        by_direction = {direction: _intervals(sums) for direction, sums in parts.items()}
+        start_s = None if begun is None else float(str(begun))
+        is_offered = is_udp and not any(one.totals[2] for rows in by_direction.values() for one in rows)
+        if is_offered and isinstance(report.get("server_output_text"), str):
             # An older server sends its log as people read it.
-            return [
-                replace(one, start_unix_s=None if begun is None else float(str(begun)))
-                for one in iperf3_text.read(Source.of_text(source.path, str(report["server_output_text"])), options)
-            ]
-        if is_udp and is_sender:
-            source.fail(None, "UDP intervals of the sender", iperf3_text.OFFERED.removeprefix("expected "))
-        found = [_measurement(source, direction, sums, begun, notes) for direction, sums in parts]
+            text = Source.of_text(source.path, str(report["server_output_text"]))
+            return [replace(one, start_unix_s=start_s) for one in iperf3_text.read(text, options)]
+        found = iperf3_text.measurements(source, by_direction, notes, is_udp=is_udp)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         source.fail(None, f"{type(error).__name__} {error}", "intervals as iperf3 --json writes them")
-    return found
+    first_s = [rows[0].start_s for rows in by_direction.values()]
+    return [replace(one, start_unix_s=None if start_s is None else start_s + first_s[0]) for one in found]
 
 
 def _report(source: Source) -> dict[str, Any]:
@@ -68,6 +72,8 @@ def _report(source: Source) -> dict[str, Any]:
         found = json.loads(source.text)
     except (json.JSONDecodeError, RecursionError) as error:
         if '"event"' not in source.head:
+            if "Extra data" in str(error):
+                source.fail(getattr(error, "lineno", None), "a second test", "one test in a file")
             source.fail(None, f"damaged JSON ({error})", "the whole output of iperf3 --json: was the test cut off?")
         found = _stream(source)
     if not isinstance(found, dict):
@@ -93,31 +99,19 @@ def _stream(source: Source) -> dict[str, Any]:
     return report
 
 
-def _measurement(
-    source: Source, direction: str, sums: list[dict[str, Any]], begun: object, notes: list[str]
-) -> Measurement:
-    kept = [one for one in sums if not one.get("omitted")]
-    if len(kept) < len(sums):
-        notes = [*notes, f"{len(sums) - len(kept)} intervals left out, which iperf3 --omit marked"]
-    starts_s = [float(one["start"]) for one in kept]
-    times_s = from_zero(source, starts_s, [1] * len(kept))
-    rates = np.array([float(one["bits_per_second"]) * 1e-6 for one in kept])
-    if not np.isfinite(rates).all() or (rates < 0).any():
-        source.fail(None, "a rate below zero or infinite", "bits_per_second from 0")
-    columns = [Column("rate", "Mbit/s", rates, direction)]
-    if all("lost_packets" in one and "packets" in one for one in kept):
-        lost = [(float(one["lost_packets"]), float(one["packets"])) for one in kept]
-        share = np.array([100 * min(max(few / all_, 0.0), 1.0) if all_ > 0 else math.nan for few, all_ in lost])
-        # An interval without a packet carried nothing.
-        columns.append(Column("loss", "%", np.where(np.isnan(share), 100.0, share), direction))
-    end_s = float(kept[-1].get("end", starts_s[-1] + 1)) - starts_s[0]
-    start_unix_s = None if begun is None else float(str(begun)) + starts_s[0]
-    return Measurement(
-        str(source.path),
-        times_s,
-        tuple(columns),
-        start_unix_s,
-        max(end_s, float(times_s[-1]) + 1e-9),
-        label=direction,
-        notes=tuple(notes),
-    )
+def _intervals(sums: list[dict[str, Any]]) -> list[iperf3_text.Interval]:
+    """Returns the intervals of a test, without those that were omitted or come again."""
+    found: list[iperf3_text.Interval] = []
+    for one in sums:
+        start_s = float(one["start"])
+        if one.get("omitted") or (found and start_s == found[-1].start_s):
+            continue
+        interval = iperf3_text.Interval(1, start_s, float(one.get("end", start_s + 1)))
+        # Of a sender's UDP, packets are known and losses are not.
+        packets = int(one["packets"]) if "lost_packets" in one else 0
+        lost = max(int(one.get("lost_packets", 0)), 0)
+        interval.streams["SUM"] = (float(one["bits_per_second"]) * 1e-6, lost, packets)
+        found.append(interval)
+    if not found:
+        raise ValueError("no intervals")
+    return found

@@ -1,8 +1,9 @@
-"""Output of mtr: `--raw`, probe by probe, or several `--csv` reports one after another.
+"""Output of mtr: `--raw`, probe by probe, or several reports one after another (`--report`, `--csv`, `--json`).
 
 Source: mtr's `raw.c` (`x HOP SEQ` for a probe that is sent, `p HOP RTT_US SEQ` for its reply, `h HOP ADDRESS`) and
-`report.c` (`Mtr_Version,Start_Time,Status,Host,Hop,Ip,Loss%,Snt, ,Last,Avg,…`). Other reports hold averages of one
-time, which are no series.
+`report.c` (`Mtr_Version,Start_Time,Status,Host,Hop,Ip,Loss%,Snt, ,Last,Avg,…`; `Start: 2026-05-13T10:00:00+0200`, then
+`HOST: … Loss% Snt Last Avg …` and `  1.|-- 10.0.0.1 …`; JSON's `report.hubs`, which has no time). A report holds
+averages over its time, so that one alone is no series.
 """
 
 from __future__ import annotations
@@ -10,15 +11,29 @@ from __future__ import annotations
 import csv
 import math
 import re
+from typing import NamedTuple
 
 import numpy as np
 
 from skybraid.traces.formats.probes import of_probes
-from skybraid.traces.formats.source import Options, Source, from_zero, number_of
+from skybraid.traces.formats.source import Options, Source, from_zero, json_values, number_of, zone_of
+from skybraid.traces.formats.stamps import read_stamp
 from skybraid.traces.measurement import Column, Measurement
 
 _RAW = re.compile(r"[xphdm] \d+ \S+")
-_SERIES = "a series: `mtr --raw TARGET > FILE`, or `mtr --csv TARGET >> FILE` again and again"
+_HOP = re.compile(
+    r"\s*(?P<hop>\d+)\.\|?-?-?\s.*?\s(?P<loss>[\d.]+)%?\s+\d+\s+[\d.]+\s+(?P<average>[\d.]+)(?:\s+[\d.]+){3,}\s*$"
+)
+_SERIES = "a series: `mtr --raw TARGET > FILE`, or reports one after another (`mtr --csv TARGET >> FILE`)"
+
+
+class _Report(NamedTuple):
+    """The last hop of a report: its number, loss in %, average round trip in ms, and its line."""
+
+    hop: int
+    loss: float
+    average_ms: float
+    line: int
 
 
 def recognises(source: Source) -> bool:
@@ -38,11 +53,11 @@ def read(source: Source, options: Options) -> list[Measurement]:
         TraceError: a line is invalid, or the file is a report of one time.
     """
     first = source.begins[0] if source.begins else ""
-    if first.startswith(("Mtr_Version,", "MTR.")):
-        return [_csv(source)]
-    if not _RAW.match(first):
-        source.fail(None, "a report of mtr, averages over one time", _SERIES)
-    return [_raw(source, options)]
+    if _RAW.match(first):
+        return [_raw(source, options)]
+    if first.startswith("{"):
+        return [_series(source, *_json(source, options), is_dated=False)]
+    return [_series(source, *(_csv(source) if first.startswith(("Mtr_Version,", "MTR.")) else _text(source, options)))]
 
 
 def _raw(source: Source, options: Options) -> Measurement:
@@ -81,9 +96,9 @@ def _raw(source: Source, options: Options) -> Measurement:
     return of_probes(source, np.arange(len(rtt), dtype=np.float64) * every_s, rtt, None, len(rtt) * every_s, notes)
 
 
-def _csv(source: Source) -> Measurement:
+def _csv(source: Source) -> tuple[list[float], list[_Report]]:
     headings: list[str] = []
-    last: dict[float, tuple[int, float, float, int]] = {}
+    last: dict[float, _Report] = {}
     for number, row in enumerate(csv.reader(source.lines), start=1):
         if not row:
             continue
@@ -97,14 +112,53 @@ def _csv(source: Source) -> Measurement:
         hop = int(number_of(source, number, cells["Hop"], "the number of a hop"))
         loss = number_of(source, number, cells["Loss%"], "a loss in %")
         average = number_of(source, number, cells["Avg"], "a round-trip time in ms")
-        if at_s not in last or hop >= last[at_s][0]:
-            last[at_s] = (hop, loss, average, number)
-    if len(last) < 2:
-        source.fail(None, f"{len(last)} report of mtr", _SERIES)
-    rows = list(last.items())
-    times_s = from_zero(source, [at_s for at_s, _ in rows], [row[3] for _, row in rows])
-    losses = np.clip([row[1] for _, row in rows], 0.0, 100.0)
-    rtt = np.where(losses >= 100, math.inf, [row[2] for _, row in rows])
+        if at_s not in last or hop >= last[at_s].hop:
+            last[at_s] = _Report(hop, loss, average, number)
+    return list(last), list(last.values())
+
+
+def _text(source: Source, options: Options) -> tuple[list[float], list[_Report]]:
+    times_s: list[float] = []
+    reports: list[_Report] = []
+    for number, line in enumerate(source.lines, start=1):
+        if line.startswith("Start: "):
+            stamp = read_stamp(line.removeprefix("Start: "), zone_of(options))
+            if stamp is None or not (stamp.is_zoned or options.zone):
+                source.fail(number, f"`{line}`", "a date and time with a zone (or --zone)")
+            if len(reports) < len(times_s):
+                source.fail(number, "a report without hops before it", "lines such as `  1.|-- 10.0.0.1  0.0%  5 …`")
+            times_s.append(stamp.at_s)
+        elif line.startswith("HOST:") and "Loss%" in line and not times_s:
+            source.fail(number, "a report without its time", _SERIES)
+        elif (found := _HOP.match(line)) is not None and times_s:
+            report = _Report(int(found["hop"]), float(found["loss"]), float(found["average"]), number)
+            reports[len(times_s) - 1 :] = [report]
+    return times_s[: len(reports)], reports
+
+
+def _json(source: Source, options: Options) -> tuple[list[float], list[_Report]]:
+    reports: list[_Report] = []
+    for number, value in json_values(source):
+        try:
+            hub = value["report"]["hubs"][-1]
+            reports.append(_Report(int(hub["count"]), float(hub["Loss%"]), float(hub["Avg"]), number))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            source.fail(number, f"{type(error).__name__} {error}", "reports as mtr --json writes them")
+    if options.every_s is None and len(reports) > 1:
+        source.fail(None, "no times of the reports", "--every, the time from report to report, such as 1min")
+    return [place * (options.every_s or 1.0) for place in range(len(reports))], reports
+
+
+def _series(source: Source, times_s: list[float], reports: list[_Report], *, is_dated: bool = True) -> Measurement:
+    if len(reports) < 2:
+        source.fail(None, f"{len(reports)} report of mtr, averages over one time", _SERIES)
+    lines = [report.line for report in reports]
+    for report in reports:
+        if not (0 <= report.loss <= 100 and 0 <= report.average_ms < 1e9):
+            source.fail(report.line, f"{report.loss:g} % and {report.average_ms:g} ms", "a loss and a time in range")
+    losses = np.array([report.loss for report in reports])
+    rtt = np.where(losses >= 100, math.inf, [report.average_ms for report in reports])
     columns = (Column("rtt", "ms", rtt), Column("round_trip_loss", "%", losses))
     notes = ("round-trip times are averages over each report",)
-    return Measurement(str(source.path), times_s, columns, rows[0][0], notes=notes)
+    start_s = times_s[0] if is_dated else None
+    return Measurement(str(source.path), from_zero(source, times_s, lines), columns, start_s, notes=notes)

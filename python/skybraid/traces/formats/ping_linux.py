@@ -49,20 +49,20 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads the probes; without stamps they are `every` apart, by default 1 s.
+    """Reads the probes; without stamps they are `every` apart, by default as the summary's time says, else 1 s.
 
     Raises:
         TraceError: a line is invalid, or there is no reply.
     """
-    text, start_unix_s, has_stamps = _canonical(source, options)
+    text, start_unix_s, even_s = _canonical(source, options)
     try:
         times_s, rtt_ns = read_trace(text, "ping", "rtt", None)
     except SkybraidError as error:
         raise TraceError(f"{source.path}: {error}") from error
     times = np.asarray(times_s)
     notes: tuple[str, ...] = ()
-    if not has_stamps:
-        every_s = 1.0 if options.every_s is None else options.every_s
+    if even_s is not None:
+        every_s = even_s if options.every_s is None else options.every_s
         times = times * every_s
         notes = (f"no stamps: probes taken as {every_s:g} s apart (--every, ping -D)",)
     elif start_unix_s is not None:
@@ -71,15 +71,16 @@ def read(source: Source, options: Options) -> list[Measurement]:
     return [of_probes(source, times, np.asarray(rtt_ns) * 1e-6, start_unix_s, None, notes)]
 
 
-def _canonical(source: Source, options: Options) -> tuple[str, float | None, bool]:
-    """Returns the log as `ping -D` writes it in English, when its first answered probe left, and if it has stamps.
+def _canonical(source: Source, options: Options) -> tuple[str, float | None, float | None]:
+    """Returns the log as `ping -D` writes it in English, when its first answered probe left, and the probes' interval.
 
-    The time is in s since 1970; None without a date.
+    The time is in s since 1970, None without a date; the interval in s that of the summary, else 1, None with stamps.
     """
     replies: list[_Reply] = []
     places: list[int] = []
+    headings: list[int] = []
     lines = source.lines.copy()
-    is_headed, sent = False, ""
+    sent, even_s = 0, None
     for at, line in enumerate(source.lines):
         if found := _REPLY.match(line):
             replies.append(_Reply(found["stamp"], int(found["seq"]), found["rtt"], "DUP" in found["rest"]))
@@ -87,11 +88,16 @@ def _canonical(source: Source, options: Options) -> tuple[str, float | None, boo
         elif _HEADING.search(line):
             if replies:
                 source.fail(at + 1, f"`{line.strip()}`", "one log, its sequence numbers on one clock: a file for each")
-            is_headed = True
-        elif _SUMMARY.search(line) and at + 1 < len(lines) and (count := re.search(r"\d+", _unstamped(lines[at + 1]))):
-            sent = f"{count[0]} packets transmitted"
+            lines[at] = "PING x 56(84) bytes of data."
+            headings.append(at)
+        elif (summary := _SUMMARY.search(line)) and at + 1 < len(lines):
+            # What a script wrote before both lines is no count.
+            counted = lines[at + 1][summary.start() :]
+            count, took = re.search(r"\d+", counted), re.search(r"\b(\d+) ?ms\s*$", counted)
+            sent = 0 if count is None else int(count[0])
+            even_s = int(took[1]) * 1e-3 / (sent - 1) if took is not None and sent > 1 else None
     if not replies:
-        return source.text, None, False
+        return source.text, None, 1.0
     comma = next((at for at, reply in enumerate(replies) if "," in reply.rtt_ms), None)
     if comma is not None:
         # Of less than 100 ms iputils writes decimals: in another language all of them have a comma.
@@ -99,18 +105,24 @@ def _canonical(source: Source, options: Options) -> tuple[str, float | None, boo
             source.fail(places[comma] + 1, f"`{replies[comma].rtt_ms}`", "decimals as in the other lines")
         replies = [reply._replace(rtt_ms=reply.rtt_ms.replace(",", ".")) for reply in replies]
     # A log that was cut off at its beginning lost nothing there.
-    first = 1 if is_headed else _first(replies[:5])
+    first = 1 if headings else _first(replies[:5])
     stamps = [read_stamp(reply.stamp, zone_of(options)) for reply in replies]
     known = [stamp for stamp in stamps if stamp is not None]
     has_stamps = len(known) == len(stamps)
     clock_s = on_one_clock(known) if has_stamps else np.empty(0)
     start_unix_s = float(clock_s[0]) - float(replies[0].rtt_ms) * 1e-3 if has_stamps and known[0].is_dated else None
     for at, (place, reply) in enumerate(zip(places, replies, strict=True)):
-        sequence = reply.sequence if is_headed else (reply.sequence - first) % _ROUND + 1
+        sequence = reply.sequence if headings else (reply.sequence - first) % _ROUND + 1
         stamp = f"[{clock_s[at]:.6f}] " if has_stamps else ""
         again = " (DUP!)" if reply.is_again else ""
         lines[place] = f"{stamp}64 bytes from x: icmp_seq={sequence} ttl=64 time={reply.rtt_ms} ms{again}"
-    return "\n".join([*_english(lines, places), sent]), start_unix_s, has_stamps
+    if not headings:
+        sent = sent - first + 1 if sent < _ROUND else 0
+    return (
+        "\n".join([*_english(lines, [*headings, *places]), f"{sent} packets transmitted"]),
+        start_unix_s,
+        None if has_stamps else even_s or 1.0,
+    )
 
 
 def _first(replies: Sequence[_Reply]) -> int:
@@ -123,9 +135,3 @@ def _english(lines: Sequence[str], places: Sequence[int]) -> list[str]:
     """Returns the lines without those that are no replies, damaged ones included."""
     kept = set(places)
     return [line if at in kept or " bytes from " in line else "" for at, line in enumerate(lines)]
-
-
-def _unstamped(line: str) -> str:
-    """Returns a line without what a script wrote before it."""
-    words = line.split(": ", 1)
-    return words[-1] if len(words) > 1 and read_stamp(words[0]) is not None else line
