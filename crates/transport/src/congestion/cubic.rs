@@ -258,7 +258,9 @@ impl Congestion for Cubic {
     fn on_idle(&mut self, idle: &Idle) {
         self.threshold = idle.threshold(self.threshold, self.window);
         self.window = idle.window(self.window, self.initial_window);
-        self.epoch = None;
+        if idle.rule.restarts() {
+            self.epoch = None;
+        }
     }
 
     fn on_penalty(&mut self) {

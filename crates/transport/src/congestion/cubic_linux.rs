@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::hystart::SlowStart;
-use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Restart, Siblings};
 
 /// Interval at which the growth of an unchanged window is recomputed.
 const RECOMPUTE: Duration = Duration::from_nanos(1_000_000_000 / 32);
@@ -55,7 +55,6 @@ pub(super) fn build(
         credit: 0,
         last_max: 0,
         delay_min: None,
-        last_ack: Instant::ZERO,
         epoch: None,
     })
 }
@@ -79,7 +78,6 @@ struct Cubic {
     /// Window at the last loss, lowered by fast convergence; 0 for none.
     last_max: u64,
     delay_min: Option<Duration>,
-    last_ack: Instant,
     epoch: Option<Epoch>,
 }
 
@@ -171,7 +169,6 @@ impl Cubic {
 
 impl Congestion for Cubic {
     fn on_delivery(&mut self, acked: &Acked, _: Siblings<'_>) {
-        self.last_ack = acked.now;
         let settling = self.epoch.is_some_and(|epoch| acked.now.since(epoch.start) < SETTLING);
         if let Some(rtt) = acked.rtt.filter(|_| !settling) {
             self.delay_min = Some(self.delay_min.map_or(rtt, |min| min.min(rtt)));
@@ -241,10 +238,12 @@ impl Congestion for Cubic {
         let window = self.window as f64;
         self.threshold = idle.threshold(self.threshold as f64, window) as u64;
         self.window = idle.window(window, self.initial_window as f64) as u64;
-        // Linux counts from the last transmission, which came a round trip before its
-        // acknowledgement.
+    }
+
+    fn on_restart(&mut self, restart: &Restart) {
+        // `CA_EVENT_TX_START`: the time since the last transmission does not count, whether the window restarts or not.
         if let Some(epoch) = &mut self.epoch {
-            epoch.start += idle.now.since(self.last_ack);
+            epoch.start = (epoch.start + restart.span).min(restart.now);
         }
     }
 
@@ -272,7 +271,6 @@ impl Congestion for Cubic {
 #[cfg(test)]
 mod tests {
     use super::super::hystart::HyStart;
-    use super::super::idle::testing::idle_until;
     use super::*;
 
     fn cubic(window: u64, last_max: u64) -> Cubic {
@@ -289,7 +287,6 @@ mod tests {
             credit: 0,
             last_max,
             delay_min: Some(Duration::from_millis(100)),
-            last_ack: Instant::ZERO,
             epoch: None,
         }
     }
@@ -383,7 +380,14 @@ mod tests {
     fn an_idle_period_shifts_the_curve() {
         let mut control = cubic(70, 100);
         acknowledge(&mut control, 0, 1);
-        control.on_idle(&idle_until(5000));
-        assert_eq!(control.epoch.unwrap().start, Instant::from_millis(5000));
+        let restart = |now, span| Restart {
+            now: Instant::from_millis(now),
+            span: Duration::from_millis(span),
+            app_limited: true,
+        };
+        control.on_restart(&restart(5000, 4900));
+        assert_eq!(control.epoch.unwrap().start, Instant::from_millis(4900));
+        control.on_restart(&restart(6000, 1100));
+        assert_eq!(control.epoch.unwrap().start, Instant::from_millis(6000), "not in the future");
     }
 }

@@ -17,8 +17,11 @@ pub enum IdleRestart {
     #[default]
     Initial,
     /// The window halves with each timeout that has passed, but not below the initial one, and the
-    /// threshold keeps three quarters of the former window (RFC 2861, Linux).
+    /// threshold keeps three quarters of the former window (RFC 2861, Linux). A window that was not
+    /// filled for a timeout goes half way to what was in flight, at least the initial one.
     Rfc2861,
+    /// Only the second half of that rule (subflows of Linux's MPTCP up to 0.95).
+    Used,
 }
 
 impl IdleRestart {
@@ -28,7 +31,18 @@ impl IdleRestart {
             Self::Off => "false",
             Self::Initial => "true",
             Self::Rfc2861 => "rfc2861",
+            Self::Used => "used",
         }
+    }
+
+    /// True if a window that is not filled shrinks.
+    pub const fn follows_use(self) -> bool {
+        matches!(self, Self::Rfc2861 | Self::Used)
+    }
+
+    /// True if an idle period restarts the window.
+    pub const fn restarts(self) -> bool {
+        matches!(self, Self::Initial | Self::Rfc2861)
     }
 }
 
@@ -40,7 +54,7 @@ impl<'de> serde::Deserialize<'de> for IdleRestart {
             type Value = IdleRestart;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("true, false or `rfc2861`")
+                f.write_str("true, false, `rfc2861` or `used`")
             }
 
             fn visit_bool<E: Error>(self, on: bool) -> Result<IdleRestart, E> {
@@ -50,7 +64,8 @@ impl<'de> serde::Deserialize<'de> for IdleRestart {
             fn visit_str<E: Error>(self, name: &str) -> Result<IdleRestart, E> {
                 match name {
                     "rfc2861" => Ok(IdleRestart::Rfc2861),
-                    _ => Err(E::unknown_variant(name, &["rfc2861"])),
+                    "used" => Ok(IdleRestart::Used),
+                    _ => Err(E::unknown_variant(name, &["rfc2861", "used"])),
                 }
             }
         }
@@ -59,7 +74,18 @@ impl<'de> serde::Deserialize<'de> for IdleRestart {
     }
 }
 
-/// Idle period longer than the retransmission timeout.
+/// Transmission of new data with nothing in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Restart {
+    /// Time of the transmission.
+    pub now: Instant,
+    /// Time since the transmission before it.
+    pub span: Duration,
+    /// True if the application had nothing to send.
+    pub app_limited: bool,
+}
+
+/// Idle period longer than the retransmission timeout, or a timeout in which the window was not filled.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
     /// Time of the first transmission after it.
@@ -70,14 +96,21 @@ pub struct Idle {
     pub timeout: Duration,
     /// Rule that applies.
     pub rule: IdleRestart,
+    /// Maximum share of the window that was in flight.
+    pub used: f64,
 }
 
 impl Idle {
     /// Returns the window after the restart. `window` and `initial` have the same unit.
     pub fn window(&self, window: f64, initial: f64) -> f64 {
         let floor = window.min(initial);
-        if self.rule != IdleRestart::Rfc2861 {
-            return floor;
+        match self.rule {
+            IdleRestart::Rfc2861 => {}
+            IdleRestart::Used => {
+                let used = (self.used * window).max(initial);
+                return if used < window { (window + used) / 2.0 } else { window };
+            }
+            IdleRestart::Off | IdleRestart::Initial => return floor,
         }
         let timeout = self.timeout.as_nanos().max(1);
         // A multiple of the timeout that has just been reached does not count.
@@ -88,7 +121,7 @@ impl Idle {
     /// Returns the slow start threshold after the restart, from the threshold and the window before it.
     pub fn threshold(&self, threshold: f64, window: f64) -> f64 {
         match self.rule {
-            IdleRestart::Rfc2861 => threshold.max(0.75 * window),
+            IdleRestart::Rfc2861 | IdleRestart::Used => threshold.max(0.75 * window),
             IdleRestart::Off | IdleRestart::Initial => threshold,
         }
     }
@@ -105,6 +138,7 @@ pub(super) mod testing {
             span: Duration::from_millis(400),
             timeout: Duration::from_millis(200),
             rule: IdleRestart::Initial,
+            used: 0.0,
         }
     }
 }
@@ -137,6 +171,16 @@ mod tests {
         assert_eq!(idle_until(0).threshold(20.0, 100.0), 20.0);
     }
 
+    // Source: Linux `tcp_cwnd_application_limited`: half way to what was used, counted as at least the initial window.
+    #[test]
+    fn an_unfilled_window_goes_half_way_to_what_was_used() {
+        let after = |window, used| {
+            Idle { used, rule: IdleRestart::Used, ..idle_until(0) }.window(window, 10.0)
+        };
+        assert_eq!([after(100.0, 0.4), after(100.0, 0.02), after(9.0, 0.5)], [70.0, 55.0, 9.0]);
+        assert!(!IdleRestart::Used.restarts());
+    }
+
     #[test]
     fn a_scenario_names_the_rule_or_switches_it() {
         use serde::Deserialize;
@@ -148,10 +192,10 @@ mod tests {
             IdleRestart::deserialize(value).unwrap()
         });
         assert_eq!(switched, [IdleRestart::Initial, IdleRestart::Off]);
-        let named = ["rfc2861", "linux"].map(|name| {
+        let named = ["rfc2861", "used", "linux"].map(|name| {
             let value: StrDeserializer<'_, Error> = name.into_deserializer();
             IdleRestart::deserialize(value).ok()
         });
-        assert_eq!(named, [Some(IdleRestart::Rfc2861), None]);
+        assert_eq!(named, [Some(IdleRestart::Rfc2861), Some(IdleRestart::Used), None]);
     }
 }

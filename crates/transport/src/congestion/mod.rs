@@ -9,7 +9,7 @@ use core::fmt::Debug;
 
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
-pub use idle::{Idle, IdleRestart};
+pub use idle::{Idle, IdleRestart, Restart};
 pub use window::CongestionWindow;
 
 use crate::registry::algorithms;
@@ -171,9 +171,9 @@ pub trait Congestion: Debug + Send {
         let _ = (now, rtt);
     }
 
-    /// New data is about to be sent after an application-limited period with nothing in flight.
-    fn on_restart(&mut self, now: Instant) {
-        let _ = now;
+    /// New data is about to be sent with nothing in flight.
+    fn on_restart(&mut self, restart: &Restart) {
+        let _ = restart;
     }
 
     /// The last loss or timeout was spurious: data was only late. The control restores `before`
@@ -183,7 +183,7 @@ pub trait Congestion: Debug + Send {
     }
 
     /// The connection sends again after an idle period of at least one retransmission timeout (RFC
-    /// 5681 §4.1).
+    /// 5681 §4.1), or has not filled its window for as long ([`IdleRestart::Used`]).
     fn on_idle(&mut self, idle: &Idle) {
         let _ = idle;
     }

@@ -222,6 +222,9 @@ impl Congestion for Vegas {
 
     fn on_idle(&mut self, idle: &Idle) {
         self.reno.on_idle(idle);
+        if !idle.rule.restarts() {
+            return;
+        }
         if self.config.compat == Compat::Linux {
             self.base_rtt = Duration::MAX;
         }

@@ -6,8 +6,9 @@ use alloc::boxed::Box;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::ceiling::Ceiling;
-use super::{Congestion, ControlState, Idle, IdleRestart, Lost, Sibling, Siblings};
+use super::{Congestion, ControlState, Idle, IdleRestart, Lost, Restart, Sibling, Siblings};
 use crate::pacing::Pacer;
+use crate::rtt::RttEstimator;
 
 /// Congestion window of a subflow.
 #[derive(Debug)]
@@ -23,6 +24,9 @@ pub struct CongestionWindow {
     ceiling: Option<Ceiling>,
     idle_restart: IdleRestart,
     last_sent: Instant,
+    /// Time at which the window was last full, or followed its use, and the maximum bytes in flight since.
+    filled_at: Instant,
+    used: u64,
     acked_since_loss: u64,
     acked_between_losses: u64,
 }
@@ -41,6 +45,8 @@ impl CongestionWindow {
             ceiling: None,
             idle_restart,
             last_sent: Instant::ZERO,
+            filled_at: Instant::ZERO,
+            used: 0,
             acked_since_loss: 0,
             acked_between_losses: 0,
         };
@@ -163,14 +169,45 @@ impl CongestionWindow {
         timeout: Duration,
         srtt: Option<Duration>,
     ) {
-        if app_limited {
-            self.control.on_restart(now);
+        let (span, rule) = (now.since(self.last_sent), self.idle_restart);
+        self.control.on_restart(&Restart { now, span, app_limited });
+        let restarts = rule.restarts() && span > timeout;
+        if restarts {
+            self.control.on_idle(&Idle { now, span, timeout, rule, used: 0.0 });
+            (self.filled_at, self.used) = (now, 0);
+        }
+        if restarts || app_limited {
             self.update(srtt);
         }
-        let (span, rule) = (now.since(self.last_sent), self.idle_restart);
-        if rule != IdleRestart::Off && span > timeout {
-            self.control.on_idle(&Idle { now, span, timeout, rule });
-            self.update(srtt);
+    }
+
+    /// Records that `in_flight` bytes are in flight after a transmission of new data in segments of `segment`. The use
+    /// of the window is judged when a burst has been sent, as in Linux, so here with the next one. In `recovery` the
+    /// window stays.
+    pub fn on_used(
+        &mut self,
+        now: Instant,
+        (in_flight, segment): (u64, u64),
+        recovery: bool,
+        rtt: &RttEstimator,
+    ) {
+        if !self.idle_restart.follows_use() {
+            return;
+        }
+        let (span, timeout) = (self.last_sent.since(self.filled_at), rtt.timeout());
+        if now > self.last_sent && span >= timeout {
+            if !recovery {
+                let used = self.used as f64 / self.bytes.max(1) as f64;
+                self.control.on_idle(&Idle { now, span, timeout, rule: IdleRestart::Used, used });
+                self.update(rtt.srtt());
+            }
+            (self.filled_at, self.used) = (self.last_sent, 0);
+        }
+        let slow_start = self.bytes < self.threshold;
+        if in_flight + segment > self.bytes || slow_start && self.bytes < 2 * in_flight {
+            (self.filled_at, self.used) = (now, 0);
+        } else {
+            self.used = self.used.max(in_flight);
         }
     }
 

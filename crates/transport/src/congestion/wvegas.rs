@@ -252,7 +252,7 @@ impl Congestion for Wvegas {
 
     fn on_idle(&mut self, idle: &Idle) {
         self.window.idle(idle);
-        if self.compat == Compat::Linux {
+        if self.compat == Compat::Linux && idle.rule.restarts() {
             // `CA_EVENT_CWND_RESTART` initialises the control anew.
             self.base_rtt = f64::INFINITY;
             self.round = Round::default();

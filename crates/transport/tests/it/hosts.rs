@@ -217,25 +217,33 @@ fn a_peer_without_window_scaling_bounds_what_is_in_flight() {
     assert_eq!(in_flight[1], 65_000);
 }
 
-// Source: RFC 5681 §4.1; Linux `tcp_cwnd_restart`: 10 + 200 segments, then 0.9 s of silence at a timeout of 300 ms.
+// Source: RFC 5681 §4.1; Linux `tcp_cwnd_restart` and `tcp_cwnd_application_limited`: 10 + 200 segments, then 0.9 s of
+// silence at a timeout of 300 ms.
 #[test]
 fn the_window_after_a_pause_is_the_initial_one_or_halved() {
-    let rules = [IdleRestart::Off, IdleRestart::Initial, IdleRestart::Rfc2861];
+    let rules = [IdleRestart::Off, IdleRestart::Initial, IdleRestart::Rfc2861, IdleRestart::Used];
     let windows = rules.map(|idle_restart| {
         let mut pair = Pair::new(&TransportConfig { idle_restart, ..config(Protocol::Tcp) });
         pair.write(200_000);
         pair.run(1_500);
         let before = pair.window();
         assert_eq!(pair.last_data(), Instant::from_millis(600));
-        pair.write(1_000);
-        pair.run(0);
-        (before, pair.window())
+        // The use of a window is judged when a burst has been sent: with the second of these.
+        let after = [0, 900].map(|ms| {
+            pair.run(ms);
+            pair.write(1_000);
+            pair.run(0);
+            pair.window()
+        });
+        (before, after)
     });
     let (before, kept) = windows[0];
-    assert!(before == kept && windows.iter().all(|(same, _)| *same == before));
-    assert_eq!(windows[1].1, 10);
+    assert!([before; 2] == kept && windows.iter().all(|(same, _)| *same == before));
+    assert_eq!(windows[1].1[0], 10);
     // After 900 ms, the third timeout has not quite passed.
-    assert_eq!(windows[2].1, before / 4);
+    assert_eq!(windows[2].1[0], before / 4);
+    // One segment was in flight, which counts as ten.
+    assert_eq!(windows[3].1, [before, u64::midpoint(before, 10)]);
 }
 
 /// Numbers of the segments that each subflow sends of a write of `segments` segments over two equal paths.

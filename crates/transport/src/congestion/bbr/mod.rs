@@ -10,7 +10,7 @@ use alloc::string::ToString;
 use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Stream};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
-use super::{Acked, Congestion, Lost, PathBasics, RateSample, Siblings};
+use super::{Acked, Congestion, Lost, PathBasics, RateSample, Restart, Siblings};
 use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 mod cycle;
@@ -327,7 +327,10 @@ impl Congestion for Bbr {
         self.pace = initial_pace(self.window, rtt, self.rules.start_gains().0);
     }
 
-    fn on_restart(&mut self, now: Instant) {
+    fn on_restart(&mut self, &Restart { now, app_limited, .. }: &Restart) {
+        if !app_limited {
+            return;
+        }
         self.idle_restart = true;
         self.aggregation.restart(now);
         if matches!(self.mode, Mode::ProbeBw { .. }) {

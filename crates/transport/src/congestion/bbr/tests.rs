@@ -155,7 +155,11 @@ fn a_timeout_leaves_one_segment_and_slow_start() {
 fn a_restart_after_idle_keeps_the_bandwidth_without_probing() {
     let mut control = steady(Compat::Paper);
     control.mode = Mode::ProbeBw { phase: 0, since: Instant::ZERO };
-    control.on_restart(Instant::from_millis(20_000));
+    control.on_restart(&Restart {
+        now: Instant::from_millis(20_000),
+        span: Duration::from_secs(10),
+        app_limited: true,
+    });
     assert_eq!(control.pacing_rate(), Some(Rate::from_mbps(10.0)));
     let late = Acked { rtt: Some(Duration::from_millis(60)), ..acked(20_060, 1, 0) };
     control.on_delivery(&late, Siblings::default());

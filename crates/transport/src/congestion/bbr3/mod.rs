@@ -9,7 +9,7 @@ use alloc::string::ToString;
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
-use super::{Acked, Congestion, Lost, PathBasics, RateSample, Siblings};
+use super::{Acked, Congestion, Lost, PathBasics, RateSample, Restart, Siblings};
 use crate::registry::{About, Check, InvalidParameter, Parameter};
 
 mod bounds;
@@ -347,7 +347,10 @@ impl Congestion for Bbr3 {
         self.pace = initial_pace(self.window, rtt, STARTUP_PACING_GAIN);
     }
 
-    fn on_restart(&mut self, now: Instant) {
+    fn on_restart(&mut self, &Restart { now, app_limited, .. }: &Restart) {
+        if !app_limited {
+            return;
+        }
         self.idle_restart = true;
         self.aggregation.restart(now);
         if self.state.probes_bandwidth() {

@@ -476,6 +476,8 @@ impl Subflow {
         }
         let seq = self.board.on_sent(now, chunk);
         self.window_use.on_sent(self.board.in_flight());
+        let flight = (self.board.in_flight(), u64::from(self.segment));
+        self.window.on_used(now, flight, !self.recovery.is_open(), self.timer.rtt());
         if self.timer.is_stopped() {
             self.restart_timer(now);
         }
