@@ -225,7 +225,7 @@ def test_a_new_algorithm_keeps_to_its_interface_and_is_compared(
     skybraid("new", "my-own.py", "--like", like)
     skybraid("new", "first", "--like", "remote-piloting")
     checked = skybraid("check-plugin", "my-own.py")
-    assert checked.stdout == "Mine: keeps to its interface\n", checked.stderr
+    assert checked.stdout == "python:my_own: keeps to its interface\n", checked.stderr
     command = re.search(r"skybraid (compare .*)", (tmp_path / "my-own.py").read_text(encoding="utf-8"))
     assert command is not None
     short = ["--set", "duration=5s", "--protocols", "mptcp"]

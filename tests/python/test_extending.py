@@ -363,8 +363,8 @@ def test_the_command_flies_lists_and_checks_a_plugin(
     ]
     assert entry["parameters"] == [{"name": "patience_ms", "unit": "", "default": "20.0", "summary": ""}]
     assert skybraid_process("check-plugin", "mine.py").stdout.splitlines() == [
-        "LowestRtt: keeps to its interface",
-        "Patient: keeps to its interface",
+        "python:lowest_rtt: keeps to its interface",
+        "python:patient: keeps to its interface",
     ]
 
 
@@ -387,7 +387,7 @@ def test_the_command_tells_of_a_broken_plugin_with_its_traceback(skybraid_proces
     assert not (tmp_path / "result").exists()
     checked = skybraid_process("check-plugin", "broken.py")
     assert checked.returncode == 1
-    assert "Broken: AttributeError" in checked.stderr
+    assert "python:broken: AttributeError" in checked.stderr
     (tmp_path / "empty.py").write_text("", encoding="utf-8")
     for file, words in [("empty.py", "registers no algorithm"), ("nowhere.py", "found no such file")]:
         done = skybraid_process("check-plugin", file)

@@ -487,7 +487,11 @@ class TestCommand:
         assert done.returncode == 0, done.stderr
         assert (json.loads(done.stdout)["flights"], json.loads(done.stdout)["windows"]) == (3, 9)
         assert tomllib.loads(out.read_text())["outage"]
-        assert "What the data cannot tell" in page.read_text()
+        text = page.read_text()
+        assert "What the data cannot tell" in text
+        # Without a check too, measured and fitted stand side by side.
+        assert "nothing was held back" in text
+        assert text.count("<svg") > 0
 
     def test_a_page_shows_measured_and_fitted(self, skybraid: Command, tmp_path: Path) -> None:
         page = tmp_path / "link.html"

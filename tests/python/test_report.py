@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from conftest import FILMED, TWO_PATHS
 from skybraid import Campaign, MissingTableError, ResultError, Results, Scenario, Verdict, run, sweep
-from skybraid.execute.compare import compare
+from skybraid.execute.compare import write
+from skybraid.execute.ranking import rank
 from skybraid.model.episodes import SPREAD
 from skybraid.show import plots, series
 from skybraid.show.explain import Budget, explain
@@ -25,6 +26,7 @@ from skybraid.show.plots import DARK_COLOURS
 from skybraid.show.report import compared_html, html, judged, longest_gaps, path_stories
 from skybraid.show.report.cards import cards
 from skybraid.show.report.charts import Charts, Clock
+from skybraid.show.report.compared import ranking, read_table
 from skybraid.show.report.overview import overview
 from skybraid.show.report.page import Cell
 from skybraid.show.report.ranking import Column, Entry, Seen, ranked
@@ -332,21 +334,30 @@ def test_a_ranking_folds_what_is_beyond_ten() -> None:
     assert found.top[0].words == "x 24"
 
 
-def test_the_table_of_a_comparison_becomes_a_ranked_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_comparisons_page_has_its_places_and_intervals(tmp_path: Path, suffix: str) -> None:
     scenario = Scenario(TWO_PATHS).with_("duration", "5s")
-    frame = compare(
-        scenario, protocols=["mptcp"], schedulers=["single", "low_rtt", "redundant"], congestion=["reno"], seeds=[1, 2]
-    )
-    file = tmp_path / "compared.parquet"
-    frame.write_parquet(file)
+    schedulers = ["single", "low_rtt", "redundant"]
+    found = rank(scenario, protocols=["mptcp"], schedulers=schedulers, congestion=["reno"], seeds=[1, 2])
+    file = tmp_path / f"compared.{suffix}"
+    write(found.frame, file)
     page = Page()
     page.feed(compared_html(file))
     assert page.open == []
     assert "3 combinations compared" in page.text
-    assert "scheduler single" in page.text
-    assert "messages within 100 ms" in page.text
+    for flow in {one.flow for one in found.places[0].requirements}:
+        rows = ranking(read_table(file).filter(pl.col("flow") == flow)).rows
+        assert [row.place.split()[0] for row in rows] == [str(at) for at in range(1, len(found.places) + 1)]
+        for row, place in zip(rows, found.places, strict=True):
+            one = next(one for one in place.requirements if one.flow == flow)
+            seen = row.cells[0][0]
+            assert all(combination.scheduler in row.words for combination in place.combinations)
+            assert (seen.estimate, seen.low, seen.high) == pytest.approx((one.estimate, one.low, one.high))
+            assert seen.verdict == one.verdict
     (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    with pytest.raises(ResultError, match=r"found no column congestion, expected a table of `skybraid compare --out`"):
+    with pytest.raises(
+        ResultError, match=r"found no column congestion, expected a table of `skybraid compare SCENARIO --out`"
+    ):
         compared_html(tmp_path / "other.csv")
 
 

@@ -20,7 +20,6 @@ def check_plugin(
     load_plugins([file])
     failed = False
     for class_ in algorithms.load(file):
-        name = getattr(class_, "__name__", str(class_))
         try:
             algorithms.check(class_)
         except algorithms.AlgorithmError as error:
@@ -28,5 +27,5 @@ def check_plugin(
             typer.echo(f"error: {error}", err=True)
         else:
             if not quiet:
-                typer.echo(f"{name}: keeps to its interface")
+                typer.echo(f"{algorithms.name_of(class_)}: keeps to its interface")
     raise typer.Exit(NOT_MET if failed else MET)

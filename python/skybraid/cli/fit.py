@@ -71,7 +71,7 @@ def fit(
             found = held_back(without_load(read)[0] if loaded else read, progress=told)
     write_whole(out, link.toml(", ".join(Path(one.name).name for one in read)).encode())
     if page is not None:
-        write_whole(page, shown_as.fit_html(link, found, out.name).encode())
+        write_whole(page, shown_as.fit_html(link, found, out.name, read).encode())
     if as_json:
         print_json(_json(link, len(read), found, out))
     elif not quiet:

@@ -129,7 +129,7 @@ class Flown:
             combination = Combination(*(row.pop(key) for key in Combination._fields))
             found.setdefault(combination, []).append(row)
         for rows in found.values():
-            rows.sort(key=lambda row: not any(_is_of(row["flow"], flow) for flow in self.replaced))
+            rows.sort(key=lambda row: not any(is_of(row["flow"], flow) for flow in self.replaced))
         return found
 
     def values(self, combination: Combination, flow: str, column: str) -> list[float | None]:
@@ -331,7 +331,7 @@ def _flows(scenario: Scenario, wanted: Sequence[str] | None) -> list[str]:
     return [name for name in scenario.flows if (name in wanted if wanted else "with" not in tables[name])]
 
 
-def _is_of(name: str, flow: str) -> bool:
+def is_of(name: str, flow: str) -> bool:
     """Whether a row is of a flow, or of one of the flows of a group."""
     return name == flow or name.startswith(f"{flow}.")
 

@@ -13,7 +13,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from skybraid.execute.compare import Choice, Combination, Names, aligned, cells_of, flown, titles_of
+from skybraid.execute.compare import Choice, Combination, Names, aligned, cells_of, flown, is_of, titles_of
+from skybraid.model.heavy import pl
 from skybraid.model.requirements import Requirement, milliseconds, percent, percent_range, rate
 from skybraid.model.statistics import Verdict, mean_interval
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from skybraid.execute.pool import Progress
-    from skybraid.model.heavy import pl
     from skybraid.model.scenario import Scenario
 
 SHOWN = 10
@@ -33,6 +33,9 @@ _SHARES = ("share", "frames", "continuity", "availability", "ssim", "integrity")
 _IN_OTHER_COLUMNS = ("frame_rate", "worst_frame_rate", "freezes", "integrity")
 """What the columns of `compare` show, and what is the same for all combinations."""
 _NAMES = tuple(Combination._fields)
+
+REAL = ("deadline_ms", "target", "estimate", "low", "high")
+"""Numbers of a requirement that the rows hold; a column for each, with the requirement's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,8 @@ class Ranking:
     """Combinations, the best first.
 
     Attributes:
-        frame: a row for each combination, seed and flow, as `compare` returns it.
+        frame: a row for each combination, seed and flow, as `compare` returns it, with its `place`, whether it is
+            `tied` with the first, its `verdict`, and the flow's requirements (`metric_1`, `estimate_1`, `low_1`, …).
         places: the best first.
         measure: quantity that orders equal verdicts, in words.
         left_out: why combinations could not be run, in sentences.
@@ -189,7 +193,24 @@ def rank(
         )
         for combinations, requirements, rows in merged
     )
-    return Ranking(seen.frame, places, measure, seen.left_out)
+    return Ranking(_with_places(seen.frame, places), places, measure, seen.left_out)
+
+
+def _with_places(frame: pl.DataFrame, places: Sequence[Place]) -> pl.DataFrame:
+    """Adds to each row its combination's place, and the requirements of its flow, numbered from 1 on."""
+    of_row: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for at, place in enumerate(places, start=1):
+        for row in place.flows:
+            found: dict[str, Any] = {"place": at, "tied": place.is_tied, "verdict": str(place.verdict)}
+            own = [one for one in place.requirements if is_of(row["flow"], one.flow)]
+            for number, one in enumerate(own, start=1):
+                found |= {f"{name}_{number}": getattr(one, name) for name in ("metric", *REAL)}
+                found[f"verdict_{number}"] = str(one.verdict)
+            of_row |= {(*combination, row["flow"]): found for combination in place.combinations}
+    rows = [of_row[key] for key in frame.select(*_NAMES, "flow").iter_rows()]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    types = {name: pl.Float64 for name in names if name.rpartition("_")[0] in REAL}
+    return frame.hstack(pl.DataFrame(rows, schema=names, schema_overrides=types, infer_schema_length=None))
 
 
 def latex_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -252,24 +273,29 @@ def _title(one: Requirement) -> str:
 
 
 def _head(one: Requirement) -> str:
-    limit = "" if one.deadline_ms is None else f" {milliseconds(one.deadline_ms)}"
-    return f"{one.flow}: {one.metric}{limit} (95 %)"
+    return f"{one.flow}: {head_of(one.metric, one.deadline_ms)}"
+
+
+def head_of(metric: str, deadline_ms: float | None) -> str:
+    """Returns the head above estimates of a requirement and their intervals."""
+    limit = "" if deadline_ms is None else f" {milliseconds(deadline_ms)}"
+    return f"{metric}{limit} (95 %)"
 
 
 def _shown(one: Requirement) -> str:
-    if one.estimate is None:
+    return interval_text(one.metric, one.estimate, one.low, one.high)
+
+
+def interval_text(metric: str, estimate: float | None, low: float | None, high: float | None) -> str:
+    """Returns the estimate of a requirement with its interval, in words."""
+    if estimate is None:
         return "–"
-    if one.metric in _SHARES:
-        interval = "" if one.low is None or one.high is None else f" ({percent_range(one.low, one.high)})"
-        return f"{percent(one.estimate)}{interval}"
-    if one.metric in ("percentile", "expiration"):
-        return _with_ends(milliseconds, one)
-    return _with_ends(rate if one.metric == "goodput" else _number, one)
-
-
-def _with_ends(shown: Any, one: Requirement) -> str:  # noqa: ANN401 a formatter
-    ends = "" if one.low is None else f" ({shown(one.low)} to {'–' if one.high is None else shown(one.high)})"
-    return f"{shown(one.estimate)}{ends}"
+    if metric in _SHARES:
+        interval = "" if low is None or high is None else f" ({percent_range(low, high)})"
+        return f"{percent(estimate)}{interval}"
+    shown = {"percentile": milliseconds, "expiration": milliseconds, "goodput": rate}.get(metric, _number)
+    ends = "" if low is None else f" ({shown(low)} to {'–' if high is None else shown(high)})"
+    return f"{shown(estimate)}{ends}"
 
 
 def _number(value: float | None, scale: float = 1.0) -> str:

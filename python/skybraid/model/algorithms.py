@@ -234,6 +234,12 @@ def entries(kind: str) -> list[dict[str, Any]]:
     return [_entry(name, class_) for name, class_ in _registered.get(kind, {}).items()]
 
 
+def name_of(class_: Callable[..., object]) -> str:
+    """Returns the name by which scenarios know a registered class, with the prefix; of another its own."""
+    names = {id(one): f"{PREFIX}{name}" for classes in _registered.values() for name, one in classes.items()}
+    return names.get(id(class_), getattr(class_, "__name__", str(class_)))
+
+
 def _entry(name: str, class_: Callable[..., object]) -> dict[str, Any]:
     parameters = list(inspect.signature(class_).parameters.values())
     keywords = [
@@ -280,7 +286,7 @@ def check(class_: Callable[..., Any], **parameters: object) -> None:
         AlgorithmError: an answer is wrong; what the class itself raises is the cause.
     """
     examine = _check_scheduler if hasattr(class_, "choose") else _check_congestion
-    name = getattr(class_, "__name__", str(class_))
+    name = name_of(class_)
     for seed in range(_SITUATIONS):
         try:
             with refusing_exit("in its check"):

@@ -5,64 +5,56 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
-from skybraid.model.requirements import about, percent, percent_range, rate
-from skybraid.show.plots.style import COLOURS, SECOND_INK, STYLE
+from skybraid.model.requirements import about, milliseconds, percent, percent_range, rate
 from skybraid.show.report.charts import Charts
 from skybraid.show.report.page import page
-from skybraid.show.report.svg import inline_svg
+from skybraid.show.report.ranking import Column, Entry, Ranking, Seen, placed
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from skybraid.assess.answer import Answer, RankedFlow, Row
-
-_MAX_ROWS = 20
 
 
 def assess_html(answer: Answer) -> str:
     """Returns the report as HTML."""
-    flows = [
-        (
-            flow,
-            [(row, *_shown(flow, row)) for row in flow.rows],
-            Markup(inline_svg(_figure(flow), flow.wanted.flow)),
-        )
-        for flow in answer.flows
-    ]
+    flows = [(flow.wanted, _ranking(flow)) for flow in answer.flows]
     networks = [(one.name, len(one.flights), about(one.measured_s)) for one in answer.networks]
     return page("assess.html.j2", Charts(), answer=answer, flows=flows, networks=networks)
 
 
-def _shown(flow: RankedFlow, row: Row) -> tuple[str, str]:
+def _ranking(flow: RankedFlow) -> Ranking:
+    is_rate = flow.wanted.metric == "goodput"
+    columns = [
+        Column("seen (95 % interval)", "linear" if is_rate else "nines", flow.wanted.target),
+        Column("delay of half", "log"),
+        Column("delay of 99 %", "log"),
+    ]
+    rows = [
+        (str(at), [Entry({"": name}, _seen(row, is_rate=is_rate)) for name in row.names])
+        for at, row in enumerate(flow.rows, start=1)
+    ]
+    return placed("transport", columns, rows)
+
+
+def _seen(row: Row, *, is_rate: bool) -> list[Seen]:
     judged = row.judged
-    if flow.wanted.metric == "goodput":
-        high = rate(judged.high) if math.isfinite(judged.high) else "no upper end"
-        return rate(judged.estimate), f"{rate(judged.low)} to {high}"
-    return percent(judged.estimate), percent_range(judged.low, judged.high)
-
-
-def _figure(flow: RankedFlow) -> Figure:
-    """Draws the interval of each transport, and what is required."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    rows = flow.rows[:_MAX_ROWS]
-    scale, unit = (1e-6, "goodput [Mbit/s]") if flow.wanted.metric == "goodput" else (100.0, "share in time [%]")
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(6.0, 0.9 + 0.28 * len(rows)), layout="constrained")
-        axes = figure.subplots()
-        most = max((row.judged.high for row in rows if math.isfinite(row.judged.high)), default=1.0)
-        for at, row in enumerate(rows):
-            high = row.judged.high if math.isfinite(row.judged.high) else most
-            colour = COLOURS[2] if row.is_final else COLOURS[4]
-            axes.plot(
-                [scale * row.judged.low, scale * high], [at, at], color=colour, linewidth=3, solid_capstyle="butt"
-            )
-            axes.plot([scale * row.judged.estimate], [at], "o", color=colour, markersize=4)
-        axes.axvline(scale * flow.wanted.target, color=SECOND_INK, linestyle="--", linewidth=1)
-        axes.set_yticks(range(len(rows)), [row.names[0] for row in rows], fontsize=7)
-        axes.invert_yaxis()
-        axes.set_xlabel(unit)
-    return figure
+    high = judged.high if math.isfinite(judged.high) else None
+    if is_rate:
+        ends = f"{rate(judged.low)} to {'no upper end' if high is None else rate(high)}"
+    else:
+        ends = percent_range(judged.low, judged.high)
+    text = f"{(rate if is_rate else percent)(judged.estimate)} ({ends})"
+    if not row.is_final:
+        text += "; not in the final"
+    elif judged.why:
+        text += f"; {judged.why}"
+    delays = [
+        Seen(
+            milliseconds(value) if math.isfinite(value) else "–",
+            value if math.isfinite(value) else None,
+            None,
+            None,
+            0.0,
+        )
+        for value in (row.delay_p50_ms, row.delay_p99_ms)
+    ]
+    return [Seen(text, judged.estimate, judged.low, high, 0.0, row.verdict if row.is_final else None), *delays]

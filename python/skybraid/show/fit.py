@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
+from skybraid.fit.draw import draw_flight
 from skybraid.fit.process import autocorrelation, normal_scores
 from skybraid.show.plots.style import COLOURS, STYLE
 from skybraid.show.report.charts import Charts
@@ -26,29 +27,37 @@ if TYPE_CHECKING:
 _UNITS = {"rate": "Mbit/s", "delay": "ms"}
 _MAX_LAG_S = 60
 _SHOWN_S = 600.0
+_DRAWN = 3
 
 
-def fit_html(link: FittedLink, found: Goodness | None, name: str) -> str:
+def fit_html(link: FittedLink, found: Goodness | None, name: str, read: Sequence[Flight]) -> str:
     """Returns the page of a fit as HTML.
 
     Args:
         link: the fit.
         found: how it compares with what was held back; None: not compared.
         name: of the file that was written.
+        read: flights that were fitted; shown where nothing was held back.
     """
+    if found is None:
+        random = np.random.default_rng(1)
+        all_measured = [flight.whole() for flight in read]
+        length_s = float(np.median([flight.length_s for flight in all_measured]))
+        all_fitted = [draw_flight(link, length_s, random) for _ in range(_DRAWN)]
+    else:
+        all_measured, all_fitted = list(found.measured), list(found.fitted)
     figures = []
-    if found is not None:
-        for quantity, unit in _UNITS.items():
-            for direction in DIRECTIONS:
-                measured = [one for one in found.measured if one.values(quantity, direction) is not None]
-                fitted = [one for one in found.fitted if one.values(quantity, direction) is not None]
-                # Half a round trip is the delay of both directions.
-                again = direction == "downlink" and measured and measured[0].values(quantity, "uplink") is not None
-                if again and measured[0].values(quantity, "uplink") is measured[0].values(quantity, direction):
-                    continue
-                if measured and fitted:
-                    drawn = _figure(measured, fitted, quantity, direction, unit)
-                    figures.append((f"{direction} {quantity}", Markup(inline_svg(drawn, f"{direction}{quantity}"))))
+    for quantity, unit in _UNITS.items():
+        for direction in DIRECTIONS:
+            measured = [one for one in all_measured if one.values(quantity, direction) is not None]
+            fitted = [one for one in all_fitted if one.values(quantity, direction) is not None]
+            # Half a round trip is the delay of both directions.
+            again = direction == "downlink" and measured and measured[0].values(quantity, "uplink") is not None
+            if again and measured[0].values(quantity, "uplink") is measured[0].values(quantity, direction):
+                continue
+            if measured and fitted:
+                drawn = _figure(measured, fitted, quantity, direction, unit)
+                figures.append((f"{direction} {quantity}", Markup(inline_svg(drawn, f"{direction}{quantity}"))))
     return page("fit.html.j2", Charts(), link=link, found=found, name=name, figures=figures)
 
 

@@ -6,25 +6,29 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from skybraid.execute.ranking import head_of, interval_text
 from skybraid.model.errors import ResultError
 from skybraid.model.requirements import count, milliseconds, percent, rate
-from skybraid.model.statistics import mean_interval
+from skybraid.model.statistics import Verdict
 from skybraid.show.palette import looks
 from skybraid.show.report.charts import MAX_CROSSES, SHAPES, Charts, chart, crosses, glyph, hover, legend, nested
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.models import Field, Source
 from skybraid.show.report.page import page
-from skybraid.show.report.ranking import Column, Entry, Ranking, Seen, ranked
+from skybraid.show.report.ranking import Column, Entry, Ranking, Seen, placed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
 KEYS = ("protocol", "scheduler", "congestion")
 """Columns that name a combination."""
 
-_NEEDED = {*KEYS, "seed", "flow", "within_deadline", "deadline_ms", "goodput_bps", "delay_p99_ms"}
+_NEEDED = {*KEYS, "seed", "flow", "within_deadline", "deadline_ms", "goodput_bps", "delay_p99_ms", "place", "tied"}
+
+LINEAR = ("goodput", "frame_rate", "worst_frame_rate", "freezes")
+"""Requirements that are neither a share nor a delay."""
 
 
 def is_compared(path: Path) -> bool:
@@ -38,14 +42,7 @@ def compared_html(path: Path) -> str:
     Raises:
         ResultError: the file cannot be read, or it is another table.
     """
-    try:
-        frame = pl.read_csv(path) if path.suffix == ".csv" else pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ResultError(f"{path}: expected a table of `skybraid compare --out`: {error}") from error
-    missing = sorted(_NEEDED - set(frame.columns))
-    if missing or not frame.height:
-        what = f"no column {missing[0]}" if missing else "no row"
-        raise ResultError(f"{path}: found {what}, expected a table of `skybraid compare --out`")
+    frame = read_table(path)
     charts = Charts()
     flows = [str(name) for name in frame["flow"].unique(maintain_order=True)]
     rankings = [
@@ -62,43 +59,76 @@ def compared_html(path: Path) -> str:
     )
 
 
-def ranking(rows: pl.DataFrame) -> Ranking:
-    """Ranks the combinations of one flow: by the share in time, then the tail of the delay, then goodput.
+def read_table(path: Path) -> pl.DataFrame:
+    """Reads the rows that `skybraid compare SCENARIO --out` wrote.
 
-    An interval is that of the mean over the seeds (Student's t, from two seeds on).
+    Raises:
+        ResultError: the file cannot be read, or it is another table.
     """
+    expected = "expected a table of `skybraid compare SCENARIO --out`"
+    try:
+        frame = pl.read_csv(path, infer_schema_length=None) if path.suffix == ".csv" else pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ResultError(f"{path}: {expected}: {error}") from error
+    missing = sorted(_NEEDED - set(frame.columns))
+    if missing or not frame.height:
+        raise ResultError(f"{path}: found no {f'column {missing[0]}' if missing else 'row'}, {expected}")
+    return frame
+
+
+def ranking(rows: pl.DataFrame) -> Ranking:
+    """Lists the combinations in the order of their places, with the estimates and intervals of a flow's requirements.
+
+    Of a flow without a requirement the share that arrived; delay and goodput of each are medians over the seeds.
+    """
+    numbers = [name.removeprefix("metric_") for name in rows.columns if name.startswith("metric_")]
+    numbers = [number for number in numbers if rows[f"metric_{number}"].count()]
     video = "frames_in_time" in rows.columns and rows["frames_in_time"].count() > 0
-    share = "frames_in_time" if video else "within_deadline"
-    deadline = rows["frames_within_ms" if video else "deadline_ms"].drop_nulls()
-    thing = "frames" if video else "messages"
-    within = f"{thing} within {milliseconds(float(deadline[0]))}" if len(deadline) else f"{thing} that arrived"
-    tail_of = "frame_latency_p99_ms" if video else "delay_p99_ms"
-    columns = [Column(within, "nines"), Column("delay of 99 %", "log"), Column("goodput", "linear")]
-    entries = []
-    for key, own in rows.group_by(KEYS, maintain_order=True):
-        values = {axis: str(value) for axis, value in zip(KEYS, key, strict=True) if value is not None}
-        seen = [
-            _seen(own[share], percent, most=1.0),
-            _seen(own[tail_of], milliseconds, sign=-1),
-            _seen(own["goodput_bps"], rate),
+    medians = {
+        "frames_in_time" if video else "within_deadline": (
+            "frames undamaged" if video else "arrived",
+            "nines",
+            percent,
+        ),
+        "frame_latency_p99_ms" if video else "delay_p99_ms": ("delay of 99 %", "log", milliseconds),
+        "goodput_bps": ("goodput", "linear", rate),
+    }
+    if numbers:
+        del medians[next(iter(medians))]
+    first = rows.row(0, named=True)
+    columns = [_column(first, number) for number in numbers]
+    columns += [Column(title, scale) for title, scale, _ in medians.values()]
+    groups: list[tuple[str, list[Entry]]] = []
+    for _, own in rows.sort("place", maintain_order=True).group_by("place", maintain_order=True):
+        row = own.row(0, named=True)
+        seen = [_required(row, number) for number in numbers]
+        seen += [_median(own[name], shown) for name, (_, _, shown) in medians.items()]
+        named = [
+            {axis: str(value) for axis, value in zip(KEYS, key, strict=True) if value is not None}
+            for key in own.select(KEYS).unique(maintain_order=True).iter_rows()
         ]
-        entries.append(Entry(values, seen))
-    return ranked("combination", columns, entries)
+        mark = " ≈" if row["tied"] and row["place"] > 1 else ""
+        groups.append((f"{row['place']}{mark}", [Entry(values, seen) for values in named]))
+    return placed("combination", columns, groups)
 
 
-def _seen(values: pl.Series, shown: Callable[[float], str], *, sign: int = 1, most: float | None = None) -> Seen:
-    known: Sequence[float] = values.drop_nulls().cast(pl.Float64).to_list()
-    if not known:
-        return Seen("–", None, None, None, float("-inf"))
-    mean = sum(known) / len(known)
-    # Equal values say nothing about how much others would differ.
-    interval = mean_interval(known) if len(set(known)) > 1 else None
-    text = shown(mean)
-    low = high = None
-    if interval is not None:
-        low, high = max(interval.low, 0.0), interval.high if most is None else min(interval.high, most)
-        text += f" ({shown(low)} to {shown(high)})"
-    return Seen(text, mean, low, high, sign * mean)
+def _column(row: dict[str, Any], number: str) -> Column:
+    metric, limit_ms = str(row[f"metric_{number}"]), row[f"deadline_ms_{number}"]
+    is_delay = metric in ("percentile", "expiration")
+    scale = "log" if is_delay else "linear" if metric in LINEAR else "nines"
+    return Column(head_of(metric, limit_ms), scale, limit_ms if is_delay else row[f"target_{number}"])
+
+
+def _required(row: dict[str, Any], number: str) -> Seen:
+    estimate, low, high = (row[f"{name}_{number}"] for name in ("estimate", "low", "high"))
+    text = interval_text(str(row[f"metric_{number}"]), estimate, low, high)
+    return Seen(text, estimate, low, high, 0.0, Verdict(row[f"verdict_{number}"]))
+
+
+def _median(values: pl.Series, shown: Callable[[float], str]) -> Seen:
+    found = values.cast(pl.Float64).median()
+    known = found if isinstance(found, float) else None
+    return Seen("–" if known is None else shown(known), known, None, None, 0.0)
 
 
 def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Drawing:

@@ -154,18 +154,23 @@ def ranked(name: str, columns: list[Column], entries: Sequence[Entry]) -> Rankin
     for entry in sorted(entries, key=order):
         key = tuple((one.verdict, one.text, one.estimate) for one in entry.seen)
         together.setdefault(key, []).append(entry)
-    groups = list(together.values())[:MAX_ROWS]
-    bars = [column.bars([group[0].seen[index] for group in groups]) for index, column in enumerate(columns)]
+    return placed(name, columns, [(str(at), group) for at, group in enumerate(together.values(), start=1)])
+
+
+def placed(name: str, columns: list[Column], groups: Sequence[tuple[str, list[Entry]]]) -> Ranking:
+    """Returns the rows of entries that share a place each, in the order given, with their intervals drawn."""
+    shown = groups[:MAX_ROWS]
+    bars = [column.bars([group[0].seen[index] for _, group in shown]) for index, column in enumerate(columns)]
     rows = [
         Row(
-            str(number + 1),
+            place,
             words([entry.values for entry in group]),
             [(one, bars[index][number]) for index, one in enumerate(group[0].seen)],
             group[0].replay,
         )
-        for number, group in enumerate(groups)
+        for number, (place, group) in enumerate(shown)
     ]
-    return Ranking(name, columns, rows, len(entries))
+    return Ranking(name, columns, rows, sum(len(group) for _, group in groups))
 
 
 def words(entries: Sequence[dict[str, str]]) -> str:
