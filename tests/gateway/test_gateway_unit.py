@@ -23,7 +23,8 @@ def test_systemd_knows_every_line_of_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
     text = UNIT.read_text(encoding="utf-8").replace("/usr/local/bin/skybraid-node", "/bin/true")
     unit.write_text(text, encoding="utf-8")
-    assert analyze("verify", unit) == ""
+    # systemd also reads the machine's own units, whose faults are not this one's.
+    assert [line for line in analyze("verify", unit).splitlines() if unit.name in line] == []
 
 
 def test_the_unit_exposes_little(tmp_path: Path) -> None:
