@@ -89,11 +89,9 @@ impl Messages {
             && let Some((paths, at)) = self.in_flight.pop_front()
         {
             for path in paths.iter() {
-                if self.sent.is_multiple_of(LOSS_EVERY) {
-                    self.scheduler.on_lost(now, path, at);
-                } else {
-                    self.scheduler.on_acked(now, path, at, self.delays[self.sent % DELAYS]);
-                }
+                let arrives = !self.sent.is_multiple_of(LOSS_EVERY);
+                let delay = arrives.then(|| self.delays[self.sent % DELAYS]);
+                self.scheduler.on_settled(now, path, at, delay);
             }
         }
     }

@@ -48,15 +48,6 @@ impl Receipts {
     }
 }
 
-/// Fate of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Arrived, with this one-way delay.
-    Arrived(Duration),
-    /// Lost: later packets arrived.
-    Lost,
-}
-
 /// Sender of one path: the packets that are not acknowledged, and the offset of the peer's clock.
 #[derive(Clone, Debug, Default)]
 pub struct InFlight {
@@ -126,7 +117,7 @@ impl InFlight {
     }
 
     /// Processes a report whose round trip took `rtt`; `settle` hears of each packet whose fate it
-    /// shows, oldest first. Packets without a sequence number count as arrived, unless `counted`: then as
+    /// shows, oldest first: its delay one way, or `None` if it is lost. Packets without a sequence number count as arrived, unless `counted`: then as
     /// many as the report's count says are lost.
     pub fn on_report(
         &mut self,
@@ -134,7 +125,7 @@ impl InFlight {
         rtt: Duration,
         report: &Report,
         counted: bool,
-        mut settle: impl FnMut(Instant, Option<u64>, Fate),
+        mut settle: impl FnMut(Instant, Option<u64>, Option<Duration>),
     ) {
         let delay = self.delay(now, rtt, report);
         let acked = report.acked;
@@ -149,11 +140,11 @@ impl InFlight {
             };
             let overtaken = *sent_at + REORDERING < report.echo || sequence.is_none() && !later;
             if arrived {
-                settle(*sent_at, *sequence, Fate::Arrived(delay));
+                settle(*sent_at, *sequence, Some(delay));
             } else if overtaken {
                 gone = gone.saturating_sub(u64::from(sequence.is_none()));
                 *lost += 1;
-                settle(*sent_at, *sequence, Fate::Lost);
+                settle(*sent_at, *sequence, None);
             }
             !arrived && !overtaken
         });
@@ -280,7 +271,12 @@ mod tests {
         }
     }
 
-    fn fates(in_flight: &mut InFlight, now: i64, rtt: i64, report: &Report) -> Vec<(u64, Fate)> {
+    fn fates(
+        in_flight: &mut InFlight,
+        now: i64,
+        rtt: i64,
+        report: &Report,
+    ) -> Vec<(u64, Option<Duration>)> {
         let mut fates = Vec::new();
         let settle =
             |_, sequence: Option<u64>, fate| fates.push((sequence.unwrap_or(u64::MAX), fate));
@@ -295,15 +291,12 @@ mod tests {
         for sequence in 0..5 {
             in_flight.on_sent(Instant::from_millis(10 * sequence as i64), Some(sequence));
         }
-        let arrived = Fate::Arrived(Duration::from_millis(20));
+        let arrived = Some(Duration::from_millis(20));
         // The packet sent at 10 ms is missing, but may have been overtaken by that sent at 20 ms.
         let first = report(20, 40, AckedDatagrams { newest: 2, before: 0b10 });
         assert_eq!(fates(&mut in_flight, 60, 40, &first), [(0, arrived), (2, arrived)]);
         let second = report(40, 60, AckedDatagrams { newest: 4, before: 0b1011 });
-        assert_eq!(
-            fates(&mut in_flight, 80, 40, &second),
-            [(1, Fate::Lost), (3, arrived), (4, arrived)]
-        );
+        assert_eq!(fates(&mut in_flight, 80, 40, &second), [(1, None), (3, arrived), (4, arrived)]);
     }
 
     // Two of four packets arrived: those with a number, so that both without one are lost.
@@ -313,11 +306,11 @@ mod tests {
         for (sent, sequence) in [(0, Some(0)), (10, None), (20, None), (30, Some(1))] {
             in_flight.on_sent(Instant::from_millis(sent), sequence);
         }
-        let arrived = Fate::Arrived(Duration::from_millis(20));
+        let arrived = Some(Duration::from_millis(20));
         let acked = AckedDatagrams { newest: 1, before: 1 };
         let both = Report { received: 2, ..report(30, 50, acked) };
         let none = u64::MAX;
-        let expected = [(0, arrived), (none, Fate::Lost), (none, Fate::Lost), (1, arrived)];
+        let expected = [(0, arrived), (none, None), (none, None), (1, arrived)];
         assert_eq!(fates(&mut in_flight, 70, 40, &both), expected);
         in_flight.on_sent(Instant::from_millis(40), None);
         let third = Report { received: 3, ..report(40, 60, acked) };
@@ -331,7 +324,7 @@ mod tests {
         let hour = 3_600_000;
         in_flight.on_sent(Instant::ZERO, Some(0));
         in_flight.on_sent(Instant::from_millis(100), Some(1));
-        let arrived = Fate::Arrived(Duration::from_millis(20));
+        let arrived = Some(Duration::from_millis(20));
         let first = report(0, hour + 20, AckedDatagrams::of(0));
         assert_eq!(fates(&mut in_flight, 40, 40, &first), [(0, arrived)]);
         let second = report(100, hour + 120, AckedDatagrams { newest: 1, before: 1 });

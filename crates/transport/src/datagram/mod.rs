@@ -21,7 +21,7 @@ use crate::segment::{
     Body, Datagram, IPV4_HEADER, REPAIR_HEADER, Repair, Report, Segment, UDP_HEADER,
 };
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
-use acks::{Fate, Hedges, InFlight, Pending, Receipts};
+use acks::{Hedges, InFlight, Pending, Receipts};
 use repairs::Coding;
 
 mod acks;
@@ -347,15 +347,10 @@ impl Datagrams {
         if self.ack_delay.is_some() {
             let (scheduler, hedges) = (&mut self.scheduler, &mut self.hedges);
             let counted = self.coding.is_some();
-            state.in_flight.on_report(now, rtt, report, counted, |sent_at, sequence, fate| {
-                match fate {
-                    Fate::Arrived(delay) => {
-                        scheduler.on_acked(now, path, sent_at, delay);
-                        if let Some(sequence) = sequence {
-                            hedges.on_acked(sequence);
-                        }
-                    }
-                    Fate::Lost => scheduler.on_lost(now, path, sent_at),
+            state.in_flight.on_report(now, rtt, report, counted, |sent_at, sequence, delay| {
+                scheduler.on_settled(now, path, sent_at, delay);
+                if let Some(sequence) = sequence.filter(|_| delay.is_some()) {
+                    hedges.on_acked(sequence);
                 }
             });
             if self.coding.is_some() {

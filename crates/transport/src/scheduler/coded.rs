@@ -125,20 +125,12 @@ impl Scheduler for Coded {
         lowest_rtt(unit, paths)
     }
 
-    fn needs_rtt(&self) -> bool {
-        true
-    }
-
     fn ack_delay(&self) -> Option<Duration> {
         Some(self.config.ack_delay)
     }
 
-    fn on_acked(&mut self, _now: Instant, path: PathId, _sent_at: Instant, _delay: Duration) {
-        self.losses[path].on_settled(false);
-    }
-
-    fn on_lost(&mut self, _now: Instant, path: PathId, _sent_at: Instant) {
-        self.losses[path].on_settled(true);
+    fn on_settled(&mut self, _now: Instant, path: PathId, _sent: Instant, delay: Option<Duration>) {
+        self.losses[path].on_settled(delay.is_none());
     }
 
     fn grouping(&self) -> Option<Grouping> {
@@ -215,12 +207,8 @@ mod tests {
     fn further_combinations_follow_the_measured_loss() {
         let mut scheduler = Config::default().build();
         for packet in 0..20_000 {
-            let path = PathId(1);
-            if packet * 7919 % 10 == 0 {
-                scheduler.on_lost(Instant::ZERO, path, Instant::ZERO);
-            } else {
-                scheduler.on_acked(Instant::ZERO, path, Instant::ZERO, Duration::ZERO);
-            }
+            let delay = (packet * 7919 % 10 != 0).then_some(Duration::ZERO);
+            scheduler.on_settled(Instant::ZERO, PathId(1), Instant::ZERO, delay);
         }
         // Losses are spaced evenly, so that none follows another.
         let sent = scheduler.repair(Instant::ZERO, &run(4), &paths(&[50, 60])).paths.len();

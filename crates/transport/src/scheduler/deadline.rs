@@ -377,10 +377,6 @@ impl Scheduler for Deadline {
         Choice::Send(set, reason)
     }
 
-    fn needs_rtt(&self) -> bool {
-        true
-    }
-
     fn ack_delay(&self) -> Option<Duration> {
         Some(self.config.ack_delay())
     }
@@ -405,20 +401,12 @@ impl Scheduler for Deadline {
         state.warning.on_sent(now, Mark { level, weight });
     }
 
-    fn on_acked(&mut self, now: Instant, path: PathId, sent_at: Instant, delay: Duration) {
-        let bins = self.bins(delay);
+    fn on_settled(&mut self, now: Instant, path: PathId, sent: Instant, delay: Option<Duration>) {
+        let bins = delay.map_or(BINS, |delay| self.bins(delay));
         let state = &mut self.paths[path];
         state.decided = None;
-        if let Some(mark) = state.warning.on_acked(now, sent_at, delay) {
+        if let Some(mark) = state.warning.on_settled(now, sent, delay) {
             self.odds.on_settled(path, mark.level, bins, mark.weight);
-        }
-    }
-
-    fn on_lost(&mut self, now: Instant, path: PathId, sent_at: Instant) {
-        let state = &mut self.paths[path];
-        state.decided = None;
-        if let Some(mark) = state.warning.on_lost(now, sent_at) {
-            self.odds.on_settled(path, mark.level, BINS, mark.weight);
         }
     }
 
@@ -533,10 +521,8 @@ mod tests {
             for path in 0..2 {
                 let before = message - 8;
                 let sent_at = at(10 * before);
-                match delay(before, path) {
-                    Some(delay) => scheduler.on_acked(now, PathId(path), sent_at, ms(delay)),
-                    None => scheduler.on_lost(now, PathId(path), sent_at),
-                }
+                let delay = delay(before, path).map(ms);
+                scheduler.on_settled(now, PathId(path), sent_at, delay);
                 scheduler.on_sent(now, PathId(path));
             }
             if let Choice::Send(set, _) = scheduler.choose(now, &UNIT, &two) {
@@ -596,7 +582,7 @@ mod tests {
             {
                 let sent = now - delay - 30;
                 if (since..until).contains(&sent) {
-                    scheduler.on_acked(at(now), PathId(path), at(sent), ms(delay));
+                    scheduler.on_settled(at(now), PathId(path), at(sent), Some(ms(delay)));
                 }
             }
             (0..2).for_each(|path| scheduler.on_sent(at(now), PathId(path)));

@@ -168,10 +168,6 @@ impl Scheduler for EarlyWarning {
         Choice::Send(alone, Reason::LowestRtt)
     }
 
-    fn needs_rtt(&self) -> bool {
-        true
-    }
-
     fn ack_delay(&self) -> Option<Duration> {
         Some(self.config.ack_delay)
     }
@@ -180,12 +176,8 @@ impl Scheduler for EarlyWarning {
         self.warnings[path].on_sent(now, ());
     }
 
-    fn on_acked(&mut self, now: Instant, path: PathId, sent_at: Instant, delay: Duration) {
-        self.warnings[path].on_acked(now, sent_at, delay);
-    }
-
-    fn on_lost(&mut self, now: Instant, path: PathId, sent_at: Instant) {
-        self.warnings[path].on_lost(now, sent_at);
+    fn on_settled(&mut self, now: Instant, path: PathId, sent: Instant, delay: Option<Duration>) {
+        self.warnings[path].on_settled(now, sent, delay);
     }
 
     fn hedge_at(
@@ -259,13 +251,13 @@ mod tests {
         assert_eq!(sent_on(&mut *scheduler, 0), 1);
         for path in [0, 1] {
             scheduler.on_sent(at(0), PathId(path));
-            scheduler.on_acked(at(90), PathId(path), at(0), Duration::from_millis(55));
+            scheduler.on_settled(at(90), PathId(path), at(0), Some(Duration::from_millis(55)));
         }
         assert_eq!(sent_on(&mut *scheduler, 100), 2);
         assert_eq!(sent_on(&mut *scheduler, 1091), 2, "what one delay predicts stays");
         for path in [0, 1] {
             scheduler.on_sent(at(1100), PathId(path));
-            scheduler.on_acked(at(1140), PathId(path), at(1100), Duration::from_millis(30));
+            scheduler.on_settled(at(1140), PathId(path), at(1100), Some(Duration::from_millis(30)));
         }
         assert_eq!(sent_on(&mut *scheduler, 1150), 1);
     }
@@ -276,7 +268,7 @@ mod tests {
         let two = paths(&[60, 80]);
         assert_eq!(chosen(&mut *scheduler, &two), Some(vec![0]));
         scheduler.on_sent(at(0), PathId(0));
-        scheduler.on_lost(at(0), PathId(0), at(0));
+        scheduler.on_settled(at(0), PathId(0), at(0), None);
         assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
     }
 }

@@ -169,10 +169,6 @@ impl Scheduler for Hedge {
         choice
     }
 
-    fn needs_rtt(&self) -> bool {
-        true
-    }
-
     fn ack_delay(&self) -> Option<Duration> {
         Some(self.config.ack_delay)
     }

@@ -272,7 +272,7 @@ pub trait Scheduler: Debug + Send {
     /// True if the scheduler reads `srtt`, so that a transport without acknowledgements must
     /// measure it.
     fn needs_rtt(&self) -> bool {
-        false
+        self.ack_delay().is_some()
     }
 
     /// True if the scheduler waits without a time limit while no path has room, and learns nothing from being asked
@@ -302,12 +302,16 @@ pub trait Scheduler: Debug + Send {
     /// Records that a copy of a datagram, or a probe, left on `path`.
     fn on_sent(&mut self, _now: Instant, _path: PathId) {}
 
-    /// Records that the packet sent on `path` at `sent_at` has arrived after `delay`, the estimated
-    /// time one way.
-    fn on_acked(&mut self, _now: Instant, _path: PathId, _sent_at: Instant, _delay: Duration) {}
-
-    /// Records that the packet sent on `path` at `sent_at` is lost.
-    fn on_lost(&mut self, _now: Instant, _path: PathId, _sent_at: Instant) {}
+    /// Records that the packet sent on `path` at `sent` has arrived after `delay`, the estimated time one way;
+    /// `None` if it is lost.
+    fn on_settled(
+        &mut self,
+        _now: Instant,
+        _path: PathId,
+        _sent: Instant,
+        _delay: Option<Duration>,
+    ) {
+    }
 
     /// Returns when [`hedge`](Self::hedge) is to be called for `unit`, first sent at `first_sent`,
     /// unless it is acknowledged by then. Called after each copy.

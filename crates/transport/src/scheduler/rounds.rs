@@ -264,20 +264,12 @@ impl Scheduler for Rounds {
         lowest_rtt(unit, paths)
     }
 
-    fn needs_rtt(&self) -> bool {
-        true
-    }
-
     fn ack_delay(&self) -> Option<Duration> {
         Some(self.config.ack_delay)
     }
 
-    fn on_acked(&mut self, _now: Instant, path: PathId, _sent_at: Instant, _delay: Duration) {
-        self.losses[path].on_settled(false);
-    }
-
-    fn on_lost(&mut self, _now: Instant, path: PathId, _sent_at: Instant) {
-        self.losses[path].on_settled(true);
+    fn on_settled(&mut self, _now: Instant, path: PathId, _sent: Instant, delay: Option<Duration>) {
+        self.losses[path].on_settled(delay.is_none());
     }
 
     fn grouping(&self) -> Option<Grouping> {
@@ -406,11 +398,8 @@ mod tests {
 
     fn losing(scheduler: &mut dyn Scheduler, path: u8, lost: impl Fn(i64) -> bool) {
         for packet in 0..8000 {
-            if lost(packet) {
-                scheduler.on_lost(Instant::ZERO, PathId(path), Instant::ZERO);
-            } else {
-                scheduler.on_acked(Instant::ZERO, PathId(path), Instant::ZERO, Duration::ZERO);
-            }
+            let delay = (!lost(packet)).then_some(Duration::ZERO);
+            scheduler.on_settled(Instant::ZERO, PathId(path), Instant::ZERO, delay);
         }
     }
 

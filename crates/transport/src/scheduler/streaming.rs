@@ -95,10 +95,6 @@ impl Scheduler for Streaming {
         lowest_rtt(unit, paths)
     }
 
-    fn needs_rtt(&self) -> bool {
-        true
-    }
-
     fn ack_delay(&self) -> Option<Duration> {
         Some(self.config.ack_delay)
     }

@@ -37,11 +37,6 @@ impl<Mark: Copy> Warning<Mark> {
         self.in_flight.push_back((now, mark));
     }
 
-    fn settle(&mut self, sent_at: Instant) -> Option<Mark> {
-        let index = self.in_flight.iter().position(|(at, _)| *at == sent_at)?;
-        self.in_flight.remove(index).map(|(_, mark)| mark)
-    }
-
     fn remember(&mut self, now: Instant, delay: Duration) {
         while self.worst.back().is_some_and(|(_, smaller)| *smaller <= delay) {
             self.worst.pop_back();
@@ -49,23 +44,24 @@ impl<Mark: Copy> Warning<Mark> {
         self.worst.push_back((now, delay));
     }
 
-    /// Records an arrival after `delay` one way. Returns the packet's mark.
-    pub fn on_acked(&mut self, now: Instant, sent_at: Instant, delay: Duration) -> Option<Mark> {
-        let mark = self.settle(sent_at);
+    /// Records an arrival after `delay` one way, or a loss, which is as bad as any delay. Returns the packet's mark.
+    pub fn on_settled(
+        &mut self,
+        now: Instant,
+        sent_at: Instant,
+        delay: Option<Duration>,
+    ) -> Option<Mark> {
+        let index = self.in_flight.iter().position(|(at, _)| *at == sent_at);
+        let mark = index.and_then(|index| self.in_flight.remove(index)).map(|(_, mark)| mark);
+        self.remember(now, delay.unwrap_or(Duration::MAX));
+        let Some(delay) = delay else { return mark };
         if let Some((before, last)) = self.last
             && sent_at > before
         {
             self.slope = (delay - last).as_secs_f64() / sent_at.since(before).as_secs_f64();
         }
         self.last = Some((sent_at, delay));
-        self.remember(now, delay);
         mark
-    }
-
-    /// Records a loss: as bad as any delay. Returns the packet's mark.
-    pub fn on_lost(&mut self, now: Instant, sent_at: Instant) -> Option<Mark> {
-        self.remember(now, Duration::MAX);
-        self.settle(sent_at)
     }
 
     /// Returns the worst sign: the highest delay remembered, the delay that the last two packets
@@ -114,7 +110,7 @@ mod tests {
         let mut path = Warning::new(MEMORY);
         for (sent, delay) in [(0, 30), (100, 90), (200, 40)] {
             path.on_sent(at(sent), 0);
-            path.on_acked(at(sent + delay), at(sent), ms(delay));
+            path.on_settled(at(sent + delay), at(sent), Some(ms(delay)));
         }
         assert_eq!(path.sign(at(300), ms(30)), ms(90));
         assert_eq!(path.sign(at(1190), ms(30)), ms(90));
@@ -128,7 +124,7 @@ mod tests {
         path.on_sent(at(50), 0);
         assert_eq!(path.sign(at(60), ms(40)), ms(20));
         assert_eq!(path.sign(at(200), ms(40)), ms(160));
-        path.on_lost(at(210), at(0));
+        path.on_settled(at(210), at(0), None);
         assert_eq!(path.sign(at(220), ms(40)), Duration::MAX);
         assert_eq!(path.sign(at(1300), ms(40)), ms(1210));
     }
@@ -137,8 +133,8 @@ mod tests {
     fn a_rising_delay_is_extrapolated_by_its_slope() {
         let mut path = Warning::new(MEMORY);
         path.on_sent(at(0), 0);
-        path.on_acked(at(40), at(0), ms(40));
-        path.on_acked(at(80), at(20), ms(60));
+        path.on_settled(at(40), at(0), Some(ms(40)));
+        path.on_settled(at(80), at(20), Some(ms(60)));
         // The delay rose by one second per second.
         assert_eq!(path.sign(at(80), ms(40)), ms(120));
     }
