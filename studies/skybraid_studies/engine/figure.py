@@ -232,7 +232,8 @@ def _bars(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
         mean, low, high = _bands(line)
         for column, x in enumerate(line.x):
             colours = {"color": own["color"], "ecolor": skybraid.plots.INK}
-            reach = np.array([[mean[column] - low[column]], [high[column] - mean[column]]])
+            # Of equal values the mean may be rounded to the other side of a bound.
+            reach = np.array([[mean[column] - low[column]], [high[column] - mean[column]]]).clip(min=0.0)
             axes.barh(place, mean[column], xerr=reach, height=0.65, capsize=2, error_kw={"linewidth": 0.9}, **colours)
             if x in line.published:
                 axes.plot(line.published[x][0], place, **(_hollow(own) | {"color": skybraid.plots.INK}))
