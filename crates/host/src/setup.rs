@@ -191,6 +191,8 @@ pub struct Setup {
     pub paths: Vec<PathSetup>,
     /// Tables of the routes that are [`Route::Spread`].
     pub forwarding: Vec<Forwarding>,
+    /// Size in bytes beyond which IP cuts a packet into fragments; `None` if it never does.
+    pub fragment_size: Option<u32>,
     /// Flows of messages.
     pub flows: Vec<FlowSetup>,
     /// Address changes, in order of time.

@@ -24,7 +24,7 @@ use crate::flows::Flows;
 use crate::inputs::{Inputs, join_clocks};
 use crate::key::{KeyPath, is_name};
 use crate::key_hints;
-use crate::network::{self, HOSTS, Node, Wiring, table, two_hosts};
+use crate::network::{self, FRAGMENT_SIZE, HOSTS, Node, Wiring, table, two_hosts};
 use crate::orbit::{self, Orbit};
 use crate::preset::with_preset;
 use crate::setup::segments;
@@ -408,7 +408,13 @@ impl Composer<'_> {
                 self.text.wrong(&KeyPath::dotted("route").index(index).key(below), problem)
             })
         });
-        Ok(Routing { by: read.by, ecmp: read.ecmp, fixed: fixed.collect::<Result<_, _>>()? })
+        let RoutingFile { by, ecmp, fragment_size } = read;
+        if fragment_size.is_some_and(|size| !FRAGMENT_SIZE.contains(&size.get())) {
+            let (min, max) = (FRAGMENT_SIZE.start(), FRAGMENT_SIZE.end());
+            let key = KeyPath::dotted("routing").key("fragment_size");
+            return Err(self.text.wrong(&key, format!("expected {min}B to {max}B")));
+        }
+        Ok(Routing { by, ecmp, fragment_size, fixed: fixed.collect::<Result<_, _>>()? })
     }
 
     fn check_name(&self, name: &str, key: &KeyPath) -> Result<(), ScenarioError> {

@@ -187,6 +187,7 @@ impl LinkFile {
 pub(crate) struct RoutingFile {
     pub by: Metric,
     pub ecmp: Ecmp,
+    pub fragment_size: Option<Bytes>,
 }
 
 /// `[[route]]`.

@@ -1,10 +1,12 @@
 //! Nodes and links of a network: expansion of groups, and resolution of names to indices.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use skybraid_link::{Direction, LinkConfig, PathConfig, Population};
 use skybraid_transport::PathInfo;
+use skybraid_units::Bytes;
 use skybraid_units::invariant::Promised as _;
 
 use crate::cells::Cells;
@@ -163,12 +165,17 @@ pub struct Routing {
     pub by: Metric,
     /// Choice among several shortest paths.
     pub ecmp: Ecmp,
+    /// Size beyond which IPv4 cuts a packet into fragments that are routed apart; without it, none is cut.
+    pub fragment_size: Option<Bytes>,
     /// Static routes, which override shortest paths. The last one for a node and destination holds.
     pub fixed: Vec<StaticRoute>,
 }
 
 /// Names of the aircraft and of the ground station in a scenario of paths.
 pub(crate) const HOSTS: [&str; 2] = ["vehicle", "ground"];
+
+/// Range of the size of fragments: the smallest MTU of IPv4 (RFC 791 §3.2) and its largest packet.
+pub(crate) const FRAGMENT_SIZE: RangeInclusive<u64> = 68..=65_535;
 
 /// Maximum number of members of a group.
 const MAX_MEMBERS: u32 = 100_000;

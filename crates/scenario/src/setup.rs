@@ -39,6 +39,7 @@ impl Scenario {
             duration: self.duration,
             paths: collector.paths,
             forwarding: collector.forwarding,
+            fragment_size: self.routing.fragment_size.map(|size| size.get() as u32),
             links,
             flows,
             address_changes: self.address_changes.clone(),

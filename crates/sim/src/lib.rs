@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod agenda;
+mod fragments;
 mod routes;
 mod simulation;
 mod sources;

@@ -13,6 +13,7 @@ use skybraid_transport::Segment;
 use skybraid_units::{Instant, Promised};
 
 use crate::agenda::Agenda;
+use crate::fragments::Fragments;
 use crate::routes::{Ahead, Routes};
 use crate::sources::{Source, Sources};
 use crate::wire::{Address, Admitted, Packet, Wire};
@@ -97,6 +98,8 @@ struct Network<'a> {
     sources: Sources,
     wires: Vec<Wire>,
     routes: Routes,
+    /// Packets that are cut into fragments, if any are.
+    fragments: Option<Fragments>,
     links: Vec<LinkRow>,
     packets: Vec<PacketRow>,
     /// Watched packets that receivers hold, by link.
@@ -135,6 +138,7 @@ impl<'a> Simulation<'a> {
             sources,
             wires,
             routes: Routes::new(setup),
+            fragments: setup.fragment_size.map(Fragments::new),
             links: Vec::new(),
             packets: Vec::new(),
             held: BTreeMap::new(),
@@ -194,7 +198,7 @@ impl<'a> Simulation<'a> {
         let Some(wire) = Wire::find_mut(&mut network.wires, link) else { return };
         let packet = wire.front().promised("a packet that is due");
         let Some(Packet { address, segment, waits, .. }) = packet else { return };
-        if address.ahead != Ahead::NOTHING {
+        if address.ahead != Ahead::NOTHING || network.fragments.is_some() {
             return self.forward(now, link);
         }
         let mut participant = self.hosts.participant(address.to);
@@ -218,7 +222,12 @@ impl<'a> Simulation<'a> {
         let next = wire.remove_front(segment.size);
         network.agenda.set(link.index(), next);
         let Some((next, ahead)) = network.routes.next(link, address.ahead) else {
-            // The forwarding table has no link here: this node is the destination.
+            // No further link: this node is the destination.
+            let segment = match &mut network.fragments {
+                Some(fragments) => fragments.on_arrived(&segment, &address),
+                None => Some(segment),
+            };
+            let Some(segment) = segment else { return };
             let Some(mut participant) = self.hosts.participant(address.to) else { return };
             if participant.receive(now, address.path, &segment, Some(waits)) {
                 participant.flush(now, network);
@@ -232,7 +241,9 @@ impl<'a> Simulation<'a> {
             .filter(|_| ahead == Ahead::NOTHING)
             .and_then(|record| self.hosts.settle_by(record, address.to, &segment));
         let carried = network.enter(now, next, (&segment, address, waits), settle_by, flow);
-        let Some(record) = record else { return };
+        let known = matches!(carried, Carried::Lost(_))
+            && network.fragments.as_mut().is_some_and(|known| !known.on_lost(&segment, &address));
+        let Some(record) = record.filter(|_| !known) else { return };
         match carried {
             Carried::InFlight => {}
             Carried::Lost(cause) => self.hosts.on_lost(record, address.path, &segment, cause),
@@ -255,8 +266,13 @@ impl<'a> Simulation<'a> {
     }
 
     fn finish(self) -> Outcome {
-        let mut wires = self.network.wires;
-        let in_flight = wires.iter().flat_map(Wire::in_flight).filter_map(|packet| {
+        let (mut wires, fragments) = (self.network.wires, self.network.fragments);
+        let completes = |packet: &&Packet| match &fragments {
+            Some(fragments) => fragments.completes(&packet.segment, &packet.address),
+            None => true,
+        };
+        let in_flight = wires.iter().flat_map(Wire::in_flight).filter(completes);
+        let in_flight = in_flight.filter_map(|packet| {
             let (segment, arrival) = (&packet.segment, Some(packet.arrival()));
             packet.address.record.map(|record| InFlight { record, segment, arrival })
         });
@@ -275,6 +291,9 @@ impl Carrier for Network<'_> {
     /// Sends a segment into the first wire of its route.
     #[inline]
     fn carry(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Carried {
+        if self.fragments.as_ref().is_some_and(|cut| cut.splits(&outgoing.transmit.segment)) {
+            return self.carry_fragments(now, outgoing);
+        }
         let first = self.routes.first(outgoing.route).promised("a first hop");
         let Some((link, ahead)) = first else { return Carried::InFlight };
         let Outgoing { side, record, transmit, flow, settle_by, .. } = *outgoing;
@@ -296,6 +315,29 @@ impl Carrier for Network<'_> {
 }
 
 impl Network<'_> {
+    /// Sends a segment in fragments, each into the first wire of its route.
+    #[cold]
+    fn carry_fragments(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Carried {
+        let Outgoing { side, record, transmit, flow, .. } = *outgoing;
+        let whole = &transmit.segment;
+        let to = Address { to: side.other(), record, path: transmit.path, ahead: Ahead::NOTHING };
+        let Some(fragments) = &mut self.fragments else { return Carried::InFlight };
+        let mut result = Carried::InFlight;
+        for size in fragments.split(whole, &to) {
+            let first = self.routes.first(outgoing.route).promised("a first hop");
+            let Some((link, ahead)) = first else { continue };
+            let (segment, address) = (Segment { size, ..*whole }, Address { ahead, ..to });
+            let packet = (&segment, address, LinkWaits::default());
+            let carried = self.enter(now, link, packet, None, Some(flow));
+            if let (Carried::Lost(_), Some(fragments)) = (carried, &mut self.fragments)
+                && fragments.on_lost(whole, &to)
+            {
+                result = carried;
+            }
+        }
+        result
+    }
+
     /// Sets the due time of a source.
     #[inline]
     fn set(&mut self, source: Source, at: Instant) {

@@ -256,6 +256,10 @@ pub enum FlightSize {
     Window,
     /// All that is outstanding, by the letter of the RFC.
     Outstanding,
+    /// What is outstanding and neither selectively acknowledged nor lost, as in ns-3 since release 3.28.
+    InFlight,
+    /// The congestion window, filled or not, as in ns-2.
+    CongestionWindow,
 }
 
 impl FlightSize {
@@ -264,6 +268,8 @@ impl FlightSize {
         match self {
             Self::Window => "window",
             Self::Outstanding => "outstanding",
+            Self::InFlight => "in_flight",
+            Self::CongestionWindow => "congestion_window",
         }
     }
 }

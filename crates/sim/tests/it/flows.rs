@@ -5,6 +5,7 @@ use skybraid_link::{Change, LossSource, QueueConfig, RateSource};
 use skybraid_sim::record::SubflowRow;
 use skybraid_sim::{Host, Outcome, Setup};
 use skybraid_traffic::TrafficConfig;
+use skybraid_transport::config::FlightSize;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
@@ -313,6 +314,29 @@ fn data_that_waits_for_its_pace_is_not_lost_when_its_path_fails() {
         simulate(120, seed, paths.clone(), flows).flows[0].summary.delivered
     });
     assert_eq!(delivered.sum::<u64>(), 40);
+}
+
+// Until the first loss, runs with the same seed are the same.
+#[test]
+fn the_flight_size_decides_what_a_loss_leaves() {
+    let after_loss = |flight_size| {
+        let mut link = path("a", 20.0, 100);
+        link.uplink.losses = vec![LossSource::Uniform(Probability::new(0.0005).unwrap())];
+        let transport = TransportConfig {
+            congestion: CongestionConfig::by_name("reno").unwrap(),
+            loss_detection: LossDetection::Sack,
+            proportional_reduction: false,
+            flight_size,
+            ..transport(Protocol::Tcp)
+        };
+        let outcome = simulate(20, 1, vec![link], vec![flow("f", BULK, transport, 1)]);
+        let first = outcome.subflows.iter().find(|row| row.reductions > 0);
+        first.expect("a loss").threshold as f64 / 1448.0
+    };
+    let window = after_loss(FlightSize::Window);
+    let less = window - after_loss(FlightSize::InFlight);
+    assert!((0.4..2.1).contains(&less), "{window} segments and {less} less");
+    assert!((after_loss(FlightSize::CongestionWindow) - window).abs() < 0.6);
 }
 
 // Source: RFC 3522 and RFC 4015.

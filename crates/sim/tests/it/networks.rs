@@ -185,6 +185,59 @@ fn round_robin_forwarding_splits_packets_exactly() {
     );
 }
 
+/// One flow whose transport takes the links to carry packets of 1552 B.
+fn over_fragments(
+    layers: &Layers,
+    sent: (TrafficConfig, TransportConfig),
+    fragment_size: Option<u32>,
+) -> Outcome {
+    let mut setup = setup_over(layers, vec![flow("f", sent.0, sent.1, 1)], Some(false));
+    for path in &mut setup.paths {
+        path.info.mtu = Bytes::new(1552);
+    }
+    setup.fragment_size = fragment_size;
+    flown(&setup)
+}
+
+#[test]
+fn long_packets_are_delivered_once_their_fragments_are() {
+    let layers = Layers::new(&[3, 2], |_| path("l", 10.0, 10));
+    let segment = Some(Bytes::new(1500));
+    let tcp = TransportConfig { segment, ..transport(Protocol::Tcp) };
+    let entered = |outcome: &Outcome, bytes: u32| {
+        let first_hops = outcome.packets.iter().filter(|row| [0, 2, 4].contains(&row.link));
+        first_hops.filter(|row| row.bytes == bytes).count()
+    };
+    let outcome = over_fragments(&layers, (BULK, tcp.clone()), Some(1500));
+    // RFC 791: 1480 B of the 1532 B after the IP header, then 52.
+    assert!(entered(&outcome, 1500) > 1000, "{} long fragments", entered(&outcome, 1500));
+    assert_eq!(entered(&outcome, 1500), entered(&outcome, 72));
+    assert_eq!(entered(&outcome, 1552), 0);
+    assert!(outcome.flows[0].summary.delivered_bytes > 1000 * 1500);
+    let whole = over_fragments(&layers, (BULK, tcp), None);
+    assert_eq!((entered(&whole, 1500), entered(&whole, 72)), (0, 0));
+}
+
+#[test]
+fn a_packet_is_lost_with_any_of_its_fragments() {
+    let layers = Layers::new(&[1], |_| {
+        let mut link = path("l", 10.0, 10);
+        link.uplink.losses = vec![LossSource::Uniform(Probability::new(0.002).unwrap())];
+        link.uplink.mtu = Bytes::new(1552);
+        link
+    });
+    let udp = (cbr(1.0, 1500), TransportConfig::default());
+    // Fragments of 68 B carry 48 of the 1508 B after the IP header: 32 fragments, over two lossy links.
+    for (fragment_size, lossy_hops) in [(None, 2), (Some(68), 64)] {
+        let summary = over_fragments(&layers, udp.clone(), fragment_size).flows[0].summary.clone();
+        assert_eq!(summary.sent, summary.delivered + summary.lost + summary.in_flight);
+        let expected = 1.0 - 0.998f64.powi(lossy_hops);
+        let lost = summary.lost as f64 / summary.sent as f64;
+        let spread = (expected * (1.0 - expected) / summary.sent as f64).sqrt();
+        assert!((lost - expected).abs() < 4.0 * spread, "{lost}, expected {expected}");
+    }
+}
+
 #[test]
 fn a_chain_delays_by_the_sum_of_its_links() {
     let layers = Layers::new(&[1, 1], |number| path("l", 8.0, 10 * (number as i64 + 1)));

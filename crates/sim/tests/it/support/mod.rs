@@ -83,6 +83,7 @@ pub fn setup(seconds: i64, seed: u64, links: Vec<LinkSetup>, flows: Vec<FlowSetu
         paths: PathSetup::over_each(&links),
         links,
         forwarding: vec![],
+        fragment_size: None,
         flows,
         address_changes: vec![],
         record: Record { messages: true, subflows: true, links: true, ..Record::default() },

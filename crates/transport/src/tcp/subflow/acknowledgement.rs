@@ -122,7 +122,11 @@ impl Subflow {
         self.recovery.begin(self.board.next(), self.window.state());
         self.totals.fast_recoveries += 1;
         self.tail.abandon();
-        self.window.on_loss(&before.lost, siblings);
+        let lost = match self.flight_size {
+            FlightSize::InFlight => self.outstanding_at(before.lost.now).lost,
+            _ => before.lost,
+        };
+        self.window.on_loss(&lost, siblings);
         if self.proportional && !self.window.governs_recovery() {
             let target = self.window.control().window().get();
             let segment = u64::from(self.segment);
@@ -158,6 +162,8 @@ impl Subflow {
         let in_flight = match self.flight_size {
             FlightSize::Window => outstanding.min(self.window.bytes()),
             FlightSize::Outstanding => outstanding,
+            FlightSize::InFlight => self.board.in_flight(),
+            FlightSize::CongestionWindow => self.window.bytes(),
         };
         Outstanding {
             lost: Lost { now, in_flight: Bytes::new(in_flight) },
