@@ -1,7 +1,8 @@
 """Prints the tables of the study's page: `python -m skybraid_studies.frontier`.
 
 With `chosen` those of the other half, with `drives` those of measured capacities, with `drawn` those of drawn flights,
-with `video` those of video, with `bound` those of the decision bound, with `budgets` those of `deadline` by its budget.
+with `video` those of video, with `bound` those of the decision bound, with `budgets` those of `deadline` by its budget,
+with `calibration` what `deadline` expected to miss beside what it missed.
 """
 
 from __future__ import annotations
@@ -115,6 +116,26 @@ def budget_table(data: str, deadline_ms: int, half: str) -> str:
     return "\n".join(lines)
 
 
+CALIBRATED = ("pairs", "triples")
+
+
+def calibration_table(half: str) -> str:
+    """A row a set of paths, a column a deadline: misses that `deadline` expected, and those that came."""
+    lines = ["| paths | " + " | ".join(f"{deadline} ms" for deadline in DEADLINES_MS) + " |", "|---|---|---|---|"]
+    for data in CALIBRATED:
+        cells = []
+        for deadline in DEADLINES_MS:
+            found = outcomes(data, CONTROL, "deadline", deadline, half)
+            if not found:
+                break
+            seen, expected = point(found, deadline), sum(each.expected for each in found)
+            low, high = seen.low * seen.messages, seen.high * seen.messages
+            cells.append(f"{expected:.1f} expected, {seen.misses} missed ({low:.0f} to {high:.0f})")
+        if cells:
+            lines.append(f"| {data} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def print_tables(tables: Sequence[tuple[str, str]], half: str) -> None:
     """Prints tables of some sets of paths."""
     for data, pattern in tables:
@@ -132,6 +153,9 @@ def main() -> int:
         return 0
     if "budgets" in sys.argv[1:]:
         typer.echo(budget_table("two_drones", DEADLINES_MS[0], HALVES[0]))
+        return 0
+    if "calibration" in sys.argv[1:]:
+        typer.echo(calibration_table(half))
         return 0
     if "drawn" in sys.argv[1:]:
         print_tables([(data, "control") for data in DRAWN], half)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,12 +64,14 @@ class Outcome:
         written: messages of each bin of each episode.
         sent: bytes on all links in both directions, with headers, during the episodes.
         single: bytes that one copy of each message would have taken.
+        expected: misses that the rule itself expected of all messages; none if it estimates nothing.
     """
 
     missed: Mapping[int, Sequence[npt.NDArray[np.int64]]]
     written: Sequence[npt.NDArray[np.int64]]
     sent: int
     single: int
+    expected: float = math.nan
 
 
 def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, Any], pattern: Pattern) -> Any:  # noqa: ANN401
@@ -117,7 +120,8 @@ def outcome(
     sizes = packets["bytes"].to_numpy()
     written, missed = _counted(messages["sent_ns"].to_numpy(), delay_ms, spans, deadlines_ms)
     sent = sum(int(sizes[within(times, span)].sum()) for span in spans)
-    return Outcome(missed, written, sent, _single(written, pattern))
+    forecast = results.flows["control"].forecast or {}
+    return Outcome(missed, written, sent, _single(written, pattern), forecast.get("misses_so_far", math.nan))
 
 
 def within(times_ns: npt.NDArray[np.int64], span: tuple[float, float]) -> npt.NDArray[np.bool_]:

@@ -37,4 +37,5 @@ def flights(
     found = [outcome(flight, seed, spans, pattern, deadlines_ms) for seed in SEEDS[half]]
     missed = {deadline: [bins for each in found for bins in each.missed[deadline]] for deadline in deadlines_ms}
     written = [bins for each in found for bins in each.written]
-    return Outcome(missed, written, sum(each.sent for each in found), sum(each.single for each in found))
+    sent, single, expected = (sum(getattr(each, name) for each in found) for name in ("sent", "single", "expected"))
+    return Outcome(missed, written, sent, single, expected)

@@ -16,6 +16,14 @@ pub struct Forecast {
     within: Duration,
     /// Share that may be missed, 0 to 1.
     allowed: f64,
+    recent: Sums,
+    /// Those that are recent no more.
+    earlier: Sums,
+}
+
+/// Sums over messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sums {
     messages: f64,
     /// Expected misses with what was planned.
     missed: f64,
@@ -25,6 +33,21 @@ pub struct Forecast {
     first: f64,
     further: f64,
     most_further: f64,
+}
+
+impl Sums {
+    fn each(&mut self) -> [&mut f64; 6] {
+        let Self { messages, missed, least_missed, first, further, most_further } = self;
+        [messages, missed, least_missed, first, further, most_further]
+    }
+}
+
+impl core::ops::AddAssign for Sums {
+    fn add_assign(&mut self, mut more: Self) {
+        for (sum, more) in self.each().into_iter().zip(more.each()) {
+            *sum += *more;
+        }
+    }
 }
 
 /// A message as it was planned.
@@ -43,28 +66,27 @@ pub struct Planned {
 impl Forecast {
     /// Adds a message that must arrive within `within`; the share `allowed` of such may be missed.
     pub fn on_planned(&mut self, within: Duration, allowed: f64, planned: &Planned) {
-        if self.messages >= WINDOW {
-            let sums = [&mut self.messages, &mut self.missed, &mut self.least_missed];
-            sums.into_iter().for_each(|sum| *sum /= 2.0);
-            let bytes = [&mut self.first, &mut self.further, &mut self.most_further];
-            bytes.into_iter().for_each(|sum| *sum /= 2.0);
+        if self.recent.messages >= WINDOW {
+            self.recent.each().into_iter().for_each(|sum| *sum /= 2.0);
+            self.earlier += self.recent;
         }
         (self.within, self.allowed) = (within, allowed);
-        self.messages += 1.0;
-        self.missed += planned.missed;
-        self.least_missed += planned.least_missed;
-        self.first += planned.bytes;
-        self.most_further += planned.others * planned.bytes;
+        let sums = &mut self.recent;
+        sums.messages += 1.0;
+        sums.missed += planned.missed;
+        sums.least_missed += planned.least_missed;
+        sums.first += planned.bytes;
+        sums.most_further += planned.others * planned.bytes;
     }
 
     /// Adds a further copy of `bytes`.
     pub fn on_copied(&mut self, bytes: f64) {
-        self.further += bytes;
+        self.recent.further += bytes;
     }
 
     /// Returns the forecast if there are enough messages for one.
     pub fn known(self) -> Option<Self> {
-        (self.messages >= MIN_MESSAGES).then_some(self)
+        (self.recent.messages >= MIN_MESSAGES).then_some(self)
     }
 
     /// Time within which messages must arrive.
@@ -79,27 +101,33 @@ impl Forecast {
 
     /// Share expected in time with what is planned.
     pub fn expected(&self) -> f64 {
-        1.0 - self.missed / self.messages.max(1.0)
+        1.0 - self.recent.missed / self.recent.messages.max(1.0)
     }
 
     /// Share expected in time with a copy on each path: no plan reaches more.
     pub fn best(&self) -> f64 {
-        1.0 - self.least_missed / self.messages.max(1.0)
+        1.0 - self.recent.least_missed / self.recent.messages.max(1.0)
     }
 
     /// Bytes of further copies over those of first copies.
     pub fn overhead(&self) -> f64 {
-        self.further / self.first.max(1.0)
+        self.recent.further / self.recent.first.max(1.0)
     }
 
     /// The same with a copy on each path.
     pub fn best_overhead(&self) -> f64 {
-        self.most_further / self.first.max(1.0)
+        self.recent.most_further / self.recent.first.max(1.0)
+    }
+
+    /// Expected misses of all messages so far, with what was planned and with a copy on each path.
+    pub fn misses_so_far(&self) -> [f64; 2] {
+        let Self { recent, earlier, .. } = self;
+        [recent.missed + earlier.missed, recent.least_missed + earlier.least_missed]
     }
 
     /// True if what is planned is expected to suffice.
     pub fn is_reached(&self) -> bool {
-        self.missed <= self.allowed * self.messages
+        self.recent.missed <= self.allowed * self.recent.messages
     }
 
     /// True if a plan is expected to suffice, whatever it costs.
@@ -109,21 +137,17 @@ impl Forecast {
 
     /// True if a plan is expected to suffice with only this part of what may be missed.
     pub fn is_reachable_with(&self, part: f64) -> bool {
-        self.least_missed <= part * self.allowed * self.messages
+        self.recent.least_missed <= part * self.allowed * self.recent.messages
     }
 }
 
 impl core::ops::AddAssign for Forecast {
     fn add_assign(&mut self, more: Self) {
-        if more.messages > 0.0 {
+        if more.recent.messages > 0.0 {
             (self.within, self.allowed) = (more.within, more.allowed);
         }
-        self.messages += more.messages;
-        self.missed += more.missed;
-        self.least_missed += more.least_missed;
-        self.first += more.first;
-        self.further += more.further;
-        self.most_further += more.most_further;
+        self.recent += more.recent;
+        self.earlier += more.earlier;
     }
 }
 
@@ -209,7 +233,13 @@ mod tests {
         let mut sum = forecast(0.5, 0.25, 0);
         let planned = Planned { bytes: 100.0, missed: 0.0, least_missed: 0.0, others: 1.0 };
         (0..200_000).for_each(|_| sum.on_planned(Duration::from_millis(150), 1e-5, &planned));
-        assert!(sum.missed < 1e-3 && sum.messages <= WINDOW, "{sum:?}");
+        assert!(
+            sum.misses_so_far()
+                .iter()
+                .zip([1000.0, 500.0])
+                .all(|(it, all)| (it - all).abs() < 1e-6)
+        );
+        assert!(sum.recent.missed < 1e-3 && sum.recent.messages <= WINDOW, "{sum:?}");
     }
 
     #[test]
