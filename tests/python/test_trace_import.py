@@ -771,6 +771,10 @@ class TestOwnTables:
         ):
             load(write(tmp_path, "a.csv", text), None, Options(zone="UTC"))
 
+    def test_a_row_longer_than_its_headings_is_no_table(self, tmp_path: Path) -> None:
+        with pytest.raises(TraceError, match=r"a.txt: found text that begins with `iperf 3.12`"):
+            load(write(tmp_path, "a.txt", "iperf 3.12\nWed May 13 10:00:01 2026 Connecting to host\n"))
+
     def test_seconds_from_the_start_need_no_dates(self, tmp_path: Path) -> None:
         one = measured(write(tmp_path, "a.csv", "elapsed_ms,dl_mbps,up\n0,1.5,9\n500,2.5,9\n1000,3.5,9\n"))
         assert one.times_s.tolist() == [0, 0.5, 1.0]

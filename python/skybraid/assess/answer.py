@@ -394,7 +394,9 @@ def _missing(flows: Sequence[RankedFlow], networks: Sequence[Network]) -> list[s
     for flow in undecided:
         needed_s = flow.best.judged.needed_s
         if needed_s is not None:
-            told.append(f"{flow.wanted.flow}: about {about(needed_s)} of measurements like these would decide it")
+            told.append(
+                f"{flow.wanted.flow}: about {about(needed_s)} of measurements like these, in all, would decide it"
+            )
     if len({one.together or one.name for one in used}) > 1:
         told.append(f"measure {' and '.join(one.name for one in used)} at the same time, and join them (`trace join`)")
     return told

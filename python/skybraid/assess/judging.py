@@ -109,8 +109,11 @@ def judge_passes(
     if verdict is Verdict.INCONCLUSIVE and wanted.metric != "goodput":
         runs = [one.share for one in passes[0] if one.share is not None and one.share.trials]
         factor = factor_needed(runs, wanted.target) if runs else None
-        needed_s = None if factor is None else factor * sum(run.span_s for run in runs)
+        # Where the time measured would do, it is flights that are too few.
+        needed_s = None if factor is None or factor <= 1 else factor * sum(run.span_s for run in runs)
         flights = flights_needed(wanted, estimate, networks)
+        if flights is None and occasions < MIN_OCCASIONS:
+            flights = MIN_OCCASIONS
     elif verdict is Verdict.INCONCLUSIVE:
         flights = MIN_OCCASIONS if occasions < MIN_OCCASIONS else None
     return Judged(estimate, interval.low, interval.high, verdict, needed_s, why, flights)

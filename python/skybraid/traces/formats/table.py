@@ -183,6 +183,8 @@ def _clock(headings: list[str], first: list[str]) -> _Clock | None:
     if month_first is None:
         # Whether these begin with a day or a month is for all rows to tell.
         month_first = False
+    # A row may have more cells than headings.
+    first = first[: len(headings)]
     for place, cell in enumerate(first):
         stamp = read_stamp(cell, is_day_first=month_first)
         if stamp is not None and stamp.is_dated:
