@@ -357,7 +357,7 @@ impl TransportConfig {
                 rto_rule: RtoRule::Rfc6298,
                 ..usual
             },
-            Profile::Linux => usual,
+            Profile::Linux => Self { ack_rule: AckRule::Linux, ..usual },
         }
     }
 }

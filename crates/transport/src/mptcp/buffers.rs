@@ -6,6 +6,8 @@
 
 use skybraid_units::{Duration, Instant};
 
+use crate::tcp::acks::FIRST_WINDOW;
+
 /// Sizes of a connection's buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -27,8 +29,6 @@ impl Buffers {
     }
 }
 
-/// Receive window before the first measurement: half of the default of `tcp_rmem`.
-const FIRST_WINDOW: u64 = 65_536;
 /// Segments for which both sides have room at first (`TCP_INIT_CWND`).
 const FIRST_SEGMENTS: u64 = 10;
 /// Send buffer before a subflow is established: the default of `tcp_wmem`.

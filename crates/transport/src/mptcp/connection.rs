@@ -226,7 +226,9 @@ impl Connection {
         if let Some(event) = event {
             self.on_event(now, event, own);
         }
-        self.receive.tune(now, || self.subflows.receiver_rtt());
+        if self.receive.tune(now, || self.subflows.receiver_rtt()) {
+            self.subflows.set_receive_buffer(self.receive.buffer());
+        }
         if self.send_buffer.is_tuned() {
             let established = self.subflows.all().iter().filter(|subflow| subflow.is_established());
             self.send_buffer.on_windows(self.send.segment(), established.map(Subflow::window));

@@ -43,13 +43,14 @@ impl ReceiveSide {
         Self { tuning: Some(tuning), ..Self::new(buffer) }
     }
 
-    /// Grows the memory with what has been read, if it is tuned. `rtt` is the receiver's round-trip time.
+    /// Grows the memory with what has been read, if it is tuned. `rtt` is the receiver's round-trip time. Returns true
+    /// if it grew.
     #[inline]
-    pub fn tune(&mut self, now: Instant, rtt: impl FnOnce() -> Option<Duration>) {
-        if let Some(tuning) = &mut self.tuning {
-            tuning.on_read(now, self.reassembly.next(), rtt());
-            self.buffer = tuning.buffer();
-        }
+    pub fn tune(&mut self, now: Instant, rtt: impl FnOnce() -> Option<Duration>) -> bool {
+        let Some(tuning) = &mut self.tuning else { return false };
+        tuning.on_read(now, self.reassembly.next(), rtt());
+        let before = core::mem::replace(&mut self.buffer, tuning.buffer());
+        self.buffer != before
     }
 
     /// Creates the receive side of a proxy, which passes chunks on and advertises half of its memory.

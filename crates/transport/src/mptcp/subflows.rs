@@ -144,6 +144,13 @@ impl Subflows {
         self.all.iter().filter_map(Subflow::receiver_rtt).max()
     }
 
+    /// Tells every subflow the size of the receive buffer in bytes.
+    pub fn set_receive_buffer(&mut self, bytes: u64) {
+        for subflow in &mut self.all {
+            subflow.set_receive_buffer(bytes);
+        }
+    }
+
     /// Interval between two probes of a closed window, and between two FINs.
     pub fn probe_interval(&self) -> Duration {
         self.all

@@ -1,7 +1,7 @@
 //! Times at which a receiver acknowledges data in order.
 //!
 //! Source: RFC 9293 §3.8.6.3 and RFC 5681 §4.2; Linux `tcp_event_data_recv`, `tcp_measure_rcv_mss`,
-//! `tcp_send_delayed_ack`, `tcp_delack_timer_handler` and `tcp_cleanup_rbuf`.
+//! `tcp_grow_window`, `tcp_send_delayed_ack`, `tcp_delack_timer_handler` and `tcp_cleanup_rbuf`.
 
 use skybraid_units::{Duration, Instant};
 
@@ -15,6 +15,10 @@ pub const MAX_DELAY: Duration = Duration::from_millis(200);
 const QUICK: u32 = 16;
 /// Segment size that Linux assumes at first (`TCP_MSS_DEFAULT`).
 const SMALL_SEGMENT: u32 = 536;
+/// Receive window that Linux begins with: half of the default of `tcp_rmem`.
+pub const FIRST_WINDOW: u64 = 65_536;
+/// Segments that are shorter do not widen the window in Linux.
+const MIN_WIDENING: u32 = 128;
 
 /// Rule by which data in order is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -23,8 +27,8 @@ pub enum AckRule {
     /// Every few segments and within a fixed delay.
     #[default]
     Fixed,
-    /// Linux's: sixteen at once at the start and after a pause, then one for more than a full segment;
-    /// a delay that follows the interval between segments.
+    /// Linux's: sixteen at once at the start and after a pause, each one that widens the window, then
+    /// one for more than a full segment; a delay that follows the interval between segments.
     Linux,
 }
 
@@ -67,6 +71,9 @@ struct Adaptive {
     /// (`pingpong`).
     interactive: bool,
     last: Instant,
+    /// Window on offer (`rcv_ssthresh`), and what the receive buffer has room for.
+    window: u64,
+    room: u64,
 }
 
 impl Acks {
@@ -99,6 +106,13 @@ impl Acks {
     #[inline]
     pub const fn next_wakeup(&self) -> Instant {
         self.due_at
+    }
+
+    /// Sets the size of the receive buffer in bytes, up to which the window widens.
+    pub const fn set_room(&mut self, bytes: u64) {
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.room = bytes;
+        }
     }
 
     /// Requests an immediate acknowledgement.
@@ -185,6 +199,8 @@ impl Adaptive {
             interval: Duration::ZERO,
             interactive: false,
             last: Instant::ZERO,
+            window: FIRST_WINDOW,
+            room: FIRST_WINDOW,
         }
     }
 
@@ -192,6 +208,7 @@ impl Adaptive {
     fn on_segment(&mut self, now: Instant, bytes: u32, rtt: &RttEstimator) -> bool {
         self.measure_segment(bytes);
         self.measure_interval(now, rtt);
+        self.widen(bytes);
         self.bytes += u64::from(bytes);
         self.bytes > u64::from(self.segment)
             || (self.quick > 0 && !self.interactive)
@@ -227,6 +244,14 @@ impl Adaptive {
             self.interval = (self.interval / 2 + gap).min(rtt.timeout());
         } else if gap > rtt.timeout() {
             self.quick = self.quick.max(QUICK);
+        }
+    }
+
+    /// Widens the window by twice what arrived; the peer learns of it at once.
+    fn widen(&mut self, bytes: u32) {
+        if self.window < self.room && bytes >= MIN_WIDENING {
+            self.window = (self.window + 2 * u64::from(bytes)).min(self.room);
+            self.quick |= 1;
         }
     }
 
@@ -313,6 +338,16 @@ mod tests {
         assert_eq!(full_segments(&mut acks, 340, 1, 16), 16);
         // A shorter one.
         assert_eq!(full_segments(&mut acks, 600, 1, 20), 10);
+    }
+
+    // Source: Linux `tcp_grow_window`.
+    #[test]
+    fn a_segment_that_widens_the_window_is_acknowledged_at_once() {
+        let mut acks = linux();
+        full_segments(&mut acks, 0, 1, 16);
+        acks.set_room(FIRST_WINDOW + 30 * 2 * 1448);
+        assert_eq!(full_segments(&mut acks, 16, 1, 30), 30);
+        assert_eq!(full_segments(&mut acks, 46, 1, 20), 10, "every second one");
     }
 
     // Source: Linux `tcp_send_delayed_ack`, `tcp_delack_timer_handler`: the delay begins with 40 ms and

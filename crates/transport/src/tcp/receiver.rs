@@ -67,6 +67,11 @@ impl Receiver {
         self.rtt.as_ref().and_then(ReceiverRtt::get)
     }
 
+    /// Sets the size of the receive buffer in bytes.
+    pub const fn set_buffer(&mut self, bytes: u64) {
+        self.acks.set_room(bytes);
+    }
+
     /// Processes a segment. Chunks that are in order go to `deliver`, with their times of arrival.
     #[inline]
     pub fn receive(

@@ -138,7 +138,10 @@ impl Subflow {
         let window =
             CongestionWindow::new(control, Pacer::of_windows(config.pacing), config.idle_restart);
         let ceiling = config.bufferbloat_mitigation.then(|| Ceiling::new(u64::from(segment)));
-        let acks = Acks::new(config.ack_rule, config.ack_every, config.ack_delay);
+        let mut acks = Acks::new(config.ack_rule, config.ack_every, config.ack_delay);
+        if config.buffers == Buffers::Fixed {
+            acks.set_room(config.receive_buffer.get());
+        }
         let peer_ack_delay = match config.ack_rule {
             AckRule::Fixed => config.ack_delay,
             AckRule::Linux => MAX_DELAY,
@@ -268,6 +271,11 @@ impl Subflow {
     /// Round-trip time that the receive side has measured; none unless it tunes the receive buffer.
     pub fn receiver_rtt(&self) -> Option<Duration> {
         self.receiver.rtt()
+    }
+
+    /// Sets the size of the receive buffer in bytes.
+    pub const fn set_receive_buffer(&mut self, bytes: u64) {
+        self.receiver.set_buffer(bytes);
     }
 
     /// Retransmission timeout.
