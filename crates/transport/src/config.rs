@@ -450,7 +450,8 @@ mod tests {
         assert_eq!((ns2.ack_every, ns2.initial_window), (1, 1));
         let rfc = TransportConfig::of(Profile::Rfc);
         assert_eq!(rfc.rto_min, Duration::from_secs(1));
-        assert_eq!(TransportConfig::of(Profile::Linux), TransportConfig::default());
+        let linux = TransportConfig { ack_rule: AckRule::Linux, ..TransportConfig::default() };
+        assert_eq!(TransportConfig::of(Profile::Linux), linux);
     }
 
     #[test]
