@@ -147,6 +147,13 @@ class TestEvents:
         found = find_events(*probes([30.0] * 50 + falling + [30.0] * 50))
         assert found.stalls[:, 1] == pytest.approx([1.0, 0.5])
 
+    def test_a_fall_with_steps_off_its_slope_is_one_stall(self) -> None:
+        # Every fifth probe arrives 40 ms after the one before it: the queue does not drain at once.
+        falling = [2030.0 - 100 * at + 40 * (at // 5) for at in range(20)]
+        found = find_events(*probes([30.0] * 50 + falling + [30.0] * 50))
+        assert found.stalls.tolist() == [[pytest.approx(5.0), pytest.approx(2.0)]]
+        assert np.nanmax(found.calm) == 30.0
+
     def test_noise_is_no_stall(self) -> None:
         noise = 30 + np.random.default_rng(1).normal(0, 3, 2000)
         assert len(find_events(*probes(noise.tolist())).stalls) == 0

@@ -54,6 +54,8 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
             values = values + process.plus * (factors.get("delay", 1.0) - 1) + steps_ms
             # Halves of a round trip share its wait.
             values = values + waits_ms * (0.5 if process.both_ways == 1 else 1.0)
+            # A packet does not overtake the one before it.
+            values = np.maximum.accumulate(1e3 * times_s + values) - 1e3 * times_s
             columns.append(Column("delay", "ms", np.where(is_out, math.inf, values), direction))
     if chosen.loss is not None:
         shares = {way: min(100 * loss * factors.get("loss", 1.0), 100.0) for way, loss in chosen.losses().items()}

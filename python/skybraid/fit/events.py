@@ -97,11 +97,22 @@ def _stalls(
     last = 0
     edges = np.flatnonzero(np.diff(np.concatenate([[False], falls, [False]]).astype(int)))
     for first, after in zip(edges[::2], edges[1::2], strict=True):
+        if found and first < last:
+            continue
         # Where the delay had not come back to its usual value, only the rise since then is a new stall.
         since = delay_ms[last : first + 1]
         height_ms = float(delay_ms[first]) - max(base_ms, float(np.nanmin(since)) if found else base_ms)
         if after - first >= min_steps and height_ms >= min_steps * usual_ms:
             found.append((float(times_s[first]), height_ms * 1e-3))
-            stalled[first : after + 1] = delay_ms[first : after + 1] > base_ms
-            last = after
+            last = max(after, _end_of_fall(times_s, delay_ms, int(first), base_ms))
+            stalled[first : last + 1] = delay_ms[first : last + 1] > base_ms
     return found, stalled
+
+
+def _end_of_fall(times_s: Floats, delay_ms: Floats, first: int, base_ms: float) -> int:
+    """Returns the last probe of a fall of the delay: single steps may be off its slope, the whole is not."""
+    end = int(np.searchsorted(times_s, times_s[first] + (delay_ms[first] - base_ms) * 1e-3))
+    since_ms = 1e3 * (times_s[first + 1 : end] - times_s[first])
+    with np.errstate(invalid="ignore"):
+        off = np.abs(delay_ms[first + 1 : end] - delay_ms[first] + since_ms) > _SLOPE * since_ms
+    return first + (int(np.argmax(off)) if off.any() else len(off))
