@@ -25,7 +25,8 @@ BLOCK_S = 30.0
 def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) -> Flight:
     """Returns a flight as the processes of a link make one, with rates in Mbit/s and delays in ms."""
     chosen = link.flights[int(random.integers(len(link.flights)))]
-    step_s = min((process.step_s for process in chosen.processes.values()), default=1.0)
+    processes = link.flights[len(link.flights) // 2].processes | chosen.processes
+    step_s = min((process.step_s for process in processes.values()), default=1.0)
     count = max(round(length_s / step_s), 1)
     times_s = np.arange(count, dtype=np.float64) * step_s
     factors = {name: math.exp(random.standard_normal() * math.log(sd)) for name, sd in link.spread.items()}
@@ -40,7 +41,7 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
     steps_ms = _steps_ms(chosen, times_s, random)
     common = {quantity: random.standard_normal((2, count)) for quantity in ("rate", "delay")}
     columns = []
-    for key, process in chosen.processes.items():
+    for key, process in processes.items():
         direction, _, quantity = key.partition(".")
         each = max(round(process.step_s / step_s), 1)
         if quantity == "rate":

@@ -37,6 +37,10 @@ class Events(NamedTuple):
     probes: int
     calm: Floats
 
+    def of(self, kind: str) -> Floats:
+        """Returns the "outages" or "stalls"."""
+        return self.outages if kind == "outages" else self.stalls
+
 
 def find_round_trip_events(times_s: Floats, half_ms: Floats, length_s: float) -> Events:
     """Finds events in halves of round trips, or in one-way delays of no direction: as which they have more stalls.

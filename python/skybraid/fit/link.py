@@ -82,6 +82,7 @@ class FittedFlight:
         badness: share of the time with less than 10 Mbit/s, a delay over 300 ms, or no path.
         outage_scale: factor on the lengths of outages of all flights.
         stall_scale: likewise of stalls.
+        is_dark: whether it is down for most of its time.
         way: the only direction that loses and stalls; None: both.
         steps_ms: law of what an epoch of 15 s adds to both directions' delay; None: no epochs were found.
     """
@@ -94,6 +95,7 @@ class FittedFlight:
     badness: float
     outage_scale: float = 1.0
     stall_scale: float = 1.0
+    is_dark: bool = False
     way: str | None = None
     steps_ms: tuple[tuple[float, float], ...] | None = None
 
@@ -392,18 +394,28 @@ class _Pooled(NamedTuple):
     lengths_s: Floats
     is_rare: bool
 
+    @property
+    def usual_s(self) -> Floats:
+        """Returns lengths in s that stand for the law of all flights."""
+        return self.lengths_s if self.lengths_s.size else np.array([value for _, value in RARE_LENGTHS.table])
+
+
+def _is_dark(flight: Flight, events_s: Floats) -> bool:
+    """Returns whether a flight is down for most of its time: that is its place, and no event of the network's."""
+    return 2 * float(events_s[:, 1].sum()) > flight.measured_s
+
 
 def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: str) -> _Pooled:
     """Returns what all flights had of one kind of events.
 
     To times without service comes half of one in half of `RARE_EVERY_S`: where none was seen, there may be some.
     """
-    probed = [(own, flight) for own, flight in zip(events, flights, strict=True) if own is not None]
-    rows = [own.outages if name == "outages" else own.stalls for own, _ in probed]
-    lengths_s = np.concatenate([own[:, 1] for own in rows]) if rows else np.array([])
-    span_s = math.fsum(flight.measured_s for _, flight in probed)
     # Rates alone show service that ends as stalls, probes show it as outages.
     is_rare = name == ("outages" if any(flight.has("delay") for flight in flights) else "stalls")
+    probed = [(own.of(name), flight) for own, flight in zip(events, flights, strict=True) if own is not None]
+    lit = [(rows, flight) for rows, flight in probed if not (is_rare and _is_dark(flight, rows))]
+    lengths_s = np.concatenate([np.zeros(0), *(rows[:, 1] for rows, _ in lit)])
+    span_s = math.fsum(flight.measured_s for _, flight in lit)
     if not probed or (len(lengths_s) == 0 and not is_rare):
         return _Pooled(None, lengths_s, is_rare)
     if is_rare:
@@ -458,8 +470,8 @@ def _fitted(
     if partly:
         # Times without any packet are outages; what is lost at other times is a share of packets.
         loss = (loss or 0.0) + float(np.mean([one.mean() for one in partly])) / 100
-    outages_per_s, outage_scale = _own_events(flight, own and own.outages[:, 1], pooled["outages"])
-    stalls_per_s, stall_scale = _own_events(flight, own and own.stalls[:, 1], pooled["stalls"])
+    outages_per_s, outage_scale = _own_events(flight, own and own.outages, pooled["outages"])
+    stalls_per_s, stall_scale = _own_events(flight, own and own.stalls, pooled["stalls"])
     return FittedFlight(
         flight.name,
         processes,
@@ -469,19 +481,25 @@ def _fitted(
         float(bad.mean()),
         outage_scale,
         stall_scale,
+        any(pooled[name].is_rare and _is_dark(flight, own.of(name)) for name in pooled) if own else False,
     )
 
 
-def _own_events(flight: Flight, lengths_s: Floats | None, pooled: _Pooled) -> tuple[float | None, float]:
+def _own_events(flight: Flight, rows_s: Floats | None, pooled: _Pooled) -> tuple[float | None, float]:
     """Returns how many events of a flight begin in a second, and the factor on the lengths of all."""
-    if lengths_s is None or pooled.per_s is None:
+    if rows_s is None or pooled.per_s is None:
         return None, 1.0
+    lengths_s = rows_s[:, 1]
+    count, is_dark = len(lengths_s), pooled.is_rare and _is_dark(flight, rows_s)
     # Half an event of the population's rate keeps a short flight without one from being safe for ever.
-    per_s = (len(lengths_s) + 0.5) / (flight.measured_s + 0.5 / pooled.per_s)
-    if len(lengths_s) == 0:
+    per_s = (count + 0.5) / (flight.measured_s + 0.5 / pooled.per_s)
+    if is_dark:
+        # As soon as one is over the next one begins, but for the time between them.
+        per_s = count / (flight.measured_s - float(lengths_s.sum()) + step_of(flight))
+    if count == 0:
         return per_s, 1.0
-    apart = float(np.log(lengths_s).mean() - np.log(pooled.lengths_s).mean())
-    return per_s, math.exp(apart * len(lengths_s) / (len(lengths_s) + LENGTHS_OF_ALL))
+    apart = float(np.log(lengths_s).mean() - np.log(pooled.usual_s).mean())
+    return per_s, math.exp(apart * (1.0 if is_dark else count / (count + LENGTHS_OF_ALL)))
 
 
 def _laws(
@@ -496,8 +514,10 @@ def _laws(
     for own, flight in zip(events, flights, strict=True):
         if own is None:
             continue
-        gaps.append(np.diff((own.outages if name == "outages" else own.stalls)[:, 0]))
-        span_s += flight.measured_s
+        rows = own.of(name)
+        if not (is_rare and _is_dark(flight, rows)):
+            gaps.append(np.diff(rows[:, 0]))
+            span_s += flight.measured_s
     between = np.concatenate(gaps)
     longest_s = RARE_LENGTHS.table[-1][1] if is_rare else LONGEST_STALL_S
     return fit_intervals(between[between > 0], span_s), fit_durations(lengths_s, longest_s)

@@ -60,9 +60,10 @@ def spread_of(fitted: Sequence[FittedFlight], events: Sequence[Events | None], j
     losses = [math.log(flight.loss) for flight in fitted if flight.loss]
     if losses:
         variances["loss"] = _smoothing(losses, journeys)
+    lit = [flight for flight in fitted if not flight.is_dark] or fitted
     for name, rates, counts in (
-        ("stall", [flight.stalls_per_s for flight in fitted], [len(own.stalls) for own in events if own]),
-        ("outage", [flight.outages_per_s for flight in fitted], [len(own.outages) for own in events if own]),
+        ("stall", [flight.stalls_per_s for flight in lit], [len(own.stalls) for own in events if own]),
+        ("outage", [flight.outages_per_s for flight in lit], [len(own.outages) for own in events if own]),
     ):
         logs = [math.log(rate) for rate in rates if rate]
         if logs:
