@@ -299,6 +299,23 @@ class TestLink:
         # Two flights: two thirds of the prior's variance, and a half more for the uncertain middle.
         assert math.log(fit_link(flights).spread["delay"]) == pytest.approx(0.1 * math.sqrt(2 / 3 * 3 / 2))
 
+    def test_a_flight_without_service_keeps_its_outages_to_itself(self) -> None:
+        def flight(name: str, down: np.ndarray) -> Flight:
+            delay = np.where(down, math.inf, 30.0 + np.arange(len(down)) % 3)
+            return Flight(name, np.arange(600.0), (Column("delay", "ms", delay),), 600.0)
+
+        at_s = np.arange(600)
+        usual = [flight(str(number), (at_s + number) % 100 < 3) for number in range(4)]
+        link = fit_link([*usual, flight("dark", at_s >= 60)])
+        random = np.random.default_rng(1)
+        assert link.outage_length is not None
+        # 24 outages of at most 3 s; the tail allows for longer ones, and 540 s of darkness is none of them.
+        assert float(np.mean(link.outage_length.sample(1000, random))) == pytest.approx(3, rel=0.4)
+        lost = [float(np.isinf(draw_flight(link, 600.0, random).columns[0].values).mean()) for _ in range(300)]
+        # A fifth of the flights is dark for most of its time, the others for three hundredths of it.
+        assert float(np.mean(np.array(lost) > 0.5)) == pytest.approx(0.2, abs=0.07)
+        assert float(np.median(lost)) < 0.1
+
     def test_a_long_flight_is_a_population_of_its_windows(self) -> None:
         times_s = np.arange(2400.0)
         rate = np.repeat([10.0, 20.0, 30.0, 40.0], 600) + times_s % 3
