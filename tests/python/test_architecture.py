@@ -84,7 +84,6 @@ MAY_BE_ABSENT = {
     "host/src/record/video_stats.rs": 1,  # the last second of a video is not whole
     "host/src/setup.rs": 1,  # checked here: a flow may name a carrier that is not there
     "orbit/src/omm.rs": 1,  # text of a file
-    "sim/src/fragments.rs": 2,  # a packet may be whole
     "track/src/coverage.rs": 1,  # a file's rows may be shorter than its heading
     "traffic/src/video/key_frames.rs": 1,  # bytes of a peer
     "traffic/src/video/repair/group.rs": 1,  # a peer's packet may be of no group

@@ -13,7 +13,7 @@ use skybraid_transport::Segment;
 use skybraid_units::{Instant, Promised};
 
 use crate::agenda::Agenda;
-use crate::fragments::Fragments;
+use crate::fragments::{Fragments, Identification};
 use crate::routes::{Ahead, Routes};
 use crate::sources::{Source, Sources};
 use crate::wire::{Address, Admitted, Packet, Wire};
@@ -198,7 +198,7 @@ impl<'a> Simulation<'a> {
         let Some(wire) = Wire::find_mut(&mut network.wires, link) else { return };
         let packet = wire.front().promised("a packet that is due");
         let Some(Packet { address, segment, waits, .. }) = packet else { return };
-        if address.ahead != Ahead::NOTHING || network.fragments.is_some() {
+        if address.ahead != Ahead::NOTHING || address.fragment_of.is_some() {
             return self.forward(now, link);
         }
         let mut participant = self.hosts.participant(address.to);
@@ -223,9 +223,9 @@ impl<'a> Simulation<'a> {
         network.agenda.set(link.index(), next);
         let Some((next, ahead)) = network.routes.next(link, address.ahead) else {
             // No further link: this node is the destination.
-            let segment = match &mut network.fragments {
-                Some(fragments) => fragments.on_arrived(&segment, &address),
-                None => Some(segment),
+            let segment = match (address.fragment_of, &mut network.fragments) {
+                (Some(packet), Some(fragments)) => fragments.on_arrived(&segment, packet),
+                _ => Some(segment),
             };
             let Some(segment) = segment else { return };
             let Some(mut participant) = self.hosts.participant(address.to) else { return };
@@ -241,9 +241,9 @@ impl<'a> Simulation<'a> {
             .filter(|_| ahead == Ahead::NOTHING)
             .and_then(|record| self.hosts.settle_by(record, address.to, &segment));
         let carried = network.enter(now, next, (&segment, address, waits), settle_by, flow);
-        let known = matches!(carried, Carried::Lost(_))
-            && network.fragments.as_mut().is_some_and(|known| !known.on_lost(&segment, &address));
-        let Some(record) = record.filter(|_| !known) else { return };
+        let is_known = matches!(carried, Carried::Lost(_))
+            && address.fragment_of.is_some_and(|packet| !network.on_fragment_lost(packet));
+        let Some(record) = record.filter(|_| !is_known) else { return };
         match carried {
             Carried::InFlight => {}
             Carried::Lost(cause) => self.hosts.on_lost(record, address.path, &segment, cause),
@@ -267,9 +267,9 @@ impl<'a> Simulation<'a> {
 
     fn finish(self) -> Outcome {
         let (mut wires, fragments) = (self.network.wires, self.network.fragments);
-        let completes = |packet: &&Packet| match &fragments {
-            Some(fragments) => fragments.completes(&packet.segment, &packet.address),
-            None => true,
+        let completes = |packet: &&Packet| match (packet.address.fragment_of, &fragments) {
+            (Some(packet), Some(fragments)) => fragments.completes(packet),
+            _ => true,
         };
         let in_flight = wires.iter().flat_map(Wire::in_flight).filter(completes);
         let in_flight = in_flight.filter_map(|packet| {
@@ -291,13 +291,16 @@ impl Carrier for Network<'_> {
     /// Sends a segment into the first wire of its route.
     #[inline]
     fn carry(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Carried {
-        if self.fragments.as_ref().is_some_and(|cut| cut.splits(&outgoing.transmit.segment)) {
-            return self.carry_fragments(now, outgoing);
+        let size = outgoing.transmit.segment.size;
+        if let Some(fragments) = self.fragments.as_mut().filter(|cut| cut.splits(size)) {
+            let (packet, sizes) = fragments.split(size);
+            return self.carry_fragments(now, outgoing, packet, sizes);
         }
         let first = self.routes.first(outgoing.route).promised("a first hop");
         let Some((link, ahead)) = first else { return Carried::InFlight };
         let Outgoing { side, record, transmit, flow, settle_by, .. } = *outgoing;
-        let address = Address { to: side.other(), record, path: transmit.path, ahead };
+        let (to, path) = (side.other(), transmit.path);
+        let address = Address { to, record, path, ahead, fragment_of: None };
         let packet = (&transmit.segment, address, LinkWaits::default());
         self.enter(now, link, packet, settle_by, Some(flow))
     }
@@ -315,27 +318,35 @@ impl Carrier for Network<'_> {
 }
 
 impl Network<'_> {
-    /// Sends a segment in fragments, each into the first wire of its route.
+    /// Sends a packet in fragments of `sizes`, each into the first wire of its route.
     #[cold]
-    fn carry_fragments(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Carried {
+    fn carry_fragments(
+        &mut self,
+        now: Instant,
+        outgoing: &Outgoing<'_>,
+        packet: Identification,
+        sizes: impl Iterator<Item = u32>,
+    ) -> Carried {
         let Outgoing { side, record, transmit, flow, .. } = *outgoing;
-        let whole = &transmit.segment;
-        let to = Address { to: side.other(), record, path: transmit.path, ahead: Ahead::NOTHING };
-        let Some(fragments) = &mut self.fragments else { return Carried::InFlight };
+        let (to, path, fragment_of) = (side.other(), transmit.path, Some(packet));
         let mut result = Carried::InFlight;
-        for size in fragments.split(whole, &to) {
+        for size in sizes {
             let first = self.routes.first(outgoing.route).promised("a first hop");
             let Some((link, ahead)) = first else { continue };
-            let (segment, address) = (Segment { size, ..*whole }, Address { ahead, ..to });
-            let packet = (&segment, address, LinkWaits::default());
-            let carried = self.enter(now, link, packet, None, Some(flow));
-            if let (Carried::Lost(_), Some(fragments)) = (carried, &mut self.fragments)
-                && fragments.on_lost(whole, &to)
-            {
+            let segment = Segment { size, ..transmit.segment };
+            let address = Address { to, record, path, ahead, fragment_of };
+            let fragment = (&segment, address, LinkWaits::default());
+            let carried = self.enter(now, link, fragment, None, Some(flow));
+            if matches!(carried, Carried::Lost(_)) && self.on_fragment_lost(packet) {
                 result = carried;
             }
         }
         result
+    }
+
+    /// Records the loss of a fragment. Returns true if it is the first of its packet.
+    fn on_fragment_lost(&mut self, packet: Identification) -> bool {
+        self.fragments.as_mut().is_some_and(|fragments| fragments.on_lost(packet))
     }
 
     /// Sets the due time of a source.

@@ -11,6 +11,7 @@ use skybraid_host::record::samples::SAMPLE_INTERVAL;
 use skybraid_host::record::{Arrival, LinkTotal, LinkWaits};
 use skybraid_host::{DirectedLink, Numbered, RecordId, SideId};
 
+use crate::fragments::Identification;
 use crate::routes::Ahead;
 
 /// A packet in flight.
@@ -49,6 +50,8 @@ pub struct Address {
     pub path: PathId,
     /// Rest of the route after this wire.
     pub ahead: Ahead,
+    /// Packet that it is a fragment of; `None` for a whole one.
+    pub fragment_of: Option<Identification>,
 }
 
 /// Packets whose arrivals are settled, from one sample to the next.
