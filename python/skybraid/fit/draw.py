@@ -25,6 +25,7 @@ BLOCK_S = 30.0
 def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) -> Flight:
     """Returns a flight as the processes of a link make one, with rates in Mbit/s and delays in ms."""
     chosen = link.flights[int(random.integers(len(link.flights)))]
+    # A flight without any service has no processes of its own.
     processes = link.flights[len(link.flights) // 2].processes | chosen.processes
     step_s = min((process.step_s for process in processes.values()), default=1.0)
     count = max(round(length_s / step_s), 1)

@@ -233,7 +233,7 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, 
         for flight, own, step in zip(flights, events, steps, strict=True)
     ]
     fitted.sort(key=lambda flight: -flight.badness)
-    outages, stalls = _laws(events, flights, pooled, "outages"), _laws(events, flights, pooled, "stalls")
+    outages, stalls = _laws(pooled["outages"]), _laws(pooled["stalls"])
     gaps, lengths = _handover_laws(handovers)
     written = [fitted[int(at)] for at in np.linspace(0, len(fitted) - 1, min(len(fitted), MAX_WINDOWS))]
     if both_ways["delay"] == 1 and any(flight.loss or flight.stalls_per_s for flight in written):
@@ -387,12 +387,20 @@ class _Pooled(NamedTuple):
     Attributes:
         per_s: events per second; None: the measurements have no such events.
         lengths_s: shape (n,).
+        gaps_s: between the beginnings of two.
+        span_s: time of the flights that they are of.
         is_rare: whether they are times without service, which are assumed where none was seen.
     """
 
     per_s: float | None
     lengths_s: Floats
+    gaps_s: Floats
+    span_s: float
     is_rare: bool
+
+    def is_dark(self, flight: Flight, events_s: Floats) -> bool:
+        """Returns whether a flight's own events of this kind stand apart, as `_is_dark` says."""
+        return self.is_rare and _is_dark(flight, events_s)
 
     @property
     def usual_s(self) -> Floats:
@@ -415,12 +423,14 @@ def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: st
     probed = [(own.of(name), flight) for own, flight in zip(events, flights, strict=True) if own is not None]
     lit = [(rows, flight) for rows, flight in probed if not (is_rare and _is_dark(flight, rows))]
     lengths_s = np.concatenate([np.zeros(0), *(rows[:, 1] for rows, _ in lit)])
+    gaps_s = np.concatenate([np.zeros(0), *(np.diff(rows[:, 0]) for rows, _ in lit)])
     span_s = math.fsum(flight.measured_s for _, flight in lit)
-    if not probed or (len(lengths_s) == 0 and not is_rare):
-        return _Pooled(None, lengths_s, is_rare)
-    if is_rare:
-        return _Pooled((len(lengths_s) + 0.5) / (span_s + 0.5 * RARE_EVERY_S), lengths_s, is_rare)
-    return _Pooled(len(lengths_s) / span_s, lengths_s, is_rare)
+    per_s = None
+    if is_rare and probed:
+        per_s = (len(lengths_s) + 0.5) / (span_s + 0.5 * RARE_EVERY_S)
+    elif len(lengths_s):
+        per_s = len(lengths_s) / span_s
+    return _Pooled(per_s, lengths_s, gaps_s[gaps_s > 0], span_s, is_rare)
 
 
 def _by_way(flights: Sequence[FittedFlight]) -> list[FittedFlight]:
@@ -481,7 +491,7 @@ def _fitted(
         float(bad.mean()),
         outage_scale,
         stall_scale,
-        any(pooled[name].is_rare and _is_dark(flight, own.of(name)) for name in pooled) if own else False,
+        own is not None and any(one.is_dark(flight, own.of(name)) for name, one in pooled.items()),
     )
 
 
@@ -490,7 +500,7 @@ def _own_events(flight: Flight, rows_s: Floats | None, pooled: _Pooled) -> tuple
     if rows_s is None or pooled.per_s is None:
         return None, 1.0
     lengths_s = rows_s[:, 1]
-    count, is_dark = len(lengths_s), pooled.is_rare and _is_dark(flight, rows_s)
+    count, is_dark = len(lengths_s), pooled.is_dark(flight, rows_s)
     # Half an event of the population's rate keeps a short flight without one from being safe for ever.
     per_s = (count + 0.5) / (flight.measured_s + 0.5 / pooled.per_s)
     if is_dark:
@@ -502,25 +512,13 @@ def _own_events(flight: Flight, rows_s: Floats | None, pooled: _Pooled) -> tuple
     return per_s, math.exp(apart * (1.0 if is_dark else count / (count + LENGTHS_OF_ALL)))
 
 
-def _laws(
-    events: Sequence[Events | None], flights: Sequence[Flight], pooled: dict[str, _Pooled], name: str
-) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:
-    per_s, lengths_s, is_rare = pooled[name]
-    if per_s is None:
+def _laws(pooled: _Pooled) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:
+    if pooled.per_s is None:
         return None, None
-    if lengths_s.size == 0:
-        return Exponentials((1.0,), (1 / per_s,)), RARE_LENGTHS
-    gaps, span_s = [], 0.0
-    for own, flight in zip(events, flights, strict=True):
-        if own is None:
-            continue
-        rows = own.of(name)
-        if not (is_rare and _is_dark(flight, rows)):
-            gaps.append(np.diff(rows[:, 0]))
-            span_s += flight.measured_s
-    between = np.concatenate(gaps)
-    longest_s = RARE_LENGTHS.table[-1][1] if is_rare else LONGEST_STALL_S
-    return fit_intervals(between[between > 0], span_s), fit_durations(lengths_s, longest_s)
+    if pooled.lengths_s.size == 0:
+        return Exponentials((1.0,), (1 / pooled.per_s,)), RARE_LENGTHS
+    longest_s = RARE_LENGTHS.table[-1][1] if pooled.is_rare else LONGEST_STALL_S
+    return fit_intervals(pooled.gaps_s, pooled.span_s), fit_durations(pooled.lengths_s, longest_s)
 
 
 def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:
