@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from skybraid.model.statistics import mean_interval
-from skybraid.show.palette import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_INK, path_colour
-from skybraid.show.report.models import Figure, Model, Range, Renderer, Source, Value, document
+from skybraid.show.palette import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_INK, Look, path_colour
+from skybraid.show.report.models import Field, Figure, Model, Range, Renderer, Source, Value, document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -369,8 +369,40 @@ def nested(across: Sequence[float], up: Sequence[float], size: int = 9) -> list[
     return sizes
 
 
+EACH = "_each"
+"""Suffix of a column with the values of all runs of a mark."""
+
 MAX_CROSSES = 40
 """Marks of a chart up to which their intervals are drawn; those of more hide one another."""
+
+
+def mean_marks(
+    drawn: Figure,
+    data: Source,
+    look: Look,
+    each: tuple[Sequence[Sequence[float]], Sequence[Sequence[float]]] | None,
+) -> list[Renderer]:
+    """Draws marks of means at `delay` and `up` with their `size`; returns them first, then their intervals.
+
+    Args:
+        drawn: the chart.
+        data: its columns.
+        look: marker and colour.
+        each: what `crosses` takes; None: no intervals are drawn.
+    """
+    mark = glyph(
+        drawn,
+        data,
+        "Scatter",
+        x="delay",
+        y="up",
+        marker=SHAPES[look.marker],
+        size=Field("size"),
+        line_color=look.colour,
+        fill_color=look.colour,
+        fill_alpha=0.55,
+    )
+    return [mark, *(crosses(drawn, *each, look.colour) if each is not None else [])]
 
 
 def crosses(

@@ -11,9 +11,9 @@ from skybraid.model.errors import ResultError
 from skybraid.model.requirements import count, milliseconds, percent, rate
 from skybraid.model.statistics import Verdict
 from skybraid.show.palette import looks
-from skybraid.show.report.charts import MAX_CROSSES, SHAPES, Charts, chart, crosses, glyph, hover, legend, nested
+from skybraid.show.report.charts import EACH, MAX_CROSSES, Charts, chart, hover, legend, mean_marks, nested
 from skybraid.show.report.flight import Drawing
-from skybraid.show.report.models import Field, Source
+from skybraid.show.report.models import Source
 from skybraid.show.report.page import page
 from skybraid.show.report.ranking import Column, Entry, Ranking, Seen, placed
 
@@ -135,7 +135,7 @@ def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Dra
     """Goodput against the delay of 99 %, a mark for each combination."""
     rows = frame.filter(pl.col("flow") == flow)
     shown = ["delay_p99_ms", "goodput_bps"]
-    each = pl.col(shown).drop_nulls().name.suffix("_each")
+    each = pl.col(shown).drop_nulls().name.suffix(EACH)
     means = rows.group_by(KEYS, maintain_order=True).agg(pl.col(shown).mean(), each).drop_nulls(shown)
     crossed = means.height <= MAX_CROSSES
     axis = max(("scheduler", "congestion", "protocol"), key=lambda name: means[name].n_unique())
@@ -149,23 +149,13 @@ def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Dra
     for value, look in known.items():
         part = means.filter(pl.col(axis) == value)
         names = [", ".join(str(name) for name in key if name is not None) for key in part.select(KEYS).iter_rows()]
-        data = {"delay": part["delay_p99_ms"].to_list(), "goodput": (part["goodput_bps"] / 1e6).to_list()}
-        mark = glyph(
-            drawn,
-            Source(data | {"what": names, "size": part["size"].to_list()}),
-            "Scatter",
-            x="delay",
-            y="goodput",
-            marker=SHAPES[look.marker],
-            size=Field("size"),
-            line_color=look.colour,
-            fill_color=look.colour,
-            fill_alpha=0.6,
-        )
-        marks.append(mark)
-        runs = part["delay_p99_ms_each"].to_list(), (part["goodput_bps_each"] / 1e6).to_list()
-        entries.append((value, [mark, *(crosses(drawn, *runs, look.colour) if crossed else [])]))
-    tips = [("", "@what"), ("p99", "@delay{0.0} ms"), ("goodput", "@goodput{0.000} Mbit/s")]
+        data = {"delay": part["delay_p99_ms"].to_list(), "up": (part["goodput_bps"] / 1e6).to_list()}
+        runs = part["delay_p99_ms" + EACH].to_list(), (part["goodput_bps" + EACH] / 1e6).to_list()
+        source = Source(data | {"what": names, "size": part["size"].to_list()})
+        drawings = mean_marks(drawn, source, look, runs if crossed else None)
+        marks.append(drawings[0])
+        entries.append((value, drawings))
+    tips = [("", "@what"), ("p99", "@delay{0.0} ms"), ("goodput", "@up{0.000} Mbit/s")]
     hover(drawn, marks, tips, mode="mouse")
     legend(drawn, entries, columns=6)
     intervals = ", with their 95 % intervals" if crossed else ""

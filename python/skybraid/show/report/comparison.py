@@ -13,7 +13,7 @@ from skybraid.model.heavy import palettes
 from skybraid.model.requirements import milliseconds, percent
 from skybraid.show.palette import INK, Look, looks
 from skybraid.show.plots.runs import Choice, Metric, NothingToDrawError, Runs, heat_axes, heat_values, metric, short
-from skybraid.show.report.charts import MAX_CROSSES, SHAPES, Charts, chart, crosses, glyph, hover, legend, nested
+from skybraid.show.report.charts import EACH, MAX_CROSSES, Charts, chart, glyph, hover, legend, mean_marks, nested
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.models import Field, Figure, Model, Source
 from skybraid.show.words import readable
@@ -33,9 +33,6 @@ VIDEO_COLUMNS = (
 
 MAX_FLOWS = 6
 """Maximum number of flows drawn."""
-
-EACH = "_each"
-"""Suffix of a column with the values of all runs."""
 
 _HEAT = ("within_deadline", "goodput_bps", "delay_p50_ms", "delay_p99_ms", "delay_p99.9_ms", *VIDEO_COLUMNS)
 _MAX_CELLS = 2500
@@ -189,22 +186,10 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
         means = means.with_columns(pl.Series("size", sizes))
         crossed = means.height <= MAX_CROSSES
         for label, look, part in _told_apart(runs, means):
-            mark = glyph(
-                drawn,
-                _points_source(part, runs, one),
-                "Scatter",
-                x="delay",
-                y="up",
-                marker=SHAPES[look.marker],
-                size=Field("size"),
-                line_color=look.colour,
-                fill_color=look.colour,
-                fill_alpha=0.55,
-            )
             each = part[across.column + EACH].to_list(), (part[up.column + EACH] * up.scale).to_list()
-            spread = crosses(drawn, *each, look.colour) if crossed else []
-            entries.append((label, [mark, *spread]))
-            marks.append(mark)
+            drawings = mean_marks(drawn, _points_source(part, runs, one), look, each if crossed else None)
+            entries.append((label, drawings))
+            marks.append(drawings[0])
         axes = [(names[axis], f"@axis_{number}") for number, axis in enumerate(runs.axes)]
         tips = [
             *axes,
