@@ -41,7 +41,7 @@ def test_a_result_says_that_no_plan_reaches_the_share() -> None:
     assert forecast is not None
     assert 0.0025 * 0.8 < 1 - forecast["best"] < 0.0025 * 3.2
     missed = results.flows["telemetry"].sent * (1 - forecast["best"])
-    assert 0.5 * missed < forecast["least_misses_so_far"] <= forecast["misses_so_far"] < 2 * missed
+    assert 0.5 * missed < forecast["min_misses_so_far"] <= forecast["misses_so_far"] < 2 * missed
     assert forecast["expected"] <= forecast["best"] < forecast["wanted"] == pytest.approx(0.99999)
     words = text(explain(results, "telemetry")[0])
     assert "expected by `deadline`: within 100 ms no plan reaches 99.999 %: best 99." in words

@@ -221,7 +221,7 @@ impl FlowStats {
 
     /// Share of the last messages that the sender's scheduler expects in time: `within_ms`, `wanted`,
     /// `expected`, `overhead`, `best`, `best_overhead`, and the same in `words`; of all messages, the misses that it
-    /// expected as `misses_so_far`, and with a copy on each path as `least_misses_so_far`. None without an estimate.
+    /// expected as `misses_so_far`, and with a copy on each path as `min_misses_so_far`. None without an estimate.
     fn forecast<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(forecast) = self.summary.forecast.known() else { return Ok(None) };
         let dict = PyDict::new(py);
@@ -233,7 +233,7 @@ impl FlowStats {
             ("best", forecast.best()),
             ("best_overhead", forecast.best_overhead()),
             ("misses_so_far", forecast.misses_so_far()[0]),
-            ("least_misses_so_far", forecast.misses_so_far()[1]),
+            ("min_misses_so_far", forecast.misses_so_far()[1]),
         ];
         for (name, value) in values {
             dict.set_item(name, value)?;

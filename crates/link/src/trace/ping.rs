@@ -3,7 +3,7 @@
 //!
 //! A stamp is the time of the reply, so the probe was sent one round-trip time earlier; without stamps, probes
 //! are evenly spaced, by the summary's time if there is one. A sequence number without a reply is a lost probe, as
-//! are the probes by which the summary's "packets transmitted" exceeds the last sequence number. Lost probes are
+//! is a probe that the summary's "packets transmitted" counts after the last sequence number. Lost probes are
 //! evenly spaced between their neighbours. A log without its heading was cut off at its beginning: nothing before
 //! its first reply was lost. Duplicate replies (`DUP!`) are skipped. Sequence numbers have 16 bits and wrap around
 //! after 65535.

@@ -117,8 +117,8 @@ impl InFlight {
     }
 
     /// Processes a report whose round trip took `rtt`; `settle` hears of each packet whose fate it
-    /// shows, oldest first: its delay one way, or `None` if it is lost. Packets without a sequence number count as arrived, unless `counted`: then as
-    /// many as the report's count says are lost.
+    /// shows, oldest first: its delay one way, or `None` if it is lost. Packets without a sequence
+    /// number count as arrived, unless `counted`: then as many as the report's count says are lost.
     pub fn on_report(
         &mut self,
         now: Instant,

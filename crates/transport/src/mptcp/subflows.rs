@@ -144,7 +144,7 @@ impl Subflows {
         self.all.iter().filter_map(Subflow::receiver_rtt).max()
     }
 
-    /// Tells every subflow the size of the receive buffer in bytes.
+    /// Sets the size of the receive buffer in bytes.
     pub fn set_receive_buffer(&mut self, bytes: u64) {
         for subflow in &mut self.all {
             subflow.set_receive_buffer(bytes);

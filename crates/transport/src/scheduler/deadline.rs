@@ -255,9 +255,9 @@ impl Deadline {
     }
 
     /// Records the chance of a miss of a message as planned, and with a copy on each path.
-    fn expect(&mut self, unit: &Unit, missed: f64, least_missed: f64, others: f64) {
+    fn expect(&mut self, unit: &Unit, missed: f64, min_missed: f64, others: f64) {
         let bytes = unit.bytes.get() as f64;
-        let planned = Planned { bytes, missed, least_missed, others };
+        let planned = Planned { bytes, missed, min_missed, others };
         self.forecast.on_planned(self.within(), self.allowed(), &planned);
     }
 

@@ -28,17 +28,17 @@ struct Sums {
     /// Expected misses with what was planned.
     missed: f64,
     /// Expected misses with a copy on each path.
-    least_missed: f64,
+    min_missed: f64,
     /// First copies, further copies, and further copies with one on each path, in bytes.
     first: f64,
     further: f64,
-    most_further: f64,
+    max_further: f64,
 }
 
 impl Sums {
     fn each(&mut self) -> [&mut f64; 6] {
-        let Self { messages, missed, least_missed, first, further, most_further } = self;
-        [messages, missed, least_missed, first, further, most_further]
+        let Self { messages, missed, min_missed, first, further, max_further } = self;
+        [messages, missed, min_missed, first, further, max_further]
     }
 }
 
@@ -58,7 +58,7 @@ pub struct Planned {
     /// Chance of a miss with what is planned, and with a copy on each path.
     pub missed: f64,
     /// The same with a copy on each path.
-    pub least_missed: f64,
+    pub min_missed: f64,
     /// Number of the paths besides the first.
     pub others: f64,
 }
@@ -74,9 +74,9 @@ impl Forecast {
         let sums = &mut self.recent;
         sums.messages += 1.0;
         sums.missed += planned.missed;
-        sums.least_missed += planned.least_missed;
+        sums.min_missed += planned.min_missed;
         sums.first += planned.bytes;
-        sums.most_further += planned.others * planned.bytes;
+        sums.max_further += planned.others * planned.bytes;
     }
 
     /// Adds a further copy of `bytes`.
@@ -106,7 +106,7 @@ impl Forecast {
 
     /// Share expected in time with a copy on each path: no plan reaches more.
     pub fn best(&self) -> f64 {
-        1.0 - self.recent.least_missed / self.recent.messages.max(1.0)
+        1.0 - self.recent.min_missed / self.recent.messages.max(1.0)
     }
 
     /// Bytes of further copies over those of first copies.
@@ -116,13 +116,13 @@ impl Forecast {
 
     /// The same with a copy on each path.
     pub fn best_overhead(&self) -> f64 {
-        self.recent.most_further / self.recent.first.max(1.0)
+        self.recent.max_further / self.recent.first.max(1.0)
     }
 
     /// Expected misses of all messages so far, with what was planned and with a copy on each path.
     pub fn misses_so_far(&self) -> [f64; 2] {
         let Self { recent, earlier, .. } = self;
-        [recent.missed + earlier.missed, recent.least_missed + earlier.least_missed]
+        [recent.missed + earlier.missed, recent.min_missed + earlier.min_missed]
     }
 
     /// True if what is planned is expected to suffice.
@@ -137,7 +137,7 @@ impl Forecast {
 
     /// True if a plan is expected to suffice with only this part of what may be missed.
     pub fn is_reachable_with(&self, part: f64) -> bool {
-        self.recent.least_missed <= part * self.allowed * self.recent.messages
+        self.recent.min_missed <= part * self.allowed * self.recent.messages
     }
 }
 
@@ -202,9 +202,9 @@ mod tests {
     use super::*;
 
     /// The forecast of 2000 equal messages of 100 bytes, of which `copied` have a further copy.
-    fn forecast(missed: f64, least_missed: f64, copied: usize) -> Forecast {
+    fn forecast(missed: f64, min_missed: f64, copied: usize) -> Forecast {
         let mut forecast = Forecast::default();
-        let planned = Planned { bytes: 100.0, missed, least_missed, others: 1.0 };
+        let planned = Planned { bytes: 100.0, missed, min_missed, others: 1.0 };
         for _ in 0..2000 {
             forecast.on_planned(Duration::from_millis(150), 1e-5, &planned);
         }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn the_mean_is_that_of_the_last_messages() {
         let mut sum = forecast(0.5, 0.25, 0);
-        let planned = Planned { bytes: 100.0, missed: 0.0, least_missed: 0.0, others: 1.0 };
+        let planned = Planned { bytes: 100.0, missed: 0.0, min_missed: 0.0, others: 1.0 };
         (0..200_000).for_each(|_| sum.on_planned(Duration::from_millis(150), 1e-5, &planned));
         assert!(
             sum.misses_so_far()
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_few_messages_are_no_forecast() {
         let mut few = Forecast::default();
-        let planned = Planned { bytes: 100.0, missed: 0.1, least_missed: 0.1, others: 1.0 };
+        let planned = Planned { bytes: 100.0, missed: 0.1, min_missed: 0.1, others: 1.0 };
         (0..999).for_each(|_| few.on_planned(Duration::from_millis(150), 1e-5, &planned));
         assert_eq!(few.known(), None);
         few.on_planned(Duration::from_millis(150), 1e-5, &planned);
