@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import re
 import struct
 from pathlib import Path
 
@@ -658,6 +659,23 @@ class TestDish:
         one = measured(write(tmp_path, "a.json", dish_history()))
         assert values(one, "rtt") == [math.inf, 40.0, 10.0, 20.0, 30.0]
 
+    def test_a_zero_is_left_out_and_a_lost_latency_is_minus_one(self, tmp_path: Path) -> None:
+        states = [{"popPingLatencyMs": 30.5}, {"popPingLatencyMs": -1, "popPingDropRate": 1}]
+        reports = [{"dishGetStatus": {"deviceState": {"uptimeS": str(9 + at)}} | own} for at, own in enumerate(states)]
+        one = measured(write(tmp_path, "a.json", json.dumps(reports)))
+        assert values(one, "rtt") == [30.5, math.inf]
+
+    def test_names_of_protobuf_with_dates_are_a_series(self, tmp_path: Path) -> None:
+        own = {"pop_ping_drop_rate": 0.5, "pop_ping_latency_ms": 40.5}
+        rows = [own | {"datetimestamp_utc": f"2026-05-13T10:00:0{at}"} for at in range(3)]
+        one = measured(write(tmp_path, "a.json", "\n".join(map(json.dumps, rows))))
+        assert (one.start_unix_s, values(one, "rtt")) == (1778666400.0, [40.5] * 3)
+
+    def test_a_status_without_latencies_has_its_losses(self, tmp_path: Path) -> None:
+        report = {"dishGetStatus": {"deviceState": {"uptimeS": "9"}, "popPingDropRate": 0.5}}
+        one = measured(write(tmp_path, "a.json", json.dumps(report)))
+        assert [column.name for column in one.columns] == ["round_trip_loss", "downlink carried", "uplink carried"]
+
 
 class TestDates:
     def test_columns_gaps_and_cells_without_a_value(self, tmp_path: Path) -> None:
@@ -791,6 +809,37 @@ class TestOwnTables:
         with pytest.raises(TraceError, match=r"a.txt:1: found `41,57`; expected a decimal point"):
             load(path, "values", Options(every_s=1.0, columns={"1": "downlink rate [Mbit/s]"}))
 
+    def test_a_capital_b_is_a_byte(self, tmp_path: Path) -> None:
+        one = measured(write(tmp_path, "a.csv", "seconds,dl_MBps,Upload (KB/s)\n0,2.5,250\n1,2.5,250\n"))
+        assert (values(one, "downlink rate"), values(one, "uplink rate")) == ([20.0, 20.0], [2.0, 2.0])
+
+    def test_a_comma_that_may_be_of_thousands_is_refused(self, tmp_path: Path) -> None:
+        path = write(tmp_path, "a.csv", 'seconds,dl_kbps\n0,"49,482"\n1,"20,000"\n')
+        with pytest.raises(TraceError, match=r"a.csv:2: found `49,482`; expected a number without commas"):
+            load(path)
+
+    def test_rows_of_one_minute_are_spread_over_it(self, tmp_path: Path) -> None:
+        # From 10:00:40 on, each second.
+        whens = [f"13.05.2026 10:{(40 + at) // 60:02};{20 + at}" for at in range(100)]
+        one = measured(write(tmp_path, "a.csv", "\n".join(["Zeit;Ping (ms)", *whens])), zone="UTC")
+        assert one.start_unix_s == 1778666440.0
+        assert np.diff(one.times_s) == pytest.approx([1.0] * 99)
+
+    def test_a_round_trip_takes_time(self, tmp_path: Path) -> None:
+        with pytest.raises(TraceError, match=r"a.csv:3: found 0 as rtt; expected a value in range \(lost: --lost 0\)"):
+            load(write(tmp_path, "a.csv", "seconds,rtt_ms\n0,20\n1,0\n"))
+
+    def test_marks_of_lost_probes_are_read_or_named(self, tmp_path: Path) -> None:
+        text = "seconds,rtt_ms\n0,20\n1,timeout\n2,9999\n3,9999\n"
+        one = measured(write(tmp_path, "a.csv", text))
+        assert values(one, "rtt") == [20, math.inf, 9999, 9999]
+        assert one.notes == ("2 rows have 9999, far above all others; if lost: --lost 9999",)
+
+    def test_an_empty_line_between_numbers_is_no_value(self, tmp_path: Path) -> None:
+        path = write(tmp_path, "a.txt", "\n10\n\n30\n\n")
+        one = measured(path, "values", every_s=1.0, columns={"1": "uplink rate [Mbit/s]"})
+        assert values(one, "uplink rate") == pytest.approx([10.0, math.nan, 30.0], nan_ok=True)
+
 
 class TestPcap:
     def test_segments_that_cards_split_and_join_are_found(self, tmp_path: Path) -> None:
@@ -849,6 +898,16 @@ class TestPcap:
         with pytest.raises(TraceError, match=r"-1000 ms uplink.*expected clocks that agree"):
             load(here, None, Options(peer=there))
 
+    def test_what_a_card_split_is_said_to_be_unknown(self, tmp_path: Path) -> None:
+        here = write(
+            tmp_path, "here.pcap", pcap([(100.0 + n, segment(9000 * n, b"a" * 3000, n, 64)) for n in range(3)])
+        )
+        there = write(
+            tmp_path, "there.pcap", pcap([(100.1 + n, segment(9000 * n, b"a" * 1400, n, 60)) for n in range(3)])
+        )
+        one = measured(here, peer=there)
+        assert "3 segments of TCP were captured before the sender's card split them" in " ".join(one.notes)
+
 
 class TestTracks:
     @pytest.mark.parametrize(("name", "text"), [("a.gpx", GPX), ("a.kml", KML)])
@@ -878,6 +937,20 @@ class TestTracks:
         text = "<kml><Placemark><LineString><coordinates>7,47,0 8,47,0</coordinates></LineString></Placemark></kml>"
         with pytest.raises(TraceError, match="a route without times; expected times; use it as it is: track ="):
             load(write(tmp_path, "a.kml", text))
+
+    def test_a_track_without_altitudes_says_so(self, tmp_path: Path) -> None:
+        (one,) = load(write(tmp_path, "a.gpx", re.sub("<ele>.*?</ele>", "", GPX)))
+        assert "no altitudes: the track is at 0 m" in one.notes
+
+
+def test_missing_mavlink_numbers_were_due_in_between(tmp_path: Path) -> None:
+    def packet(at_s: float, sequence: int) -> bytes:
+        # Of a type whose checksum is unknown to the reader.
+        return struct.pack(">Q", int((1778666400 + at_s) * 1e6)) + bytes([0xFE, 1, sequence, 1, 1, 250, 0, 0, 0])
+
+    sent = [(0.1 * at, at) for at in range(50) if not 12 <= at < 38]
+    one = measured(write(tmp_path, "a.tlog", b"".join(packet(*each) for each in sent)))
+    assert values(one, "uplink loss") == pytest.approx([0, 80, 100, 80, 0])
 
 
 @needs_measurements
@@ -971,6 +1044,23 @@ class TestAutopilots:
         pytest.importorskip("pyulog")
         with pytest.raises(TraceError, match=r"a\.ulg: found"):
             load(write(tmp_path, "a.ulg", b"ULog\x01\x12\x35\x01" + bytes(9)))
+
+    def test_losses_of_a_ulog_are_those_of_each_second(self, tmp_path: Path) -> None:
+        pytest.importorskip("pyulog")
+        counts = [[(0, 0), (1, 1), (2, 2)], [(10, 0), (28, 2), (28, 22)]]
+
+        def message(kind: bytes, body: bytes) -> bytes:
+            return struct.pack("<HB", len(body), kind[0]) + body
+
+        columns = b"uint64_t timestamp;uint32_t rx_message_count;uint32_t rx_message_lost_count;"
+        data = b"ULog\x01\x12\x35\x01" + struct.pack("<Q", 0) + message(b"B", bytes(40))
+        data += message(b"F", b"telemetry_status:" + columns)
+        for link, rows in enumerate(counts):
+            data += message(b"A", struct.pack("<BH", link, link) + b"telemetry_status")
+            for second, row in enumerate(rows):
+                data += message(b"D", struct.pack("<HQII", link, 10**6 * second, *row))
+        one = measured(write(tmp_path, "a.ulg", data))
+        assert (values(one, "downlink loss"), one.length_s) == ([10.0, 100.0], 2.0)
 
 
 @needs_measurements

@@ -1,9 +1,9 @@
-"""Statistics of a Starlink dish: CSV of starlink-grpc-tools, Parquet with their names, or grpcurl's JSON.
+"""Statistics of a Starlink dish: CSV of starlink-grpc-tools, Parquet with their names, or JSON.
 
 Source: `dish_grpc_text.py` of starlink-grpc-tools (modes `bulk_history` and `status`, with the headings of `-H`); the
-dish's `get_status`, one after another; its `get_history`: rings of one value a second, of which `current` counts all,
-the newest at `current - 1` modulo the ring's length. A second in which all pings were dropped has no latency. Times are
-UTC.
+dish's `get_status`, one after another, as grpcurl prints them or with the names of Python's protobuf; its
+`get_history`: rings of one value a second, of which `current` counts all, the newest at `current - 1` modulo the ring's
+length. A second in which all pings were dropped has no latency, or one of -1. Times are UTC.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from skybraid.traces.measurement import Column, Floats, Measurement
 
 _NAMES = ("pop_ping_latency_ms", "pop_ping_drop_rate", "downlink_throughput_bps", "uplink_throughput_bps")
 _RINGS = ("popPingLatencyMs", "popPingDropRate", "downlinkThroughputBps", "uplinkThroughputBps")
+_STAMPS = ("datetimestampUtc", "timestamp", "time")
 _NOTE = "rates are what was carried, not what the dish could have carried"
 
 
@@ -28,8 +30,9 @@ def recognises(source: Source) -> bool:
     """Whether the file is of a dish."""
     if source.data[:4] == b"PAR1":
         return b"pop_ping_drop_rate" in source.data
-    if source.head.lstrip().startswith("{"):
-        return "popPingDropRate" in source.text
+    if source.head.lstrip().startswith(("{", "[")):
+        # A number that is zero is left out, so that the drop rate may be nowhere.
+        return re.search("dish_?get_?(status|history)|pop_?ping_?(drop_?rate|latency)", source.text, re.I) is not None
     return bool(source.begins) and "pop_ping_drop_rate" in source.begins[0]
 
 
@@ -42,8 +45,8 @@ def read(source: Source, options: Options) -> list[Measurement]:
     del options
     if source.data[:4] == b"PAR1":
         return [_parquet(source)]
-    if source.head.lstrip().startswith("{"):
-        return [_statuses(source) if "dishGetStatus" in source.head else _history(source)]
+    if source.head.lstrip().startswith(("{", "[")):
+        return [_history(source) if re.search('"current"', source.text) else _statuses(source)]
     headings: list[str] = []
     rows: list[list[float]] = []
     times_s: list[float] = []
@@ -96,28 +99,46 @@ def _parquet(source: Source) -> Measurement:
 
 
 def _statuses(source: Source) -> Measurement:
-    """Reads one `get_status` after another; their clock is the dish's uptime in s."""
+    """Reads one status after another, as the dish nests them or flat; on their dates or on the dish's uptime in s."""
     at_s: list[float] = []
     rows: list[list[float]] = []
     lines: list[int] = []
-    for number, report in json_values(source):
-        try:
-            status = report["dishGetStatus"]
-            uptime_s = float(status["deviceState"]["uptimeS"])
-            # A number that is zero is left out.
-            row = [float(status.get(name, 0.0)) for name in _RINGS]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            source.fail(number, f"{type(error).__name__} {error}", "the dish's get_status as grpcurl prints it")
-        if not at_s or uptime_s > at_s[-1]:
-            at_s.append(uptime_s)
-            rows.append(row)
-            lines.append(number)
-    return _measurement(source, from_zero(source, at_s, lines), np.array(rows), None)
+    is_dated = False
+    for number, value in json_values(source):
+        for report in value if isinstance(value, list) else [value]:
+            try:
+                whole = _renamed(report)
+                status = whole.get("dishGetStatus", whole)
+                stamp = next((status[name] for name in _STAMPS if name in status), None)
+                is_dated = stamp is not None
+                time_s = unix_time(str(stamp), None) if is_dated else float(status["deviceState"]["uptimeS"])
+                if time_s is None:
+                    source.fail(number, f"`{stamp}`", "a date and time")
+                # A number that is zero is left out.
+                row = [float(status.get(name, 0.0)) for name in _RINGS]
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                expected = "the dish's get_status as grpcurl prints it, or its values with a datetimestamp_utc"
+                source.fail(number, f"{type(error).__name__} {error}", expected)
+            if not at_s or time_s > at_s[-1]:
+                at_s.append(time_s)
+                rows.append(row)
+                lines.append(number)
+    return _measurement(source, from_zero(source, at_s, lines), np.array(rows), at_s[0] if is_dated else None)
+
+
+def _renamed(report: dict[str, Any]) -> dict[str, Any]:
+    """Returns a report with names as grpcurl has them: Python's protobuf writes `pop_ping_drop_rate`."""
+    found = {}
+    for name, value in report.items():
+        first, *others = name.split("_")
+        renamed = first + "".join(word.capitalize() for word in others)
+        found[renamed] = _renamed(value) if isinstance(value, dict) else value
+    return found
 
 
 def _history(source: Source) -> Measurement:
     try:
-        report: dict[str, Any] = json.loads(source.text)
+        report = _renamed(json.loads(source.text))
         history = report.get("dishGetHistory", report)
         current = int(history["current"])
         rings = [[float(value or 0.0) for value in history[name]] for name in _RINGS]
@@ -133,14 +154,17 @@ def _history(source: Source) -> Measurement:
 
 def _measurement(source: Source, times_s: Floats, values: Floats, start_unix_s: float | None) -> Measurement:
     latency_ms, drops, down, up = values.T
+    latency_ms[latency_ms == -1] = 0.0
     if (values < 0).any() or (drops > 1).any() or np.isinf(values).any():
         source.fail(None, "values out of range", "latencies and rates from 0, drop rates from 0 to 1")
     silent = drops >= 1
     latency_ms = np.where(silent, math.inf, np.where(latency_ms == 0, math.nan, latency_ms))
-    columns = [Column("rtt", "ms", latency_ms), Column("round_trip_loss", "%", 100 * drops)]
-    columns += [
-        Column("carried", "Mbit/s", rates * 1e-6, direction)
-        for rates, direction in ((down, "downlink"), (up, "uplink"))
-        if not np.isnan(rates).all()
+    found = [
+        Column("rtt", "ms", latency_ms),
+        Column("round_trip_loss", "%", 100 * drops),
+        Column("carried", "Mbit/s", down * 1e-6, "downlink"),
+        Column("carried", "Mbit/s", up * 1e-6, "uplink"),
     ]
-    return Measurement(str(source.path), times_s, tuple(columns), start_unix_s, notes=(_NOTE,))
+    # Firmware of 2024 has no latency in its status.
+    columns = tuple(one for one in found if np.isfinite(one.values).any())
+    return Measurement(str(source.path), times_s, columns, start_unix_s, notes=(_NOTE,))

@@ -117,14 +117,14 @@ def _loss(source: Source, packets: list[_Packet]) -> Measurement:
     own = [packet for packet in packets if packet.sender == sender]
     seconds = int(packets[-1].at_s - start_s) + 1
     arrived, missed = np.zeros(seconds), np.zeros(seconds)
-    before: int | None = None
+    before: _Packet | None = None
     for packet in own:
-        second = int(packet.at_s - start_s)
-        arrived[second] += 1
-        if before is not None:
-            skipped = (packet.sequence - before - 1) % 256
-            missed[second] += skipped if skipped < _MAX_MISSED else 0
-        before = packet.sequence
+        arrived[int(packet.at_s - start_s)] += 1
+        if before is not None and (skipped := (packet.sequence - before.sequence - 1) % 256) < _MAX_MISSED:
+            # What is missing was due between the two packets that are there.
+            due_s = np.linspace(before.at_s, packet.at_s, skipped + 2)[1:-1] - start_s
+            np.add.at(missed, due_s.astype(np.int64), 1)
+        before = packet
     total = arrived + missed
     share = np.where(total > 0, 100 * missed / np.maximum(total, 1), 100.0)
     # Ground stations have the numbers from 200 on by custom (255, 250 …), vehicles those below.

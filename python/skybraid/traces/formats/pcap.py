@@ -38,6 +38,10 @@ _MTU = 1500
 """Bytes above which a segment of TCP was joined or is yet to be split."""
 
 
+_STAMP_S = 2e-6
+"""Time in s by which stamps are uncertain."""
+
+
 @dataclass(frozen=True)
 class _Packet:
     """A packet.
@@ -134,6 +138,8 @@ def _measurement(
     source: Source, other: Source, direction: str, packets: list[_Packet], arrivals_s: list[float], ambiguous: int
 ) -> Measurement:
     delay_ms = np.array([1e3 * (to_s - one.at_s) for one, to_s in zip(packets, arrivals_s, strict=True)])
+    # A stamp of microseconds may be cut, and as seconds since 1970 it is rounded.
+    delay_ms = np.where((delay_ms < 0) & (delay_ms > -1e3 * _STAMP_S), 0.0, delay_ms)
     if (delay_ms < 0).any():
         row = int(np.argmin(delay_ms))
         source.fail(None, f"{delay_ms[row]:g} ms {direction} to {other.path}", "clocks that agree at both ends")
@@ -146,6 +152,12 @@ def _measurement(
     notes = [f"{direction}: {len(packets)} packets, {int(np.isinf(delay_ms).sum())} lost"]
     if ambiguous:
         notes.append(f"{ambiguous} packets left out that occur several times in a capture")
+    split = sum(one.segment is not None and one.segment[1] > _MTU for one in packets)
+    if split:
+        notes.append(
+            f"{split} segments of TCP were captured before the sender's card split them, so that what was lost of them "
+            "but their first packet is unknown (ethtool -K IF tso off gso off)"
+        )
     columns = (
         Column("delay", "ms", delay_ms, direction),
         Column("loss", "%", np.where(np.isinf(delay_ms), 100.0, 0.0), direction),

@@ -29,6 +29,9 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 _BYTE_UNITS = {"B/s": 8e-6, "kB/s": 8e-3, "MB/s": 8.0, "GB/s": 8e3}
 
+_LOST_TIMES = 2.0
+"""Ratio from which on a largest time that occurs more than once is taken for a mark of lost probes."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -199,6 +202,34 @@ def unit_scale(quantity: str, unit: str) -> float | None:
         "round_trip_loss": LOSS_UNITS,
     }[quantity]
     return units.get(unit)
+
+
+def in_network_unit(
+    source: Source, lines: Sequence[int], raw: Floats, quantity: str, scale: float, lost: float | None
+) -> tuple[Floats, list[str]]:
+    """Returns a column in Mbit/s, ms or %, and notes; a time of infinity, or of `lost`, is a lost probe.
+
+    Raises:
+        TraceError: a value is out of range, or a round trip takes no time.
+    """
+    values = raw * scale
+    is_time = quantity in ("delay", "rtt")
+    if lost is not None and is_time:
+        values = np.where(raw == lost, np.inf, values)
+    low, high = range_of(quantity)
+    bad = (values < low) | (values > high) & ~(np.isinf(values) & is_time) | (values == 0) & (quantity == "rtt")
+    if bad.any():
+        row = int(np.argmax(bad))
+        hint = f" (lost: --lost {raw[row]:g})" if is_time else ""
+        source.fail(lines[row], f"{raw[row]:g} as {quantity}", f"a value in range{hint}")
+    known = raw[np.isfinite(values)]
+    if is_time and known.size:
+        # Tools without a word for a lost probe write a large number, always the same.
+        longest = known.max()
+        below, count = known[known < longest], int((known == longest).sum())
+        if count > 1 and below.size and longest >= _LOST_TIMES * below.max():
+            return values, [f"{count} rows have {longest:g}, far above all others; if lost: --lost {longest:g}"]
+    return values, []
 
 
 def from_zero(

@@ -84,7 +84,12 @@ def read(source: Source, options: Options) -> list[Measurement]:
 
 
 def _cells(line: str) -> list[str]:
-    return next(csv.reader([line]), [])
+    return next(csv.reader([line], delimiter=_delimiter(line)), [])
+
+
+def _delimiter(line: str) -> str:
+    """Returns what parts the cells: Ookla's `-f tsv` has tabs."""
+    return "\t" if "\t" in line else ","
 
 
 def _kind(headings: list[str]) -> _Kind | None:
@@ -103,7 +108,8 @@ def _csv_rows(source: Source, options: Options) -> list[tuple[float, ...]]:
     kind: _Kind | None = None
     zone = zone_of(options)
     rows: list[tuple[float, ...]] = []
-    for number, row in enumerate(csv.reader(source.lines), start=1):
+    delimiter = _delimiter(source.begins[0]) if source.begins else ","
+    for number, row in enumerate(csv.reader(source.lines, delimiter=delimiter), start=1):
         if not row:
             continue
         if kind is None:

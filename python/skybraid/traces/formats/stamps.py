@@ -34,6 +34,7 @@ _MONTHS = {
     )
 }
 _CLOCK = r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})[:.](?P<second>\d{2}(?:[.,:]\d+)?)\s*(?P<half>[AaPp]\.?[Mm]\.?)?"
+_MINUTES = _CLOCK.replace(r"[:.](?P<second>\d{2}(?:[.,:]\d+)?)", r"(?::(?P<second>\d{2}(?:[.,:]\d+)?))?", 1)
 _ZONE = r"\s*(?P<zone>[A-Z]{1,4}(?![A-Za-z])|[+-]\d{2}:?\d{2})?"
 _ZONED_YEAR = r"(?:\s+(?P<late>[A-Z]{3,4}))?\s+(?P<year>\d{4})"
 _ISO = r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})"
@@ -45,8 +46,8 @@ _FORMS = tuple(
         rf"{_ISO}[T_ ](?P<hour>\d{{2}})-(?P<minute>\d{{2}})-(?P<second>\d{{2}}(?:\.\d+)?){_ZONE}",
         rf"{_ISO}[T ](?P<hour>\d{{2}}):(?P<minute>\d{{2}})(?P<second>){_ZONE}",
         rf"{_ISO.replace('-', '')}[T_ -]?(?P<hour>\d{{2}})(?P<minute>\d{{2}})(?P<second>\d{{2}}(?:\.\d+)?){_ZONE}",
-        rf"(?P<day>\d{{1,2}})\.\s?(?P<month>\d{{1,2}})\.\s?(?P<year>\d{{4}})[\s,]+{_CLOCK}{_ZONE}",
-        rf"(?P<first>\d{{1,2}})[/-](?P<second_of>\d{{1,2}})[/-](?P<year>\d{{4}})[\s,]+{_CLOCK}{_ZONE}",
+        rf"(?P<day>\d{{1,2}})\.\s?(?P<month>\d{{1,2}})\.\s?(?P<year>\d{{4}})[\s,]+{_MINUTES}{_ZONE}",
+        rf"(?P<first>\d{{1,2}})[/-](?P<second_of>\d{{1,2}})[/-](?P<year>\d{{4}})[\s,]+{_MINUTES}{_ZONE}",
         rf"(?:\w{{2,3}},?\s+)?(?P<day>\d{{1,2}})[\s-]{_NAMED}\.?[\s-](?P<year>\d{{4}})[\s,]+{_CLOCK}{_ZONE}",
         rf"(?:\w{{3}},?\s+)?(?P<name>[A-Za-z]{{3}})[a-z]*\s+(?P<day>\d{{1,2}}),?\s+{_CLOCK}{_ZONED_YEAR}",
         rf"(?:\w{{3}},?\s+)?(?P<name>[A-Za-z]{{3}})[a-z]*\s+(?P<day>\d{{1,2}})(?:,?\s+(?P<year>\d{{4}}))?,?\s+{_CLOCK}{_ZONE}",
@@ -62,13 +63,13 @@ class Stamp(NamedTuple):
         at_s: in s since 1970 (UTC) with a year, else from any origin.
         is_dated: whether there is a date with its year.
         is_zoned: whether the text names a zone, or needs none.
-        is_whole: whether fractions of a second were left out.
+        grain_s: unit in s to which it was cut: 60 without seconds, 1 without their fraction, else 0.
     """
 
     at_s: float
     is_dated: bool
     is_zoned: bool
-    is_whole: bool
+    grain_s: float
 
 
 def read_stamp(text: str, zone: ZoneInfo | None = None, *, is_day_first: bool | None = None) -> Stamp | None:
@@ -82,7 +83,7 @@ def read_stamp(text: str, zone: ZoneInfo | None = None, *, is_day_first: bool | 
     cleaned = text.strip().strip("\"'[]()").strip()
     since_1970_s = _since_1970(cleaned)
     if since_1970_s is not None:
-        return Stamp(since_1970_s, True, True, float(since_1970_s).is_integer())
+        return Stamp(since_1970_s, True, True, float(float(since_1970_s).is_integer()))
     for form in _FORMS:
         found = form.fullmatch(cleaned)
         if found is not None:
@@ -109,19 +110,25 @@ def may_be_month_first(text: str) -> bool:
 
 
 def on_one_clock(stamps: Sequence[Stamp]) -> Floats:
-    """Returns times in s that do not decrease by midnight; equal whole seconds are spread evenly, shape (n,)."""
+    """Returns times in s that do not decrease by midnight, shape (n,).
+
+    Equal whole seconds or minutes are spread evenly; of the first and the last one only a part may have been measured.
+    """
     times_s = np.array([stamp.at_s for stamp in stamps])
     if not all(stamp.is_dated for stamp in stamps):
         # A time of day begins again at midnight.
         times_s += 86400.0 * np.cumsum(np.diff(times_s, prepend=times_s[:1]) < -43200)
-    if not all(stamp.is_whole for stamp in stamps):
+    if not all(stamp.grain_s for stamp in stamps):
         return times_s
     starts = np.flatnonzero(np.diff(times_s, prepend=math.nan) != 0)
     counts = np.diff(np.append(starts, len(times_s)))
     if counts.max(initial=1) == 1:
         return times_s
+    usual = int(np.median(counts[1:-1])) if len(counts) > 2 else int(counts.max())
     inside = np.arange(len(times_s)) - np.repeat(starts, counts)
-    spread: Floats = times_s + inside / np.repeat(counts, counts)
+    inside[: counts[0]] += max(usual - counts[0], 0)
+    of = np.maximum(counts, np.where(np.isin(np.arange(len(counts)), (0, len(counts) - 1)), usual, 1))
+    spread: Floats = times_s + inside / np.repeat(of, counts) * max(stamp.grain_s for stamp in stamps)
     return spread
 
 
@@ -160,7 +167,8 @@ def _stamp(parts: dict[str, str | None], zone: ZoneInfo | None, *, is_day_first:
         return None
     if float(seconds) >= 61:
         return None
-    return Stamp(at_s, is_dated, named is not None, "." not in seconds)
+    grain_s = 0.0 if "." in seconds else 1.0 if parts["second"] else 60.0
+    return Stamp(at_s, is_dated, named is not None, grain_s)
 
 
 def _offset(named: str | None) -> timezone | None:

@@ -19,9 +19,9 @@ from skybraid.traces.formats.source import (
     Options,
     Source,
     from_zero,
+    in_network_unit,
     number_of,
     optional_number,
-    range_of,
     unit_scale,
     unix_time,
     zone_of,
@@ -77,6 +77,8 @@ _COUNT = re.compile(
     r"(?<!^time)(?<!^t)(?<!^timestamp)",
     re.IGNORECASE,
 )
+_LOST = {"inf", "infinity", "timeout", "timed out", "request timed out", "lost", "*"}
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+")
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 _SECONDS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
 
@@ -142,39 +144,26 @@ def read(source: Source, options: Options) -> list[Measurement]:
     times_s, start_unix_s = _times(source, lines, whens, clock, options)
     expected = "increasing times (in autumn, local times repeat an hour: use UTC)"
     found_s = from_zero(source, times_s, lines, expected)
-    columns, notes = [], []
+    columns: list[Column] = []
+    notes: list[str] = []
     for place, meaning in meanings.items():
         raw = np.array(
-            [_value(source, n, cells[place], headings[place]) for n, cells in zip(lines, table, strict=True)]
+            [_value(source, n, cells[place], headings[place], separator) for n, cells in zip(lines, table, strict=True)]
         )
         if not options.columns and np.isnan(raw).mean() > _MAX_UNKNOWN and len(meanings) > 1:
             share = 100 * np.isnan(raw).mean()
             notes.append(f"`{headings[place]}` left out: {share:.0f} % of its rows were not measured (--as takes it)")
             continue
-        columns.append(_column(source, lines, raw, meaning, options.lost))
+        values, told = in_network_unit(source, lines, raw, meaning.quantity, meaning.scale, options.lost)
+        columns.append(Column(meaning.quantity, UNIT_OF[NETWORK[meaning.quantity]], values, meaning.direction))
+        notes += told
     if not columns:
         source.fail(None, "no values", "numbers in the columns")
     known = {*meanings, *clock.places}
-    ignored = [heading for at, heading in enumerate(headings) if at not in known]
+    ignored = [heading for at, heading in enumerate(headings) if at not in known and heading]
     if ignored:
         notes.insert(0, f"columns left out: {', '.join(ignored)} (--as 'NAME=downlink rate [Mbit/s]')")
     return [Measurement(str(source.path), found_s, tuple(columns), start_unix_s, notes=tuple(notes))]
-
-
-def _column(
-    source: Source, lines: list[int], raw: np.ndarray[tuple[int], np.dtype[np.float64]], meaning: Meaning,
-    lost: float | None,
-) -> Column:  # fmt: skip
-    scaled = raw * meaning.scale
-    can_be_lost = meaning.quantity in ("rtt", "delay")
-    if lost is not None and can_be_lost:
-        scaled = np.where(raw == lost, np.inf, scaled)
-    low, high = range_of(meaning.quantity)
-    bad = (scaled < low) | (scaled > high) & ~(np.isinf(scaled) & can_be_lost)
-    if bad.any():
-        row = int(np.argmax(bad))
-        source.fail(lines[row], f"{raw[row]:g} as {meaning.quantity}", "a value in range (--lost -1: lost)")
-    return Column(meaning.quantity, UNIT_OF[NETWORK[meaning.quantity]], scaled, meaning.direction)
 
 
 def _clock(headings: list[str], first: list[str]) -> _Clock | None:
@@ -250,9 +239,11 @@ def meaning_of(text: str) -> Meaning:
     return Meaning(found[2], found[1] or "", scale, found[3])
 
 
-def _value(source: Source, number: int, cell: str, heading: str) -> float:
-    if cell.strip().lower() in {"inf", "infinity"}:
+def _value(source: Source, number: int, cell: str, heading: str, separator: str) -> float:
+    if cell.strip().lower() in _LOST:
         return float("inf")
+    if separator == "," and _THOUSANDS.fullmatch(cell):
+        source.fail(number, f"`{cell}`", "a number without commas: this may be thousands or a decimal comma")
     if _DECIMAL_COMMA.fullmatch(cell):
         # Commas do not part such columns, so that one is a decimal comma.
         cell = cell.replace(",", ".")
@@ -286,14 +277,18 @@ def _guess(heading: str) -> Meaning | None:
     """Returns what a heading says; None where it names no quantity or no unit."""
     name = heading.strip().lower()
     bracketed = re.search(r"[\[(]\s*([^\])]+?)\s*[\])]", name)
-    suffix = re.search(r"[_\s]([a-zµ%/]+)$", name)
-    unit = _UNITS.get((bracketed or suffix or {1: ""})[1])
+    found = bracketed or re.search(r"[_\s]([a-zµ%/]+)$", name)
+    if found is None:
+        return None
+    # A capital B is a byte.
+    size = re.fullmatch(r"([kKMG]?)B(/s|ps)", heading.strip()[found.start(1) : found.end(1)])
+    unit = _UNITS.get(found[1]) if size is None else f"{size[1].replace('K', 'k')}B/s"
     if unit is None:
         return None
     name = name[: bracketed.start()] if bracketed else name
     quantity = next((one for one, pattern in _QUANTITIES if re.search(pattern, name)), None)
     if quantity is None:
-        quantity = "rate" if unit.endswith("bit/s") else None
+        quantity = "rate" if unit.endswith(("bit/s", "B/s")) else None
     scale = None if quantity is None else unit_scale(quantity, unit)
     if quantity is None or scale is None:
         return None

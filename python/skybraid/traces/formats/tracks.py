@@ -15,6 +15,9 @@ import numpy as np
 from skybraid.traces.formats.source import Options, Source, unix_time, zone_of
 from skybraid.traces.measurement import Imported, MeasuredTrack
 
+_PAUSE_S = 60.0
+"""Time in s between two points from which on a note says so."""
+
 
 def recognises(source: Source) -> bool:
     """Whether the file is GPX or KML."""
@@ -59,7 +62,19 @@ def read(source: Source, options: Options) -> list[Imported]:
         source.fail(None, "no points", "trkpt of GPX, gx:Track or placemarks with times of KML")
     times_s, latitude_deg, longitude_deg, altitude_m = np.array(rows).T
     start_s = float(times_s[0])
-    return [MeasuredTrack(str(source.path), times_s - start_s, latitude_deg, longitude_deg, altitude_m, start_s)]
+    notes = []
+    if not altitude_m.any():
+        notes.append("no altitudes: the track is at 0 m")
+    if re.search(r"<altitudeMode>\s*(relativeToGround|clampToGround)", source.text):
+        notes.append("altitudes are above the ground, and taken as above mean sea level")
+    longest_s = float(np.diff(times_s, append=times_s[-1]).max())
+    if longest_s > _PAUSE_S:
+        notes.append(f"{longest_s:g} s without a point: a run moves evenly between the points")
+    return [
+        MeasuredTrack(
+            str(source.path), times_s - start_s, latitude_deg, longitude_deg, altitude_m, start_s, tuple(notes)
+        )
+    ]
 
 
 def _name(element: ElementTree.Element) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _RADIO = {"rssi": "rssi", "remote_rssi": "remote rssi", "noise": "noise", "remote_noise": "remote noise"}
 _TELEMETRY = "telemetry_status"
+_HEARD, _LOST = "rx_message_count", "rx_message_lost_count"
 
 
 def recognises(source: Source) -> bool:
@@ -43,14 +44,15 @@ def read(source: Source, options: Options) -> list[Imported]:
     except Exception as error:
         raise TraceError(f"{source.path}: found a damaged ULog ({type(error).__name__}: {error})") from error
     topics: dict[str, Mapping[str, Any]] = {}
-    for one in log.data_list:
+    # The telemetry link that heard most messages; of the others the first instance.
+    for one in sorted(log.data_list, key=lambda topic: -float(np.max(topic.data.get(_HEARD, 0.0), initial=0.0))):
         if len(one.data["timestamp"]) > 1 and one.name not in topics:
             topics[one.name] = one.data
     offset_s = _offset_s(topics.get("vehicle_gps_position"))
     found: list[Imported] = []
     if "radio_status" in topics:
         found.append(_radio(source, topics["radio_status"], offset_s))
-    if _TELEMETRY in topics and "rx_message_lost_rate" in topics[_TELEMETRY]:
+    if _TELEMETRY in topics and _LOST in topics[_TELEMETRY]:
         found.append(_loss(source, topics[_TELEMETRY], offset_s))
     if "vehicle_gps_position" in topics:
         track = _track(source, topics["vehicle_gps_position"], offset_s)
@@ -92,10 +94,14 @@ def _radio(source: Source, data: Mapping[str, Any], offset_s: float | None) -> M
 
 def _loss(source: Source, data: Mapping[str, Any], offset_s: float | None) -> Measurement:
     rows, times_s, start_s = _times(data, offset_s)
-    # A rate from 0 to 1 of the messages from the ground station.
-    share = np.clip(np.asarray(data["rx_message_lost_rate"], dtype=np.float64)[rows], 0.0, 1.0)
-    columns = (Column("loss", "%", 100 * np.where(np.isnan(share), np.nan, share), "downlink"),)
-    return Measurement(str(source.path), times_s, columns, start_s, None, is_sampled=False, label="loss")
+    # Its `rx_message_lost_rate` is an average since the start: counts tell what was lost when.
+    heard, lost = (np.diff(np.asarray(data[key], dtype=np.float64)[rows]) for key in (_HEARD, _LOST))
+    total = np.maximum(heard, 0) + np.maximum(lost, 0)
+    share = np.where(total > 0, 100 * np.maximum(lost, 0) / np.maximum(total, 1), np.nan)
+    columns = (Column("loss", "%", share, "downlink"),)
+    notes = ("messages from the ground station; of several telemetry links that with most of them",)
+    length_s = float(times_s[-1])
+    return Measurement(str(source.path), times_s[:-1], columns, start_s, length_s, False, label="loss", notes=notes)
 
 
 def _track(source: Source, data: Mapping[str, Any], offset_s: float | None) -> MeasuredTrack | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
 
-from skybraid.traces.formats.source import Options, Source, optional_number, range_of
+from skybraid.traces.formats.source import Options, Source, in_network_unit, optional_number
 from skybraid.traces.formats.table import meaning_of
 from skybraid.traces.measurement import NETWORK, Column, Measurement
 from skybraid.traces.series import UNIT_OF
@@ -28,17 +29,25 @@ def read(source: Source, options: Options) -> list[Measurement]:
         source.fail(None, "lines without times", "--every (such as 1s) and --as '1=downlink rate [Mbit/s]'")
     if options.every_s <= 0:
         source.fail(None, f"--every {options.every_s:g}s", "more than 0 s")
-    kept = [(n, line.strip()) for n, line in enumerate(source.lines, start=1)]
-    kept = [(n, line) for n, line in kept if line and not line.startswith("#")]
+    # An empty line between numbers is a value that was not measured: without it, all later ones would be early.
+    lines = [line for line in enumerate(source.text.rstrip().split("\n"), start=1) if not line[1].startswith("#")]
+    kept = [(n, line.strip()) for n, line in itertools.dropwhile(lambda line: not line[1].strip(), lines)]
     if not kept:
         source.fail(None, "no values", "numbers on each line")
-    columns = tuple(_column(source, kept, *named, options.lost) for named in options.columns.items())
+    columns, notes = [], []
+    for name, text in options.columns.items():
+        column, told = _column(source, kept, name, text, options.lost)
+        columns.append(column)
+        notes += told
     times_s = np.arange(len(kept), dtype=np.float64) * options.every_s
-    return [Measurement(str(source.path), times_s, columns, None, len(kept) * options.every_s)]
+    length_s = len(kept) * options.every_s
+    return [Measurement(str(source.path), times_s, tuple(columns), None, length_s, notes=tuple(notes))]
 
 
-def _column(source: Source, kept: list[tuple[int, str]], name: str, text: str, lost: float | None) -> Column:
-    """Returns the column of a number from 1 on."""
+def _column(
+    source: Source, kept: list[tuple[int, str]], name: str, text: str, lost: float | None
+) -> tuple[Column, list[str]]:
+    """Returns the column of a number from 1 on, and notes."""
     meaning = meaning_of(text)
     if not name.isdecimal() or int(name) < 1:
         source.fail(None, f"--as {name}=", "the number of a column from 1 on: the lines have no headings")
@@ -47,16 +56,10 @@ def _column(source: Source, kept: list[tuple[int, str]], name: str, text: str, l
     values = np.empty(len(kept))
     for at, (number, line) in enumerate(kept):
         cells = re.split(r"\s*[,;\t]\s*|\s+", line)
-        if int(name) > len(cells):
+        if line and int(name) > len(cells):
             source.fail(number, f"{len(cells)} numbers", f"at least {name}")
-        cell = cells[int(name) - 1]
+        cell = cells[int(name) - 1] if line else ""
         values[at] = np.inf if cell.lower() == "inf" else optional_number(source, number, cell, "a number")
-    if lost is not None and meaning.quantity in ("delay", "rtt"):
-        values = np.where(values == lost, np.inf, values)
-    in_unit = values * meaning.scale
-    low, high = range_of(meaning.quantity)
-    bad = (in_unit < low) | (in_unit > high) & ~(np.isinf(values) & (meaning.quantity in ("delay", "rtt")))
-    if bad.any():
-        row = int(np.argmax(bad))
-        source.fail(kept[row][0], f"`{kept[row][1]}`", f"a {meaning.quantity} in range (--lost -1: lost)")
-    return Column(meaning.quantity, UNIT_OF[NETWORK[meaning.quantity]], in_unit, meaning.direction)
+    lines = [number for number, _ in kept]
+    in_unit, notes = in_network_unit(source, lines, values, meaning.quantity, meaning.scale, lost)
+    return Column(meaning.quantity, UNIT_OF[NETWORK[meaning.quantity]], in_unit, meaning.direction), notes
