@@ -18,6 +18,8 @@ SEEDS = (1, 2, 3)
 SETTINGS = {
     "hedge": 'within = "150ms"',
     "deadline": 'within = "150ms"',
+    "coded": 'within = "150ms"',
+    "rounds": 'within = "150ms"',
     "streaming": "burst = 8, delay = 3",
     "budget": 'rtt = "300ms"',
 }

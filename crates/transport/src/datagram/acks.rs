@@ -14,6 +14,8 @@ use crate::segment::{AckedDatagrams, Datagram, Report};
 const MAX_TRACKED: usize = 4096;
 /// Time by which a packet may overtake another without the other counting as lost.
 const REORDERING: Duration = Duration::from_millis(20);
+/// Resolution of the times in reports on the wire, which are rounded up.
+const TICK: Duration = Duration::from_micros(1);
 /// Half the time for which a sample of the clocks' offset holds; clocks drift.
 const CLOCK_WINDOW: Duration = Duration::from_secs(30);
 
@@ -103,17 +105,19 @@ impl InFlight {
         delay.max(Duration::ZERO).min(rtt)
     }
 
-    /// Returns how many packets without a sequence number were lost by the count of a report: of all sent
-    /// until the echoed one, those that neither arrived nor are missed by their number.
-    fn unnumbered_losses(&self, report: &Report) -> u64 {
-        let until = || self.packets.iter().filter(|packet| packet.at <= report.echo);
-        let Some(echoed) = until().next_back().filter(|last| last.at == report.echo) else {
-            return 0;
-        };
+    /// Returns the number of the packet that `report` echoes; of several sent at once, that of the first.
+    fn echoed(&self, report: &Report) -> Option<u64> {
+        let is_echoed = |it: &&Sent| it.at <= report.echo && report.echo < it.at + TICK;
+        self.packets.iter().find(is_echoed).map(|packet| packet.number)
+    }
+
+    /// Returns how many packets without a sequence number were lost by the count of a report: of all up to
+    /// the `echoed` one, those that neither arrived nor are missed by their number.
+    fn unnumbered_losses(&self, report: &Report, echoed: u64) -> u64 {
         let is_acked = |sequence| report.acked.is_some_and(|acked| acked.contains(sequence));
-        let missing = until().filter(|it| it.sequence.is_some_and(|sequence| !is_acked(sequence)));
-        let known = report.received + self.lost + missing.count() as u64;
-        echoed.number.saturating_sub(known)
+        let until = self.packets.iter().take_while(|packet| packet.number <= echoed);
+        let missing = until.filter(|it| it.sequence.is_some_and(|sequence| !is_acked(sequence)));
+        echoed.saturating_sub(report.received + self.lost + missing.count() as u64)
     }
 
     /// Processes a report whose round trip took `rtt`; `settle` hears of each packet whose fate it
@@ -129,11 +133,12 @@ impl InFlight {
     ) {
         let delay = self.delay(now, rtt, report);
         let acked = report.acked;
-        let mut gone = if counted { self.unnumbered_losses(report) } else { 0 };
+        let echoed = if counted { self.echoed(report) } else { None };
+        let mut gone = echoed.map_or(0, |echoed| self.unnumbered_losses(report, echoed));
         let lost = &mut self.lost;
-        self.packets.retain(|Sent { at: sent_at, sequence, .. }| {
+        self.packets.retain(|Sent { at: sent_at, sequence, number }| {
             // Packets arrive in order but for reordering, so those around the echoed one took about as long.
-            let later = report.echo < *sent_at;
+            let later = echoed.map_or(report.echo < *sent_at, |echoed| echoed < *number);
             let arrived = match sequence {
                 Some(sequence) => acked.is_some_and(|acked| acked.contains(*sequence)),
                 None => !later && gone == 0,
@@ -315,6 +320,36 @@ mod tests {
         in_flight.on_sent(Instant::from_millis(40), None);
         let third = Report { received: 3, ..report(40, 60, acked) };
         assert_eq!(fates(&mut in_flight, 80, 40, &third), [(none, arrived)]);
+    }
+
+    // Times on the wire are whole microseconds, rounded up.
+    #[test]
+    fn a_rounded_echo_still_shows_what_was_lost() {
+        let mut in_flight = InFlight::default();
+        in_flight.on_sent(Instant::from_nanos(9_000_001), None);
+        in_flight.on_sent(Instant::from_nanos(9_999_001), Some(0));
+        let lost_and_arrived = [(u64::MAX, None), (0, Some(Duration::from_millis(20)))];
+        let report = report(10, 30, AckedDatagrams::of(0));
+        assert_eq!(fates(&mut in_flight, 50, 40, &report), lost_and_arrived);
+    }
+
+    // Three leave at once, and the second is lost: known once a later packet arrives.
+    #[test]
+    fn packets_sent_at_once_may_still_be_on_their_way() {
+        let mut in_flight = InFlight::default();
+        for sent in [0, 0, 0, 50] {
+            in_flight.on_sent(Instant::from_millis(sent), None);
+        }
+        let (none, arrived) = (u64::MAX, Some(Duration::from_millis(20)));
+        let counted = |received, echo| Report {
+            received,
+            acked: None,
+            ..report(echo, echo + 20, AckedDatagrams::of(0))
+        };
+        assert_eq!(fates(&mut in_flight, 40, 40, &counted(1, 0)), [(none, arrived)]);
+        assert_eq!(fates(&mut in_flight, 41, 40, &counted(2, 0)), [(none, arrived)]);
+        let rest = [(none, None), (none, arrived)];
+        assert_eq!(fates(&mut in_flight, 90, 40, &counted(3, 50)), rest);
     }
 
     // The peer's clock is an hour ahead. The way back takes 20 ms more with the second packet.
