@@ -44,6 +44,8 @@ def test_a_result_says_that_no_plan_reaches_the_share() -> None:
     assert 0.5 * missed < forecast["min_misses_so_far"] <= forecast["misses_so_far"] < 2 * missed
     assert forecast["expected"] <= forecast["best"] < forecast["wanted"] == pytest.approx(0.99999)
     words = text(explain(results, "telemetry")[0])
+    low, high = forecast["best_interval"]
+    assert low < 1 - 0.0025 < high < forecast["wanted"]
     assert "expected by `deadline`: within 100 ms no plan reaches 99.999 %: best 99." in words
 
 
@@ -52,3 +54,12 @@ def test_a_calm_result_expects_the_share() -> None:
     assert forecast is not None
     assert forecast["expected"] > 0.9999
     assert "no plan" not in forecast["words"]
+
+
+# Of 400 s no more than 2,000 packets are independent of each other: too few to show 99.999 %.
+def test_what_too_few_packets_show_is_not_known_yet() -> None:
+    forecast = flown("0%").flows["telemetry"].forecast
+    assert forecast is not None
+    low, high = forecast["expected_interval"]
+    assert low < forecast["wanted"] <= high
+    assert "it is not known yet whether 99.999 % are reached" in forecast["words"]

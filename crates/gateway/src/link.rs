@@ -256,11 +256,11 @@ impl ClassLink {
     /// that holds, and the notice that one does again.
     pub fn take_forecast_alarm(&mut self) -> Option<String> {
         let forecast = self.endpoint.forecast()?;
-        // Half of what may be missed lies between the two, so that they do not alternate.
+        // Half of the interval lies between the two, so that they do not alternate.
         let unreachable = if self.told_unreachable {
-            !forecast.is_reachable_with(0.5)
+            !forecast.may_be_reached()
         } else {
-            !forecast.is_reachable()
+            forecast.is_out_of_reach()
         };
         let changed = core::mem::replace(&mut self.told_unreachable, unreachable) != unreachable;
         changed.then(|| format!("{}: {forecast}", self.stats.name()))

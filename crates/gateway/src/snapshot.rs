@@ -154,10 +154,14 @@ pub struct ForecastSnapshot {
     pub wanted: f64,
     /// Share expected in time.
     pub expected: f64,
+    /// 95 % interval of `expected`.
+    pub expected_interval: [f64; 2],
     /// Bytes of further copies, of those of the first copies.
     pub overhead: f64,
     /// Share expected in time with copies on all paths: no plan reaches more.
     pub best: f64,
+    /// 95 % interval of `best`.
+    pub best_interval: [f64; 2],
     /// Bytes that these take, of those of the first copies.
     pub best_overhead: f64,
     /// The same in words.
@@ -166,12 +170,15 @@ pub struct ForecastSnapshot {
 
 impl From<Forecast> for ForecastSnapshot {
     fn from(forecast: Forecast) -> Self {
+        let (expected, best) = (forecast.expected(), forecast.best());
         Self {
             within_ms: forecast.within().as_millis_f64(),
             wanted: forecast.wanted(),
-            expected: forecast.expected(),
+            expected: expected.mean,
+            expected_interval: [expected.low, expected.high],
             overhead: forecast.overhead(),
-            best: forecast.best(),
+            best: best.mean,
+            best_interval: [best.low, best.high],
             best_overhead: forecast.best_overhead(),
             words: forecast.to_string(),
         }

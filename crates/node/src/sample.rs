@@ -62,11 +62,14 @@ pub(super) fn snapshot() -> Snapshot {
             within_ms: 150.0,
             wanted: 0.99999,
             expected: 0.9995,
+            expected_interval: [0.9991, 0.9997],
             overhead: 0.2,
             best: 0.9998,
+            best_interval: [0.9995, 0.9999],
             best_overhead: 1.0,
             words:
-                "within 150 ms no plan reaches 99.999 %: best 99.98 % at +100 %, 99.95 % at +20.0 %"
+                "within 150 ms no plan reaches 99.999 %: best 99.98 % (99.95 to 99.99) at +100 %, \
+                    99.95 % (99.91 to 99.97) at +20.0 %"
                     .to_string(),
         });
     }

@@ -221,22 +221,30 @@ impl FlowStats {
 
     /// Share of the last messages that the sender's scheduler expects in time: `within_ms`, `wanted`,
     /// `expected`, `overhead`, `best`, `best_overhead`, and the same in `words`; of all messages, the misses that it
-    /// expected as `misses_so_far`, and with a copy on each path as `min_misses_so_far`. None without an estimate.
+    /// expected as `misses_so_far`, and with a copy on each path as `min_misses_so_far`. Of shares and misses also the
+    /// 95 % intervals, `expected_interval` and so on. None without an estimate.
     fn forecast<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(forecast) = self.summary.forecast.known() else { return Ok(None) };
         let dict = PyDict::new(py);
         let values = [
             ("within_ms", forecast.within().as_millis_f64()),
             ("wanted", forecast.wanted()),
-            ("expected", forecast.expected()),
             ("overhead", forecast.overhead()),
-            ("best", forecast.best()),
             ("best_overhead", forecast.best_overhead()),
-            ("misses_so_far", forecast.misses_so_far()[0]),
-            ("min_misses_so_far", forecast.misses_so_far()[1]),
         ];
         for (name, value) in values {
             dict.set_item(name, value)?;
+        }
+        let [misses, min_misses] = forecast.misses_so_far();
+        let estimates = [
+            ("expected", forecast.expected()),
+            ("best", forecast.best()),
+            ("misses_so_far", misses),
+            ("min_misses_so_far", min_misses),
+        ];
+        for (name, value) in estimates {
+            dict.set_item(name, value.mean)?;
+            dict.set_item(format!("{name}_interval"), (value.low, value.high))?;
         }
         dict.set_item("words", forecast.to_string())?;
         Ok(Some(dict))

@@ -100,7 +100,8 @@ class FlowSummary:
             `deadline_ms` (None: never arrived, or never shown undamaged) and `causes` (cause, path, effect, count).
         forecast: the share of its last messages that the scheduler `deadline` expected in time, over all runs:
             `within_ms`, `wanted`, `expected`, `overhead`, `best`, `best_overhead` (copies on all paths) and `words`;
-            of all messages, `misses_so_far` that it expected, and `min_misses_so_far` (copies on all paths).
+            of all messages, `misses_so_far` that it expected, and `min_misses_so_far` (copies on all paths);
+            `expected_interval` and so on are the 95 % intervals.
     """
 
     sent: int

@@ -12,13 +12,13 @@ fn ms(ms: i64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// Writes a datagram every 10 ms for a minute while the paths lose a share, and returns the alarms about
+/// Writes a datagram every 10 ms for two minutes while the paths lose a share, and returns the alarms about
 /// the share of video in time.
 fn alarms(field: &mut Field, loss: f64) -> Vec<String> {
     for way in &mut field.ways {
         way.faults[AIRCRAFT].loss = loss;
     }
-    for at in (1_000..60_000).step_by(10) {
+    for at in (1_000..120_000).step_by(10) {
         field.run(ms(at));
         field.write(AIRCRAFT, 1, &[7; 500]);
     }
@@ -39,7 +39,8 @@ fn an_alarm_says_that_no_plan_reaches_the_share() {
     assert_eq!(raised.len(), 1, "{raised:?}");
     assert!(raised[0].contains("within 200 ms no plan reaches 99.9 %: best "), "{raised:?}");
     let forecast = field.snapshot(AIRCRAFT).classes[VIDEO].forecast.clone().unwrap();
-    assert!((0.9..0.995).contains(&forecast.best), "{forecast:?}");
+    let [low, high] = forecast.best_interval;
+    assert!(low < 0.99 && 0.99 < high && high < 0.999, "{forecast:?}");
     assert!(forecast.expected <= forecast.best && forecast.best_overhead == 1.0, "{forecast:?}");
 }
 

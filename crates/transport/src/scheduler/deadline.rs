@@ -8,7 +8,7 @@ use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
 use super::hedge::{ACK_DELAY, WITHIN, next_path, one_way, positive};
 use super::low_rtt::lowest_rtt;
-use super::odds::{BINS, Chances, INDEPENDENT, LEVELS, PathOdds, joint};
+use super::odds::{BINS, Chances, Estimate, INDEPENDENT, LEVELS, PathOdds, joint};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
@@ -165,7 +165,7 @@ struct Route {
     /// Nothing has come back for long. What fails may be the way back alone.
     is_silent: bool,
     /// Chance that a copy misses the whole time.
-    late: f64,
+    late: Estimate,
     srtt: Duration,
     /// Time that an acknowledgement takes from the packet's arrival on.
     back: Duration,
@@ -177,6 +177,19 @@ impl Route {
     /// True if the path is not expected to deliver in time.
     const fn is_troubled(&self) -> bool {
         self.level == LEVELS - 1
+    }
+
+    /// Returns the chance of a miss of a copy here and one on `other` once the first is overdue, which is
+    /// `missed` by the means.
+    fn hedged_by(&self, other: &Self, missed: f64) -> Estimate {
+        // The copy comes too late more often than both fail together.
+        let too_late = missed / self.late.mean - joint(other.late.mean);
+        let misses = |first: f64, second: f64| first * (too_late + second).clamp(0.0, 1.0);
+        Estimate {
+            mean: missed,
+            low: misses(self.late.low, other.late.low),
+            high: misses(self.late.high, joint(other.late.high)),
+        }
     }
 }
 
@@ -222,7 +235,7 @@ impl Deadline {
         let level = state.level(now, within);
         state.decided = Some((now, level));
         let age = state.warning.age(now);
-        let late = self.odds.update(view.id, level).longer_than(BINS);
+        let late = self.odds.update(view.id, level).late();
         let srtt = view.srtt.unwrap_or(Duration::MAX);
         let is_silent = age > SILENCE + view.srtt.unwrap_or(SILENCE);
         Route { path: view.id, level, is_silent, late, srtt, back, expected: self.expected(view) }
@@ -255,7 +268,7 @@ impl Deadline {
     }
 
     /// Records the chance of a miss of a message as planned, and with a copy on each path.
-    fn expect(&mut self, unit: &Unit, missed: f64, min_missed: f64, others: f64) {
+    fn expect(&mut self, unit: &Unit, missed: Estimate, min_missed: Estimate, others: f64) {
         let bytes = unit.bytes.get() as f64;
         let planned = Planned { bytes, missed, min_missed, others };
         self.forecast.on_planned(self.within(), self.allowed(), &planned);
@@ -280,14 +293,15 @@ impl Deadline {
         };
         let end = steps.max(overdue);
         let least = copy_costs(end);
-        let mut best = Plan { missed: first.late, cost: first.late };
+        let late = first.late.mean;
+        let mut best = Plan { missed: late, cost: late };
         let (mut sum, mut ages, mut age) = (0.0, 0.0, 0);
         while age <= end {
             sum += too_late(age);
             ages += 1.0;
             if age >= overdue {
                 // The later the copy, the more often it is late, and the less often it is needed.
-                let missed = first.late * sum / ages;
+                let missed = late * sum / ages;
                 if missed + least >= best.cost {
                     break;
                 }
@@ -305,13 +319,13 @@ impl Deadline {
 /// Returns the chance that a copy on `other`, of which `odds` hold, does not arrive within `left`, if the first one misses
 /// the whole time: failures come together, longer delays on the way do not.
 fn misses_too(other: &Route, odds: &Chances, left: usize) -> f64 {
-    (odds.longer_than(left) + joint(other.late) - other.late).min(1.0)
+    (odds.longer_than(left) + joint(other.late.mean) - other.late.mean).min(1.0)
 }
 
 /// Paths from the best on; silent ones come last.
 fn by_chance(one: &Route, other: &Route) -> core::cmp::Ordering {
     let silence = one.is_silent.cmp(&other.is_silent);
-    silence.then(one.late.total_cmp(&other.late)).then(one.srtt.cmp(&other.srtt))
+    silence.then(one.late.mean.total_cmp(&other.late.mean)).then(one.srtt.cmp(&other.srtt))
 }
 
 impl Scheduler for Deadline {
@@ -355,24 +369,25 @@ impl Scheduler for Deadline {
                 single = faster;
             }
         }
-        let both = first.late * joint(second.late);
-        let two = Plan { missed: both, cost: both + price };
-        let all = third.map_or(both, |third| both * joint(third.late));
-        let three = third.map(|third| (third, all + 2.0 * price));
-        let (mut set, mut planned) = (PathSet::only(first.path), single);
+        let both = first.late.and(&second.late);
+        let two = both.mean + price;
+        let all = third.map_or(both, |third| both.and(&third.late));
+        let three = third.map(|third| (third, all.mean + 2.0 * price));
+        let mut set = PathSet::only(first.path);
+        let mut planned = first.hedged_by(&second, single.missed);
         if let Some((third, cost)) = three
-            && cost < two.cost.min(single.cost)
+            && cost < two.min(single.cost)
             && self.buy(unit)
         {
             let last = self.buy(unit).then_some(third.path);
             set = [first.path, second.path].into_iter().chain(last).collect();
-            planned.missed = if last.is_some() { all } else { both };
-        } else if two.cost < single.cost && self.buy(unit) {
+            planned = if last.is_some() { all } else { both };
+        } else if two < single.cost && self.buy(unit) {
             set = [first.path, second.path].into_iter().collect();
-            planned = two;
+            planned = both;
         }
         let others = if third.is_some() { 2.0 } else { 1.0 };
-        self.expect(unit, planned.missed.max(all), all, others);
+        self.expect(unit, planned, all, others);
         let reason = if set.len() > 1 { Reason::Risk } else { Reason::LowestRtt };
         Choice::Send(set, reason)
     }
@@ -443,10 +458,10 @@ impl Scheduler for Deadline {
             is_troubled &= route.is_troubled();
             let unacked = |age: Duration| {
                 let bins = self.bins(age - route.back);
-                self.odds.chance(route.path, route.level, bins).max(route.late)
+                self.odds.chance(route.path, route.level, bins).max(route.late.mean)
             };
             next = next.max(route.expected);
-            late = late.min(route.late / unacked(age));
+            late = late.min(route.late.mean / unacked(age));
             stays = stays.min(unacked(next) / unacked(age));
         }
         let (left, later) = (self.bins(self.within() - age), self.bins(self.within() - next));

@@ -4,6 +4,8 @@ use core::fmt;
 
 use skybraid_units::Duration;
 
+use super::odds::Estimate;
+
 /// Messages after which older ones count half.
 const WINDOW: f64 = 2048.0;
 /// Messages before which nothing is said.
@@ -26,9 +28,9 @@ pub struct Forecast {
 struct Sums {
     messages: f64,
     /// Expected misses with what was planned.
-    missed: f64,
+    missed: Estimate,
     /// Expected misses with a copy on each path.
-    min_missed: f64,
+    min_missed: Estimate,
     /// First copies, further copies, and further copies with one on each path, in bytes.
     first: f64,
     further: f64,
@@ -36,9 +38,11 @@ struct Sums {
 }
 
 impl Sums {
-    fn each(&mut self) -> [&mut f64; 6] {
+    fn each(&mut self) -> [&mut f64; 10] {
         let Self { messages, missed, min_missed, first, further, max_further } = self;
-        [messages, missed, min_missed, first, further, max_further]
+        let Estimate { mean, low, high } = missed;
+        let Estimate { mean: min_mean, low: min_low, high: min_high } = min_missed;
+        [messages, mean, low, high, min_mean, min_low, min_high, first, further, max_further]
     }
 }
 
@@ -55,10 +59,10 @@ impl core::ops::AddAssign for Sums {
 pub struct Planned {
     /// Size in bytes.
     pub bytes: f64,
-    /// Chance of a miss with what is planned, and with a copy on each path.
-    pub missed: f64,
-    /// The same with a copy on each path.
-    pub min_missed: f64,
+    /// Chance of a miss with what is planned.
+    pub missed: Estimate,
+    /// The same with a copy on each path: what is planned misses no less.
+    pub min_missed: Estimate,
     /// Number of the paths besides the first.
     pub others: f64,
 }
@@ -73,8 +77,9 @@ impl Forecast {
         (self.within, self.allowed) = (within, allowed);
         let sums = &mut self.recent;
         sums.messages += 1.0;
-        sums.missed += planned.missed;
-        sums.min_missed += planned.min_missed;
+        let least = &planned.min_missed;
+        sums.missed += planned.missed.max(least);
+        sums.min_missed += *least;
         sums.first += planned.bytes;
         sums.max_further += planned.others * planned.bytes;
     }
@@ -100,13 +105,13 @@ impl Forecast {
     }
 
     /// Share expected in time with what is planned.
-    pub fn expected(&self) -> f64 {
-        1.0 - self.recent.missed / self.recent.messages.max(1.0)
+    pub fn expected(&self) -> Estimate {
+        self.recent.missed.share_left(self.recent.messages)
     }
 
     /// Share expected in time with a copy on each path: no plan reaches more.
-    pub fn best(&self) -> f64 {
-        1.0 - self.recent.min_missed / self.recent.messages.max(1.0)
+    pub fn best(&self) -> Estimate {
+        self.recent.min_missed.share_left(self.recent.messages)
     }
 
     /// Bytes of further copies over those of first copies.
@@ -120,24 +125,20 @@ impl Forecast {
     }
 
     /// Expected misses of all messages so far, with what was planned and with a copy on each path.
-    pub fn misses_so_far(&self) -> [f64; 2] {
-        let Self { recent, earlier, .. } = self;
-        [recent.missed + earlier.missed, recent.min_missed + earlier.min_missed]
+    pub fn misses_so_far(&self) -> [Estimate; 2] {
+        let mut all = self.recent;
+        all += self.earlier;
+        [all.missed, all.min_missed]
     }
 
-    /// True if what is planned is expected to suffice.
-    pub fn is_reached(&self) -> bool {
-        self.recent.missed <= self.allowed * self.recent.messages
+    /// True if no plan suffices, whatever it costs: not even the upper end of the interval does.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.best().high < self.wanted()
     }
 
-    /// True if a plan is expected to suffice, whatever it costs.
-    pub fn is_reachable(&self) -> bool {
-        self.is_reachable_with(1.0)
-    }
-
-    /// True if a plan is expected to suffice with only this part of what may be missed.
-    pub fn is_reachable_with(&self, part: f64) -> bool {
-        self.recent.min_missed <= part * self.allowed * self.recent.messages
+    /// True if a plan is expected to suffice, whatever it costs; the interval may say less.
+    pub fn may_be_reached(&self) -> bool {
+        self.best().mean >= self.wanted()
     }
 }
 
@@ -153,32 +154,40 @@ impl core::ops::AddAssign for Forecast {
 
 impl fmt::Display for Forecast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let within = self.within.as_millis_f64();
-        let wanted = Percent(self.wanted());
-        let (expected, overhead) = (Percent(self.expected()), 100.0 * self.overhead());
-        let (best, most) = (Percent(self.best()), 100.0 * self.best_overhead());
-        if self.is_reached() {
-            write!(
-                f,
-                "within {within:.0} ms {expected} are expected at +{overhead:.1} %, wanted {wanted}"
-            )
-        } else if self.is_reachable() {
-            write!(
-                f,
-                "within {within:.0} ms the budget does not reach {wanted}: {expected} at +{overhead:.1} %, \
-                 {best} at +{most:.0} %"
-            )
+        let (wanted, within) = (self.wanted(), self.within.as_millis_f64());
+        let (expected, best) = (self.expected(), self.best());
+        let planned = Expected { share: expected, overhead: 100.0 * self.overhead(), digits: 1 };
+        let most = Expected { share: best, overhead: 100.0 * self.best_overhead(), digits: 0 };
+        let share = Percent(wanted);
+        write!(f, "within {within:.0} ms ")?;
+        if expected.low >= wanted {
+            write!(f, "{planned} are expected, wanted {share} %")
+        } else if self.is_out_of_reach() {
+            write!(f, "no plan reaches {share} %: best {most}, {planned}")
+        } else if expected.high < wanted && best.low >= wanted {
+            write!(f, "the budget does not reach {share} %: {planned}, {most}")
         } else {
-            write!(
-                f,
-                "within {within:.0} ms no plan reaches {wanted}: best {best} at +{most:.0} %, {expected} at \
-                 +{overhead:.1} %"
-            )
+            write!(f, "it is not known yet whether {share} % are reached: {planned}, best {most}")
         }
     }
 }
 
-/// A share with two significant digits of what is missing, rounded down.
+/// A share with its interval, and the overhead in % that brings it.
+struct Expected {
+    share: Estimate,
+    overhead: f64,
+    digits: usize,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { share: Estimate { mean, low, high }, overhead, digits } = self;
+        let [mean, low, high] = [mean, low, high].map(|share| Percent(*share));
+        write!(f, "{mean} % ({low} to {high}) at +{overhead:.digits$} %")
+    }
+}
+
+/// A share in % with two significant digits of what is missing, rounded down.
 struct Percent(f64);
 
 impl fmt::Display for Percent {
@@ -191,7 +200,8 @@ impl fmt::Display for Percent {
         let shown = libm::floor(100.0 * self.0 * scale + 1e-4) / scale;
         // A wanted share of one digit, as 99.999 %, has no zero after it.
         let digits = if (shown * scale) % 10.0 == 0.0 { digits - 1 } else { digits };
-        write!(f, "{shown:.*} %", digits.max(0) as usize)
+        let digits = if shown == 100.0 { 0 } else { digits.max(0) };
+        write!(f, "{shown:.*}", digits as usize)
     }
 }
 
@@ -201,8 +211,13 @@ mod tests {
 
     use super::*;
 
+    /// A chance of a miss, certain to a factor of two.
+    fn about(mean: f64) -> Estimate {
+        Estimate { mean, low: mean / 2.0, high: 2.0 * mean }
+    }
+
     /// The forecast of 2000 equal messages of 100 bytes, of which `copied` have a further copy.
-    fn forecast(missed: f64, min_missed: f64, copied: usize) -> Forecast {
+    fn forecast(missed: Estimate, min_missed: Estimate, copied: usize) -> Forecast {
         let mut forecast = Forecast::default();
         let planned = Planned { bytes: 100.0, missed, min_missed, others: 1.0 };
         for _ in 0..2000 {
@@ -215,48 +230,61 @@ mod tests {
     #[test]
     fn a_forecast_says_what_cannot_be_reached() {
         assert_eq!(
-            forecast(5e-4, 2e-4, 400).to_string(),
-            "within 150 ms no plan reaches 99.999 %: best 99.98 % at +100 %, 99.95 % at +20.0 %"
+            forecast(about(5e-4), about(2e-4), 400).to_string(),
+            "within 150 ms no plan reaches 99.999 %: best 99.98 % (99.96 to 99.99) at +100 %, \
+             99.95 % (99.9 to 99.975) at +20.0 %"
         );
         assert_eq!(
-            forecast(5e-4, 2e-6, 400).to_string(),
-            "within 150 ms the budget does not reach 99.999 %: 99.95 % at +20.0 %, 99.9998 % at +100 %"
+            forecast(about(5e-4), about(2e-6), 400).to_string(),
+            "within 150 ms the budget does not reach 99.999 %: 99.95 % (99.9 to 99.975) at +20.0 %, \
+             99.9998 % (99.9996 to 99.9999) at +100 %"
         );
         assert_eq!(
-            forecast(4e-6, 2e-6, 100).to_string(),
-            "within 150 ms 99.9996 % are expected at +5.0 %, wanted 99.999 %"
+            forecast(about(4e-6), about(2e-6), 100).to_string(),
+            "within 150 ms 99.9996 % (99.9992 to 99.9998) at +5.0 % are expected, wanted 99.999 %"
+        );
+    }
+
+    #[test]
+    fn what_the_interval_does_not_decide_is_not_known_yet() {
+        let unsure = Estimate { mean: 2e-6, low: 0.0, high: 3e-4 };
+        assert_eq!(
+            forecast(unsure, unsure, 100).to_string(),
+            "within 150 ms it is not known yet whether 99.999 % are reached: 99.9998 % (99.97 to 100) \
+             at +5.0 %, best 99.9998 % (99.97 to 100) at +100 %"
         );
     }
 
     #[test]
     fn the_mean_is_that_of_the_last_messages() {
-        let mut sum = forecast(0.5, 0.25, 0);
-        let planned = Planned { bytes: 100.0, missed: 0.0, min_missed: 0.0, others: 1.0 };
+        let mut sum = forecast(about(0.5), about(0.25), 0);
+        let none = about(0.0);
+        let planned = Planned { bytes: 100.0, missed: none, min_missed: none, others: 1.0 };
         (0..200_000).for_each(|_| sum.on_planned(Duration::from_millis(150), 1e-5, &planned));
+        let so_far = sum.misses_so_far();
         assert!(
-            sum.misses_so_far()
-                .iter()
-                .zip([1000.0, 500.0])
-                .all(|(it, all)| (it - all).abs() < 1e-6)
+            so_far.iter().zip([1000.0, 500.0]).all(|(it, all)| (it.mean - all).abs() < 1e-6),
+            "{so_far:?}"
         );
-        assert!(sum.recent.missed < 1e-3 && sum.recent.messages <= WINDOW, "{sum:?}");
+        assert!(sum.recent.missed.mean < 1e-3 && sum.recent.messages <= WINDOW, "{sum:?}");
     }
 
     #[test]
     fn two_runs_add_up_to_their_mean() {
-        let mut both = forecast(1e-3, 0.0, 0);
-        both += forecast(3e-3, 0.0, 400);
-        assert!((both.expected() - 0.998).abs() < 1e-12);
+        let mut both = forecast(about(1e-3), about(0.0), 0);
+        both += forecast(about(3e-3), about(0.0), 400);
+        assert!((both.expected().mean - 0.998).abs() < 1e-12);
         assert!((both.overhead() - 0.1).abs() < 1e-12);
     }
 
     #[test]
     fn a_few_messages_are_no_forecast() {
         let mut few = Forecast::default();
-        let planned = Planned { bytes: 100.0, missed: 0.1, min_missed: 0.1, others: 1.0 };
+        let (missed, min_missed) = (about(0.1), about(0.1));
+        let planned = Planned { bytes: 100.0, missed, min_missed, others: 1.0 };
         (0..999).for_each(|_| few.on_planned(Duration::from_millis(150), 1e-5, &planned));
         assert_eq!(few.known(), None);
         few.on_planned(Duration::from_millis(150), 1e-5, &planned);
-        assert!(few.known().is_some_and(|known| !known.is_reachable()));
+        assert!(few.known().is_some_and(|known| known.is_out_of_reach()));
     }
 }

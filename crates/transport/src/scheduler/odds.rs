@@ -100,22 +100,100 @@ impl<'a> Mean<'a> {
     }
 }
 
+/// A chance with its 95 % interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    pub mean: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Estimate {
+    /// Returns the interval of a chance of `mean`, of which `own` was counted at this level, and `of_path` at
+    /// any. What is assumed raises the upper end, and never the lower one: that is what was counted, less by
+    /// as much as the path's late packets may be too many.
+    fn of(mean: f64, own: &Count, of_path: &Count) -> Self {
+        let (late, all_late) = (own.took[BINS], of_path.took[BINS]);
+        let certain = poisson(all_late)[0] / all_late.max(f64::MIN_POSITIVE);
+        let low = certain * late / own.total.max(f64::MIN_POSITIVE);
+        let total = own.total + POOLED;
+        let [_, high] = poisson(mean * total);
+        Self { mean, low: low.min(mean), high: (high / total).min(1.0) }
+    }
+
+    /// Returns the chance that a copy on another path, late with the chance `other`, misses too. At the
+    /// lower end the two fail independently of each other.
+    #[inline]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            mean: self.mean * joint(other.mean),
+            low: self.low * other.low,
+            high: self.high * joint(other.high),
+        }
+    }
+
+    /// Returns the greater of both, end by end.
+    pub fn max(&self, other: &Self) -> Self {
+        Self {
+            mean: self.mean.max(other.mean),
+            low: self.low.max(other.low),
+            high: self.high.max(other.high),
+        }
+    }
+
+    /// Returns the share of `messages` of which so many as this are not missed.
+    pub fn share_left(&self, messages: f64) -> Self {
+        let left = |missed: f64| 1.0 - missed / messages.max(1.0);
+        Self { mean: left(self.mean), low: left(self.high), high: left(self.low) }
+    }
+}
+
+impl core::ops::AddAssign for Estimate {
+    fn add_assign(&mut self, more: Self) {
+        self.mean += more.mean;
+        self.low += more.low;
+        self.high += more.high;
+    }
+}
+
+/// Returns the exact 95 % interval of the mean of a Poisson number (Garwood 1936) that is `seen`, to 1 %
+/// (Wilson and Hilferty 1931).
+fn poisson(seen: f64) -> [f64; 2] {
+    let quantile = |shape: f64, deviations: f64| {
+        let root = 1.0 - 1.0 / (9.0 * shape) + deviations / (3.0 * libm::sqrt(shape));
+        shape * libm::pow(root.max(0.0), 3.0)
+    };
+    [if seen > 0.0 { quantile(seen, -1.96) } else { 0.0 }, quantile(seen + 1.0, 1.96)]
+}
+
 /// Chances of a path's packets at one level, as of the last update.
 #[derive(Clone, Copy, Debug)]
 pub struct Chances {
     longer: Tail,
+    /// Chance to miss the whole time.
+    late: Estimate,
     /// [`PathOdds::settled`] at the last update.
     as_of: f64,
 }
 
 impl Chances {
-    const UNKNOWN: Self = Self { longer: [1.0; BINS + 1], as_of: f64::NEG_INFINITY };
+    const UNKNOWN: Self = Self {
+        longer: [1.0; BINS + 1],
+        late: Estimate { mean: 1.0, low: 0.0, high: 1.0 },
+        as_of: f64::NEG_INFINITY,
+    };
 
     /// Returns the chance to take longer than `bins` parts of the time until the deadline; the more of
     /// them, the smaller it is.
     #[inline]
     pub fn longer_than(&self, bins: usize) -> f64 {
         self.longer[bins]
+    }
+
+    /// Returns the chance to miss the whole time.
+    #[inline]
+    pub fn late(&self) -> Estimate {
+        self.late
     }
 
     #[inline(never)]
@@ -129,6 +207,7 @@ impl Chances {
             let usual = at_any.next(bins, as_warned);
             *longer = of_own.next(bins, of_all.next(bins, (as_warned + usual) / 2.0));
         }
+        self.late = Estimate::of(self.longer[BINS], &own.at_level[level], &own.at_any);
     }
 }
 
@@ -246,6 +325,28 @@ mod tests {
         let own = posterior(3, 100.0, 10_000.0);
         assert!((odds.chance(PathId(0), 3, BINS) - own).abs() < 1e-12);
         assert!((own - 0.01).abs() < 1e-3);
+    }
+
+    // Source: Garwood's table.
+    #[test]
+    fn intervals_of_counts_are_those_of_the_table() {
+        for (seen, low, high) in [(0.0, 0.0, 3.689), (1.0, 0.025, 5.572), (10.0, 4.795, 18.390)] {
+            let [own_low, own_high] = poisson(seen);
+            assert!((own_low - low).abs() < 0.02 && (own_high / high - 1.0).abs() < 0.01);
+        }
+    }
+
+    #[test]
+    fn an_interval_narrows_with_what_was_counted() {
+        let mut odds = PathOdds::default();
+        let before = odds.update(PATH, 0).late();
+        assert!(before.low == 0.0 && before.high > 0.05, "{before:?}");
+        for packet in 0..10_000 {
+            odds.on_settled(PATH, 0, if packet % 100 == 0 { BINS } else { 25 }, 1.0);
+        }
+        let after = odds.update(PATH, 0).late();
+        assert!(0.0075 < after.low && after.low < 0.01, "{after:?}");
+        assert!(0.01 < after.high && after.high < 0.0125, "{after:?}");
     }
 
     // Of an outage of 2 s at 100 Hz, all packets share ten fates.
