@@ -16,12 +16,13 @@ import typer
 from skybraid_studies.engine.readings import measurements
 from skybraid_studies.frontier.bound import UpDown, bound, deadline_ms, drawn, least_missed
 from skybraid_studies.frontier.frontier import CONTROL, oracle, point, replay
-from skybraid_studies.frontier.measurements import CARRIERS, HALVES, NETWORKS, bursts, driven, together
+from skybraid_studies.frontier.measurements import CARRIERS, HALVES, NETWORKS, bursts, driven
 from skybraid_studies.frontier.observations import (
     DEADLINES_MS,
     DRAWN,
     PATTERNS,
     SETS,
+    films,
     has_oracle,
     outcomes,
     settled,
@@ -29,12 +30,10 @@ from skybraid_studies.frontier.observations import (
 from skybraid_studies.frontier.population import flights
 from skybraid_studies.frontier.rules import ORACLE, RULES, in_rounds
 from skybraid_studies.frontier.video import DEADLINES_MS as FILM_DEADLINES_MS
-from skybraid_studies.frontier.video import FILM_RULES, RATES, camera, film
+from skybraid_studies.frontier.video import FILM_RULES, RATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from skybraid_studies.frontier.video import Film
 
 TABLES = (("pairs", "control"), ("triples", "control"), ("two_of_three", "control"), ("pairs", "mavlink"))
 DRIVES = (("driven_pairs", "control"), ("driven_triples", "control"))
@@ -58,15 +57,10 @@ def video_table(data: str, rate: str, half: str) -> str:
     """A row a rule, a column a deadline: the share of frames missed with its interval, and freezes per minute."""
     columns = [f"{deadline} ms, overhead" for deadline in FILM_DEADLINES_MS]
     lines = ["| rule | " + " | ".join(columns) + " |", "|---|---|---|---|"]
-    for rule, (transport, keys) in FILM_RULES.items():
+    for rule in FILM_RULES:
         cells = []
-        films: dict[str, list[Film]] = {}
         for deadline in FILM_DEADLINES_MS:
-            wanted = transport(deadline)
-            if str(wanted) not in films:
-                measured = (together(paths, half) for paths in SETS[data])
-                films[str(wanted)] = [film(each, wanted, camera(rate, **keys)) for each in measured]
-            found = films[str(wanted)]
+            found = films(data, rate, rule, deadline, half)
             seen = point([each.frames for each in found], deadline)
             freezes = 60 * sum(sum(each.freezes[deadline]) for each in found) / sum(each.seconds for each in found)
             share = f"{100 * seen.missed:.2f} % ({100 * seen.low:.2f} to {100 * seen.high:.2f})"
@@ -116,7 +110,7 @@ def budget_table(data: str, deadline_ms: int, half: str) -> str:
     return "\n".join(lines)
 
 
-CALIBRATED = ("pairs", "triples")
+CALIBRATED = ("pairs", "triples", *DRAWN)
 
 
 def calibration_table(half: str) -> str:
@@ -128,9 +122,11 @@ def calibration_table(half: str) -> str:
             found = outcomes(data, CONTROL, "deadline", deadline, half)
             if not found:
                 break
-            seen, expected = point(found, deadline), sum(each.expected for each in found)
+            seen = point(found, deadline)
+            least, expected, most = map(sum, zip(*(each.expected for each in found), strict=True))
             low, high = seen.low * seen.messages, seen.high * seen.messages
-            cells.append(f"{expected:.1f} expected, {seen.misses} missed ({low:.0f} to {high:.0f})")
+            told = f"{expected:.1f} ({least:.1f} to {most:.0f}) expected"
+            cells.append(f"{told}, {seen.misses} ({low:.0f} to {high:.0f}) missed")
         if cells:
             lines.append(f"| {data} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -152,7 +148,8 @@ def main() -> int:
         typer.echo(bound_table())
         return 0
     if "budgets" in sys.argv[1:]:
-        typer.echo(budget_table("two_drones", DEADLINES_MS[0], HALVES[0]))
+        for data in ("two_drones", "drone_dish"):
+            typer.echo(f"{data}\n\n{budget_table(data, DEADLINES_MS[0], HALVES[0])}\n")
         return 0
     if "calibration" in sys.argv[1:]:
         typer.echo(calibration_table(half))

@@ -64,14 +64,15 @@ class Outcome:
         written: messages of each bin of each episode.
         sent: bytes on all links in both directions, with headers, during the episodes.
         single: bytes that one copy of each message would have taken.
-        expected: misses that the rule itself expected of all messages; none if it estimates nothing.
+        expected: misses that the rule itself expected of all messages, between the ends of their interval; none if it
+            estimates nothing.
     """
 
     missed: Mapping[int, Sequence[npt.NDArray[np.int64]]]
     written: Sequence[npt.NDArray[np.int64]]
     sent: int
     single: int
-    expected: float = math.nan
+    expected: tuple[float, ...] = (math.nan,) * 3
 
 
 def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, Any], pattern: Pattern) -> Any:  # noqa: ANN401
@@ -121,7 +122,9 @@ def outcome(
     written, missed = _counted(messages["sent_ns"].to_numpy(), delay_ms, spans, deadlines_ms)
     sent = sum(int(sizes[within(times, span)].sum()) for span in spans)
     forecast = results.flows["control"].forecast or {}
-    return Outcome(missed, written, sent, _single(written, pattern), forecast.get("misses_so_far", math.nan))
+    low, high = forecast.get("misses_so_far_interval", (math.nan, math.nan))
+    expected = (low, forecast.get("misses_so_far", math.nan), high)
+    return Outcome(missed, written, sent, _single(written, pattern), expected)
 
 
 def within(times_ns: npt.NDArray[np.int64], span: tuple[float, float]) -> npt.NDArray[np.bool_]:

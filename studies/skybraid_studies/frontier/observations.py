@@ -96,14 +96,20 @@ def _value(data: str, pattern: Pattern, rule: str, what: str) -> Calculation:
     return value
 
 
-@cache
 def films(data: str, rate: str, rule: str, deadline_ms: int, half: str) -> tuple[Film, ...]:
     """Video at a rate over each set of paths of a half; none without the measurements."""
+    transport, _ = FILM_RULES[rule]
+    same = transport(100) == transport(150)
+    return _films(data, rate, rule, 100 if same else deadline_ms, half)
+
+
+@cache
+def _films(data: str, rate: str, rule: str, set_ms: int, half: str) -> tuple[Film, ...]:
     transport, keys = FILM_RULES[rule]
     measured = [_measured(data, paths, half) for paths in SETS[data]]
     if not all(each.episodes for each in measured):
         return ()
-    return tuple(film(each, transport(deadline_ms), camera(rate, **keys)) for each in measured)
+    return tuple(film(each, transport(set_ms), camera(rate, **keys)) for each in measured)
 
 
 def _film_value(data: str, rate: str, rule: str, what: str) -> Calculation:

@@ -37,5 +37,6 @@ def flights(
     found = [outcome(flight, seed, spans, pattern, deadlines_ms) for seed in SEEDS[half]]
     missed = {deadline: [bins for each in found for bins in each.missed[deadline]] for deadline in deadlines_ms}
     written = [bins for each in found for bins in each.written]
-    sent, single, expected = (sum(getattr(each, name) for each in found) for name in ("sent", "single", "expected"))
+    sent, single = (sum(getattr(each, name) for each in found) for name in ("sent", "single"))
+    expected = tuple(map(sum, zip(*(each.expected for each in found), strict=True)))
     return Outcome(missed, written, sent, single, expected)
