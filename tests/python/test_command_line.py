@@ -69,6 +69,14 @@ def test_the_help_of_every_command_ends_in_an_example_of_it() -> None:
         )
 
 
+def test_every_command_that_ends_with_an_answer_prints_json() -> None:
+    # Shells and servers have no answer; a schema and a completion are what they print.
+    others = {"shell", "ctl page", "probe serve", "schema", "completion"}
+    for command in cli.description().all():
+        if not command.commands and command.name.removeprefix("skybraid ") not in others:
+            assert "--json" in {name for option in command.options for name in option.names}, command.name
+
+
 @pytest.mark.parametrize("name", ["aircraft.toml", "ground.toml"])
 def test_the_gateways_examples_fit_their_schema(name: str, validators: dict[str, Draft202012Validator]) -> None:
     table = tomllib.loads((ROOT / "packaging" / name).read_text(encoding="utf-8"))
@@ -168,6 +176,29 @@ def test_a_new_scenario_replays_a_trace(skybraid: Command, tmp_path: Path) -> No
     assert table["path"]["lte"]["uplink"]["delay"]["trace"] == "../drive/a.csv"
     assert {path["preset"] for path in table["path"].values()} == {"lte-aerial", "starlink"}
     done = skybraid("run", "sub/mine.toml", "--set", "duration=5s", "--summary")
+    assert done.returncode in (0, 1), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("speed", "times", "duration"), [("20m/s", ("", ""), "56s"), ("", ("00:00:00", "00:01:40"), "100s")]
+)
+def test_a_new_scenario_flies_along_a_track(
+    speed: str, times: tuple[str, str], duration: str, skybraid: Command, tmp_path: Path
+) -> None:
+    points = [
+        f'<trkpt lat="{lat}" lon="7"><ele>90</ele>{time and f"<time>2026-05-03T{time}Z</time>"}</trkpt>'
+        for lat, time in zip((47, 47.01), times, strict=True)
+    ]
+    (tmp_path / "way.gpx").write_text(
+        f'<gpx version="1.1" xmlns="http://www.topografix.com/GPX/1/1"><trk><trkseg>{"".join(points)}</trkseg></trk></gpx>',
+        encoding="utf-8",
+    )
+    assert json.loads(skybraid("new", "plans/mine", "--track", "way.gpx", "--json").stdout)["like"] == "route"
+    table = tomllib.loads((tmp_path / "plans" / "mine.toml").read_text(encoding="utf-8"))
+    # A hundredth of a degree has 1112 m, 55.6 s at 20 m/s.
+    assert table["node"]["vehicle"]["track"] == {"file": "../way.gpx"} | ({"speed": speed} if speed else {})
+    assert table["duration"] == duration
+    done = skybraid("run", "plans/mine.toml", "--set", "duration=5s", "--summary")
     assert done.returncode in (0, 1), done.stderr
 
 

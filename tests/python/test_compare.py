@@ -156,7 +156,7 @@ def test_the_command_prints_the_table_or_json_and_writes_a_file(skybraid: Comman
     assert (quiet.stdout, quiet.stderr) == ("", "")
     refused = skybraid(*words, "--out", "all.txt")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "expected a name that ends in .csv, .parquet, .tex, .pdf, .svg or .png" in refused.stderr
+    assert "expected a name that ends in .csv, .parquet, .html, .tex, .pdf, .svg or .png" in refused.stderr
 
 
 class TestRanking:
@@ -212,12 +212,14 @@ def test_flights_are_compared_as_scenarios_are(skybraid: Command, tmp_path: Path
         (tmp_path / f"{name}.csv").write_text(f"time [s],downlink delay [ms],downlink rate [Mbit/s]\n{rows}")
     words = ["compare", "lte=a.csv", "leo=b.csv", "--require", "control: 99% within 300ms", "--budget", "1s"]
     words += ["--protocols", "udp", "--schedulers", "low_rtt,round_robin"]
-    done = skybraid(*words, "--out", "table.csv", "--out", "table.tex", "--out", "figure.svg")
+    outs = ("table.csv", "table.tex", "figure.svg", "page.html")
+    done = skybraid(*words, *(word for name in outs for word in ("--out", name)))
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     assert "udp low_rtt over lte+leo" in done.stdout
     assert pl.read_csv(tmp_path / "table.csv")["place"].to_list() == [1, 2]
     assert (tmp_path / "table.tex").read_text().startswith(r"\begin{tabular}")
     assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
+    assert "udp low_rtt over lte+leo" in (tmp_path / "page.html").read_text()
     for wrong, expected in (
         (["lte=a.csv"], "--require: found none"),
         (

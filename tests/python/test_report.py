@@ -334,6 +334,30 @@ def test_a_ranking_folds_what_is_beyond_ten() -> None:
     assert found.top[0].words == "x 24"
 
 
+def test_a_ranking_marks_what_the_runs_cannot_tell_apart() -> None:
+    def point(name: str, share: float, verdict: Verdict, seeds: dict[int, float | None]) -> Entry:
+        return Entry({"x": name}, [Seen(name, share, None, None, share, verdict)], seeds=seeds)
+
+    best: dict[int, float | None] = {1: 0.9, 2: 0.8, 3: 1.0}
+    entries = [
+        point("first", 0.9, Verdict.MET, best),
+        point("mixed", 0.89, Verdict.MET, {1: 0.91, 2: 0.78, 3: 0.98, 4: 0.1}),
+        point("worse", 0.85, Verdict.MET, {1: 0.85, 2: 0.75, 3: 0.95}),
+        point("open", 0.88, Verdict.INCONCLUSIVE, dict(best)),
+        point("single", 0.84, Verdict.MET, {1: 0.84}),
+        point("unknown", 0.83, Verdict.MET, {1: None}),
+    ]
+    found = ranked("point", [Column("share", "nines")], entries)
+    assert [(row.words.removeprefix("x "), row.place) for row in found.rows] == [
+        ("first", "1"),
+        ("mixed", "2 ≈"),
+        ("worse", "3"),
+        ("single", "4"),
+        ("unknown", "5"),
+        ("open", "6"),
+    ]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_comparisons_page_has_its_places_and_intervals(tmp_path: Path, suffix: str) -> None:
     scenario = Scenario(TWO_PATHS).with_("duration", "5s")
@@ -342,7 +366,7 @@ def test_a_comparisons_page_has_its_places_and_intervals(tmp_path: Path, suffix:
     file = tmp_path / f"compared.{suffix}"
     write(found.frame, file)
     page = Page()
-    page.feed(compared_html(file))
+    page.feed(compared_html(file.stem, read_table(file)))
     assert page.open == []
     assert "3 combinations compared" in page.text
     for flow in {one.flow for one in found.places[0].requirements}:
@@ -356,9 +380,9 @@ def test_a_comparisons_page_has_its_places_and_intervals(tmp_path: Path, suffix:
             assert seen.verdict == one.verdict
     (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(
-        ResultError, match=r"found no column congestion, expected a table of `skybraid compare SCENARIO --out`"
+        ResultError, match=r"found no column congestion, expected rows of `skybraid compare SCENARIO --out`"
     ):
-        compared_html(tmp_path / "other.csv")
+        read_table(tmp_path / "other.csv")
 
 
 def test_a_name_cannot_break_the_page() -> None:
@@ -592,7 +616,7 @@ def test_a_campaigns_requirement_is_judged_over_all_runs_of_a_point() -> None:
         for seed, met in ((1, 994), (2, 998))
     ]
     easy, hard = judged(pl.DataFrame(rows))
-    assert (easy.verdict, easy.estimate, easy.trials, easy.runs) == (Verdict.MET, 0.996, 2000, 2)
+    assert (easy.verdict, easy.estimate, easy.trials, len(easy.seeds)) == (Verdict.MET, 0.996, 2000, 2)
     assert hard.verdict is Verdict.NOT_MET
     assert easy.episodes == 8
 

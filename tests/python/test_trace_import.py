@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from conftest import Command
 from skybraid import Scenario, run
 from skybraid.cli.trace import app
 from skybraid.traces import MeasuredTrack, Measurement, TraceError, import_files, join, load, read
@@ -1143,11 +1144,18 @@ class TestImport:
         with pytest.raises(TraceError, match="found no dates"):
             join([("a", write(tmp_path, "c", PING_MACOS))], tmp_path / "out.csv")
 
-    def test_the_command_says_what_is_wrong(self, tmp_path: Path) -> None:
-        path = write(tmp_path, "a.txt", "hello\n")
-        told = CliRunner().invoke(app, ["import", str(path), "--out", str(tmp_path / "b.csv")])
-        assert told.exit_code == 2
-        assert "error:" in told.output
+    def test_the_command_says_what_is_wrong(self, skybraid: Command, tmp_path: Path) -> None:
+        write(tmp_path, "a.txt", "hello\n")
+        told = skybraid("trace", "import", "a.txt", "--out", "b.csv", "--json")
+        assert told.returncode == 2
+        assert json.loads(told.stdout)["error"] in told.stderr
+
+    def test_the_command_prints_json(self, skybraid: Command, tmp_path: Path) -> None:
+        write(tmp_path, "ping.log", PING_MACOS)
+        told = skybraid("trace", "import", "ping.log", "--out", "link.csv", "--json")
+        (file,) = json.loads(told.stdout)["files"]
+        assert (file["file"], file["columns"]) == ("link.csv", ["rtt [ms]", "round_trip_loss [%]"])
+        assert file["scenario"][0].startswith("uplink.delay = { trace =")
 
 
 MUTABLE = [(name, content.encode() if isinstance(content, str) else content) for name, content in SAMPLES.values()]

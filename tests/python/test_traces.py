@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from conftest import Command
 from skybraid import traces
 from skybraid.cli.trace import app
 from skybraid.traces import Trace, TraceError, read, stats, write
@@ -389,8 +390,8 @@ class TestCommand:
             ["plot", "none.csv", "figure.txt"],
         ],
     )
-    def test_bad_input_exits_with_2(self, arguments: list[str]) -> None:
-        result = CliRunner().invoke(app, arguments)
-        assert result.exit_code == 2
+    def test_bad_input_exits_with_2(self, skybraid: Command, arguments: list[str]) -> None:
+        result = skybraid("trace", *arguments)
+        assert result.returncode == 2
         assert "error: " in result.stderr
         assert "expected" in result.stderr

@@ -156,25 +156,25 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def answer_text(answer: Answer, shown: int = _SHOWN) -> str:
-    """Formats an answer with at most `shown` rows of each flow."""
+def answer_text(answer: Answer, shown: int = _SHOWN, others: str = "with --page and --json") -> str:
+    """Formats an answer with at most `shown` rows of each flow, and says how to see the others."""
     lines = ["; ".join(f"{one.name}: {_flights(len(one.flights))}, {about(one.measured_s)}" for one in answer.networks)]
     lines += [f"  assumed: {one}" for one in answer.assumed]
     for flow in answer.flows:
-        lines += ["", flow.wanted.text, *_table(flow, shown)]
+        lines += ["", flow.wanted.text, *_table(flow, shown, others)]
     lines += ["", *(_answer(flow) for flow in answer.flows)]
     lines += [f"  to do: {one}" for one in answer.missing]
     return "\n".join(lines)
 
 
-def _table(flow: RankedFlow, shown: int) -> list[str]:
+def _table(flow: RankedFlow, shown: int, others: str) -> list[str]:
     rows = [_cells(flow, row) for row in flow.rows[:shown]]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
     if len(flow.rows) > shown:
-        lines.append(f"  and {len(flow.rows) - shown} more, in the report and in --json")
+        lines.append(f"  and {len(flow.rows) - shown} more: {others}")
     return lines
 
 

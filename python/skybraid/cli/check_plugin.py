@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from skybraid.cli.options import MET, NOT_MET, Quiet, load_plugins
+from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, load_plugins, print_json
 from skybraid.model import algorithms
 
 
 def check_plugin(
     file: Annotated[Path, typer.Argument(help="A Python file with algorithms of your own.", metavar="FILE")],
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Run algorithms of your own through random situations. Exit code: 0 all keep to their interface, 1 not.
@@ -18,14 +19,18 @@ def check_plugin(
     Example: skybraid check-plugin mine.py
     """
     load_plugins([file])
-    failed = False
+    found: dict[str, str | None] = {}
     for class_ in algorithms.load(file):
+        name = algorithms.name_of(class_)
         try:
             algorithms.check(class_)
         except algorithms.AlgorithmError as error:
-            failed = True
+            found[name] = str(error)
             typer.echo(f"error: {error}", err=True)
         else:
-            if not quiet:
-                typer.echo(f"{algorithms.name_of(class_)}: keeps to its interface")
-    raise typer.Exit(NOT_MET if failed else MET)
+            found[name] = None
+            if not quiet and not as_json:
+                typer.echo(f"{name}: keeps to its interface")
+    if as_json:
+        print_json({"algorithms": [{"name": name, "error": error} for name, error in found.items()]})
+    raise typer.Exit(NOT_MET if any(found.values()) else MET)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from skybraid.assess import assess
 from skybraid.assess.answer import BUDGET_S
 from skybraid.assess.candidates import combined
 from skybraid.cli.assess import Measured, answer_json, answer_text
+from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, Zone, read_options
 from skybraid.cli.options import (
     AsJson,
     Overrides,
@@ -44,12 +46,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from skybraid.assess import Answer, RankedFlow
+    from skybraid.show import assess as shown_as
     from skybraid.show import ranking as drawing
+    from skybraid.show import report as pages
     from skybraid.show.plots import style
 else:
     drawing, style = Late("skybraid.show.ranking"), Late("skybraid.show.plots.style")
+    pages, shown_as = Late("skybraid.show.report"), Late("skybraid.show.assess")
 
-_ENDINGS = (*comparing.SUFFIXES, ".tex", *(f".{name}" for name in FORMATS))
+_ENDINGS = (*comparing.SUFFIXES, ".html", ".tex", *(f".{name}" for name in FORMATS))
 _FLIGHT = re.compile(r"[A-Za-z][A-Za-z0-9_,-]*=.+")
 
 
@@ -91,13 +96,20 @@ def compare(
     budget: Annotated[
         str | None, typer.Option(help="With flights: computing time of the runs.", metavar="DURATION")
     ] = None,
+    format_: InFormat = None,
+    every: Every = None,
+    zone: Zone = None,
+    meanings: Meaning = None,
+    client: Client = "vehicle",
+    lost: Lost = None,
     out: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Also write rows (.csv, .parquet), a table (.tex) or a figure (.pdf, .svg, .png).", metavar="FILE"
+            help="Also write rows (.csv, .parquet), a page (.html), a table (.tex) or a figure (.pdf, .svg, .png).",
+            metavar="FILE",
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Show all places, not the first ten.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Show all places, not the first ten.")] = False,
     plugin: Plugins = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -114,9 +126,17 @@ def compare(
         if file.suffix not in _ENDINGS:
             raise ResultError(f"{file}: expected a name that ends in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}")
         check_new_file(file)
-    shown = None if every else SHOWN
+    shown = None if all_ else SHOWN
     names = {"flow": flow, "schedulers": schedulers, "congestion": congestion, "protocols": protocols}
-    of_flights = {"require": require, "rate": rates, "budget": budget}
+    of_flights: dict[str, object] = {
+        "require": require,
+        "rate": rates,
+        "budget": budget,
+        "format": format_,
+        "every": every,
+        "zone": zone,
+    }
+    of_flights |= {"as": meanings, "lost": lost, "client": None if client == "vehicle" else client}
     of_scenarios = {"seed": seed, "seeds": seeds, "set": set_}
     choice = Choice(
         listed(flow, "--flow"),
@@ -126,14 +146,15 @@ def compare(
     )
     if all(_FLIGHT.fullmatch(source) and not Path(source).exists() for source in sources):
         _refuse(of_scenarios, "measured flights, which have no seeds and no keys")
-        measured = Measured.read(sources, require or [], rates or [])
+        options = replace(read_options(zone, meanings, client, lost, every), format=format_)
+        measured = Measured.read(sources, require or [], rates or [], options)
         answer, left_out = _over_flights(measured, choice, seconds("--budget", budget) or BUDGET_S, quiet=quiet)
         _write_answer(answer, files, shown)
         if as_json:
             print_json(answer_json(answer) | {"left_out": left_out})
         elif not quiet:
             rows = shown or max(len(ranked.rows) for ranked in answer.flows)
-            typer.echo("\n".join([answer_text(answer, rows), *left_out]))
+            typer.echo("\n".join([answer_text(answer, rows, "with --all"), *left_out]))
         return
     _refuse(of_flights, "a scenario, which states its requirements itself")
     numbers = None if seeds is None else seeds_from(seeds, max_seeds=MAX_RUNS)
@@ -205,6 +226,8 @@ def _write_ranking(ranking: Ranking, files: Sequence[Path], shown: int | None) -
     for file in files:
         if file.suffix in comparing.SUFFIXES:
             comparing.write(ranking.frame, file)
+        elif file.suffix == ".html":
+            write_whole(file, pages.compared_html(file.stem, ranking.frame).encode())
         elif file.suffix == ".tex":
             write_whole(file, ranking.latex(shown).encode())
         else:
@@ -242,6 +265,8 @@ def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None) -> N
                 for place, row in enumerate(flow["transports"], start=1)
             ]
             comparing.write(pl.DataFrame(rows, infer_schema_length=None), file)
+        elif file.suffix == ".html":
+            write_whole(file, shown_as.assess_html(answer).encode())
         elif file.suffix == ".tex":
             write_whole(file, "\n".join(_latex_of(flow, shown) for flow in answer.flows).encode())
         else:

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from skybraid.cli.options import AsJson, Quiet, print_json
@@ -18,6 +19,9 @@ from skybraid.traces.series import TraceError
 
 _STARTS = Path(__file__).with_name("starts")
 _PATHS, _FLOWS = "# paths:", "# flows:"
+
+_ASSUMED_SPEED = ', speed = "20m/s" }   # the file has no times; the speed is assumed'
+_MAX_TRACK_S = 86400
 
 _MEASURED_DELAY = {
     "lte-aerial": ("uplink.harq", "downlink.harq", "drx"),
@@ -31,14 +35,17 @@ def new(
     like: Annotated[
         str | None,
         typer.Option(
-            help="Starting point: two-networks (the default), remote-piloting or video; of a file NAME.py, scheduler "
-            "(the default) or congestion.",
+            help="Starting point: two-networks (the default), remote-piloting, video or route; of a file NAME.py, "
+            "scheduler (the default) or congestion.",
             metavar="START",
         ),
     ] = None,
     trace: Annotated[
         list[str] | None,
         typer.Option(help="A path that replays a CSV of measurements; may be repeated.", metavar="PATH=FILE"),
+    ] = None,
+    track: Annotated[
+        Path | None, typer.Option(help="GPX, KML or CSV of a route, along which the aircraft flies.", metavar="FILE")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -56,12 +63,15 @@ def new(
     algorithm = path.suffix == ".py"
     ending = ".py.txt" if algorithm else ".toml"
     known = sorted(file.name.removesuffix(ending) for file in _STARTS.glob(f"*{ending}"))
-    like = like or ("scheduler" if algorithm else "two-networks")
+    like = like or ("scheduler" if algorithm else "two-networks" if track is None else "route")
     if like not in known:
         raise ScenarioError(unknown("--like", like, known))
     text = _filled((_STARTS / f"{like}{ending}").read_text(encoding="utf-8"), path)
-    if trace and algorithm:
-        raise ScenarioError("--trace: found a file NAME.py, expected a scenario")
+    for option, given in (("--trace", trace), ("--track", track)):
+        if given and algorithm:
+            raise ScenarioError(f"{option}: found a file NAME.py, expected a scenario")
+    if track is not None:
+        text = _along(track, text, path, like)
     if trace:
         before, _, rest = text.partition(_PATHS)
         paths = "\n".join(_path(*_named(one), path.parent) for one in trace)
@@ -76,6 +86,29 @@ def new(
         typer.echo(path)
         what, command = ("check", "check-plugin") if algorithm else ("run", "run")
         typer.echo(f"{what} it with: skybraid {command} {shlex.quote(str(path))}", err=True)
+
+
+def _along(track: Path, text: str, path: Path, like: str) -> str:
+    """The scenario `route` with the track of a file, for as long as that takes.
+
+    Raises:
+        ScenarioError: the file is no track, or the starting point has none.
+    """
+    before, found, after = text.partition("track = {")
+    if not found:
+        raise ScenarioError(f"--track: found it with --like {like}; expected --like route")
+    file = json.dumps(Path(os.path.relpath(track, path.parent)).as_posix())
+    # Without the waypoints, and without the line that says how to name a file.
+    after = after.split("\n", 2)[2]
+    timed, paced = (f"{before}track = {{ file = {file}{speed}\n{after}" for speed in (" }", _ASSUMED_SPEED))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        text, scenario = timed, Scenario(timed, str(path))
+    except ScenarioError:
+        text, scenario = paced, Scenario(paced, str(path))
+    ((_, _, *places),) = scenario.native.tracks([float(second) for second in range(_MAX_TRACK_S)])
+    moving_s = 1 + max(int(np.flatnonzero(np.diff(axis))[-1:].sum()) for axis in places)
+    return re.sub("duration = .*", f'duration = "{moving_s}s"', text, count=1)
 
 
 def _filled(text: str, path: Path) -> str:

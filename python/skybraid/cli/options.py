@@ -66,6 +66,14 @@ def print_json(value: dict[str, Any]) -> None:
     typer.echo(json.dumps({"schema": JSON_SCHEMA, **value}, ensure_ascii=False, allow_nan=False))
 
 
+def print_result(value: dict[str, Any], text: object, *, as_json: bool, quiet: bool = False) -> None:
+    """Prints what a command found or wrote: as JSON, as text, or nothing."""
+    if as_json:
+        print_json(value)
+    elif not quiet:
+        typer.echo(text)
+
+
 def new_file(path: Path) -> None:
     """Raises if an option names a file that cannot be written, or that exists already."""
     check_new_file(path)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from skybraid.cli.options import AsJson, Quiet, print_json
+from skybraid.cli.options import AsJson, Quiet, print_result
 from skybraid.execute.campaign import Campaign
 from skybraid.execute.opening import open_results
 from skybraid.model.errors import ResultError
@@ -50,16 +50,13 @@ def report(
     elif files[0].is_file() and pages.is_compared(files[0]):
         path = files[0].with_suffix(".html") if out is None else out
         check_new_file(path)
-        write_whole(path, pages.compared_html(files[0]).encode())
+        write_whole(path, pages.compared_html(files[0].stem, pages.read_table(files[0])).encode())
     else:
         opened = open_results(source[0])
         path = place_in(opened, "report.html") if out is None else out
         check_new_file(path)
         path = pages.write_report(opened, path, Budget() if remedies else None)
-    if as_json:
-        print_json({"report": str(path)})
-    elif not quiet:
-        typer.echo(path)
+    print_result({"report": str(path)}, path, as_json=as_json, quiet=quiet)
 
 
 def place_in(opened: Results | Campaign, name: str) -> Path:

@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, cast
 
 import typer
 
-from skybraid._core import SkybraidError
 from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, OneWay, Peer, Zone, one_of, read_options
-from skybraid.cli.options import print_json
+from skybraid.cli.options import AsJson, print_json, print_result
 from skybraid.model.folder import check_new_file
 from skybraid.traces import (
     FORMATS,
@@ -27,7 +26,7 @@ from skybraid.traces import (
     write,
 )
 from skybraid.traces.importing import scenario_lines
-from skybraid.traces.measurement import POLICIES, MeasuredTrack
+from skybraid.traces.measurement import POLICIES, Imported, MeasuredTrack
 
 app = typer.Typer(
     add_completion=False,
@@ -45,11 +44,6 @@ Gaps = Annotated[
     str | None,
     typer.Option(help="Gaps are an outage, hold the last value, or split the file.", metavar="|".join(POLICIES)),
 ]
-
-
-def _fail(error: SkybraidError) -> NoReturn:
-    typer.echo(f"error: {error}", err=True)
-    raise typer.Exit(2)
 
 
 def _open(path: Path, column: str | None, unit: str | None, format_: str | None) -> Trace:
@@ -75,16 +69,13 @@ def stats_command(
     column: Column = None,
     unit: Unit = None,
     format_: InFormat = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the statistics of a trace, weighted by time.
 
     Example: skybraid trace stats drive.csv --column 'delay [ms]'
     """
-    try:
-        result = stats(_open(file, column, unit, format_))
-    except SkybraidError as error:
-        _fail(error)
+    result = stats(_open(file, column, unit, format_))
     if as_json:
         print_json(vars(result))
         return
@@ -111,25 +102,23 @@ def plot_command(
     column: Column = None,
     unit: Unit = None,
     format_: InFormat = None,
+    as_json: AsJson = False,
 ) -> None:
     """Draw a trace over time and its distribution.
 
     Example: skybraid trace plot drive.csv drive.svg
     """
+    check_new_file(out)
+    if out.suffix not in {".svg", ".pdf", ".png"}:
+        raise TraceError(f"{out}: found suffix `{out.suffix}`; expected .svg, .pdf or .png")
+    if out.exists():
+        raise TraceError(f"{out}: exists already; expected a new file")
+    figure = plot(_open(file, column, unit, format_))
     try:
-        check_new_file(out)
-        if out.suffix not in {".svg", ".pdf", ".png"}:
-            raise TraceError(f"{out}: found suffix `{out.suffix}`; expected .svg, .pdf or .png")
-        if out.exists():
-            raise TraceError(f"{out}: exists already; expected a new file")
-        figure = plot(_open(file, column, unit, format_))
-        try:
-            figure.savefig(out, dpi=150)
-        except OSError as error:
-            raise TraceError(f"{out}: cannot be written: {error.strerror}") from error
-    except SkybraidError as error:
-        _fail(error)
-    typer.echo(out)
+        figure.savefig(out, dpi=150)
+    except OSError as error:
+        raise TraceError(f"{out}: cannot be written: {error.strerror}") from error
+    print_result({"figure": str(out)}, out, as_json=as_json)
 
 
 @app.command("convert")
@@ -140,18 +129,16 @@ def convert_command(
     column: Column = None,
     unit: Unit = None,
     format_: InFormat = None,
+    as_json: AsJson = False,
 ) -> None:
     """Convert a trace to CSV, Parquet or mahimahi opportunities.
 
     Example: skybraid trace convert rates.csv rates.down --to mahimahi
     """
-    try:
-        check_new_file(out)
-        chosen = cast("OutputFormat | None", one_of(to, "--to", OUTPUT_FORMATS))
-        write(_open(file, column, unit, format_), out, chosen)
-    except SkybraidError as error:
-        _fail(error)
-    typer.echo(out)
+    check_new_file(out)
+    chosen = cast("OutputFormat | None", one_of(to, "--to", OUTPUT_FORMATS))
+    write(_open(file, column, unit, format_), out, chosen)
+    print_result({"trace": str(out)}, out, as_json=as_json)
 
 
 @app.command("import")
@@ -167,6 +154,7 @@ def import_command(
     peer: Peer = None,
     lost: Lost = None,
     gaps: Gaps = None,
+    as_json: AsJson = False,
 ) -> None:
     """Turn files of measuring tools into CSV that scenarios replay; lost probes and gaps are kept.
 
@@ -175,26 +163,37 @@ def import_command(
 
     Example: skybraid trace import ping.log --out drive.csv
     """
-    try:
-        one_of(gaps, "--gaps", POLICIES)
-        options = replace(read_options(zone, meanings, client, lost, every), one_way=one_way, peer=peer)
-        written = import_files(files, out, format_, options, gaps)
-    except SkybraidError as error:
-        _fail(error)
-    for path, one in written:
-        typer.echo(f"{path}:")
-        if isinstance(one, MeasuredTrack):
-            typer.echo(f"  track of {len(one.times_s)} points over {one.times_s[-1]:.0f} s")
-        else:
-            names = ", ".join(column.heading for column in one.columns)
-            typer.echo(f"  {names}: {len(one.times_s)} rows over {one.length_s:.6g} s")
-        for note in one.notes:
-            typer.echo(f"  note: {note}")
-        lines = scenario_lines(one, path)
-        if lines:
-            typer.echo("  in a scenario next to it:")
-        for line in lines:
-            typer.echo(f"    {line}")
+    one_of(gaps, "--gaps", POLICIES)
+    options = replace(read_options(zone, meanings, client, lost, every), one_way=one_way, peer=peer)
+    written = import_files(files, out, format_, options, gaps)
+    if as_json:
+        print_json({"files": [_written_json(path, one) for path, one in written]})
+    else:
+        for path, one in written:
+            typer.echo("\n".join(_written_lines(path, one)))
+
+
+def _written_json(path: Path, one: Imported) -> dict[str, Any]:
+    columns = [] if isinstance(one, MeasuredTrack) else [column.heading for column in one.columns]
+    return {
+        "file": str(path),
+        "columns": columns,
+        "rows": len(one.times_s),
+        "length_s": float(one.times_s[-1]) if isinstance(one, MeasuredTrack) else one.length_s,
+        "notes": list(one.notes),
+        "scenario": scenario_lines(one, path),
+    }
+
+
+def _written_lines(path: Path, one: Imported) -> list[str]:
+    if isinstance(one, MeasuredTrack):
+        lines = [f"{path}:", f"  track of {len(one.times_s)} points over {one.times_s[-1]:.0f} s"]
+    else:
+        names = ", ".join(column.heading for column in one.columns)
+        lines = [f"{path}:", f"  {names}: {len(one.times_s)} rows over {one.length_s:.6g} s"]
+    lines += [f"  note: {note}" for note in one.notes]
+    keys = scenario_lines(one, path)
+    return [*lines, *(["  in a scenario next to it:"] if keys else []), *(f"    {line}" for line in keys)]
 
 
 @app.command("join")
@@ -209,21 +208,20 @@ def join_command(
     client: Client = "vehicle",
     lost: Lost = None,
     gaps: Gaps = None,
+    as_json: AsJson = False,
 ) -> None:
     """Join series with dates that were measured together into one CSV, so that runs replay them at the same place.
 
     Example: skybraid trace join lte=lte.log leo=leo.log --out both.csv
     """
-    try:
-        one_of(gaps, "--gaps", POLICIES)
-        named = [_named(text) for text in files]
-        options = read_options(zone, meanings, client, lost)
-        joined = join(named, out, format_, options, gaps)
-    except SkybraidError as error:
-        _fail(error)
-    typer.echo(f"{out}: {len(joined.times_s)} rows over {joined.length_s:.6g} s that all have in common")
-    for column in joined.columns:
-        typer.echo(f"  {column.heading}")
+    one_of(gaps, "--gaps", POLICIES)
+    named = [_named(text) for text in files]
+    options = read_options(zone, meanings, client, lost)
+    joined = join(named, out, format_, options, gaps)
+    columns = [column.heading for column in joined.columns]
+    value = {"file": str(out), "columns": columns, "rows": len(joined.times_s), "length_s": joined.length_s}
+    head = f"{out}: {len(joined.times_s)} rows over {joined.length_s:.6g} s that all have in common"
+    print_result(value, "\n  ".join([head, *columns]), as_json=as_json)
 
 
 def _named(text: str) -> tuple[str, Path]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from skybraid.cli.options import AsJson, Quiet, print_json, seconds
+from skybraid.cli.options import AsJson, Quiet, print_json, print_result, seconds
 from skybraid.cli.progress import progress
 from skybraid.model.errors import ResultError, VideoError
 from skybraid.model.folder import cannot_write
@@ -49,6 +49,7 @@ Mptcp = Annotated[bool, typer.Option("--mptcp", help="The same over an MPTCP con
 def clip(
     name: Annotated[str, typer.Argument(help="flight, flight-540 or flight-270.", metavar="NAME")],
     out: NewFile,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a built-in clip to a file: a flight over fields and hills to a runway, 30 s at 30 fps.
@@ -63,8 +64,7 @@ def clip(
         drawn = clips.open_clip(name, told)
     with cache.whole(out) as aside:
         shutil.copyfile(drawn.file, aside)
-    if not quiet:
-        typer.echo(out)
+    print_result({"clip": str(out)}, out, as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -147,6 +147,7 @@ def send(
     sdp: Annotated[
         Path | None, typer.Option(help="Write the session description that players open.", metavar="FILE")
     ] = None,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Send a clip as a camera would: encoded, as RTP in real time, with an RTCP report each second.
@@ -165,11 +166,12 @@ def send(
         with cache.whole(sdp) as aside:
             aside.write_text(pipeline.sdp(made, where, one_port=one_port), encoding="utf-8")
     sent = pipeline.send(made, where, tcp=tcp, mptcp=mptcp, one_port=one_port, packet_bytes=packet, duration_s=limit_s)
-    if not quiet:
-        words = "no report came back" if sent.lost is None else f"{sent.lost} packets lost"
-        if sent.round_trip_s is not None:
-            words += f", round trip {sent.round_trip_s * 1000:.1f} ms"
-        typer.echo(f"{sent.frames} frames in {sent.packets} packets; {words}")
+    words = "no report came back" if sent.lost is None else f"{sent.lost} packets lost"
+    if sent.round_trip_s is not None:
+        words += f", round trip {sent.round_trip_s * 1000:.1f} ms"
+    text = f"{sent.frames} frames in {sent.packets} packets; {words}"
+    value = {name: getattr(sent, name) for name in ("frames", "packets", "lost", "round_trip_s")}
+    print_result(value, text, as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -186,6 +188,7 @@ def receive(
     limit: Annotated[
         str | None, typer.Option("--for", help="Longest time; by default until the sender ends.", metavar="TIME")
     ] = None,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Receive RTP as a screen would: jitter buffer and decoder; write which frame was shown when as CSV.
@@ -204,9 +207,9 @@ def receive(
             received = receiver.run(limit_s)
     except OSError as error:
         raise cannot_write(out, error) from error
-    if not quiet:
-        for line in _told(received):
-            typer.echo(line)
+    damaged = sum(row.damaged for row in received.rows)
+    value = {"pictures": len(received.rows), "damaged": damaged, "packets": received.packets, "lost": received.lost}
+    print_result(value | {"rows": str(out)}, "\n".join(_told(received)), as_json=as_json, quiet=quiet)
 
 
 def _told(received: Received) -> list[str]:
@@ -291,6 +294,7 @@ def beside(
     out: Annotated[Path, typer.Option(help="The picture to write, .png or .jpg.", metavar="FILE")],
     flow: Annotated[str | None, typer.Option(help="Which flow; by default the only one with a clip.")] = None,
     rows: Annotated[int, typer.Option(help="How many frames.")] = 6,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Draw two runs of one video next to the original, at the frames where their quality differs most.
@@ -306,5 +310,4 @@ def beside(
         drawn.save(out)
     except OSError as error:
         raise ResultError(f"{out}: cannot be written: {error.strerror}") from error
-    if not quiet:
-        typer.echo(out)
+    print_result({"picture": str(out)}, out, as_json=as_json, quiet=quiet)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from skybraid.execute.compare import Choice, Combination, Names, aligned, cells_of, flown, is_of, titles_of
 from skybraid.model.heavy import pl
 from skybraid.model.requirements import Requirement, milliseconds, percent, percent_range, rate
-from skybraid.model.statistics import Verdict, mean_interval
+from skybraid.model.statistics import Verdict, shows_no_difference
 
 if TYPE_CHECKING:
     import os
@@ -189,7 +189,7 @@ def rank(
             requirements,
             rows,
             is_tied=_verdicts(requirements) == _verdicts(best[1])
-            and _is_tied(first, seen.values(combinations[0], flow, column)),
+            and shows_no_difference(_differences(first, seen.values(combinations[0], flow, column))),
         )
         for combinations, requirements, rows in merged
     )
@@ -251,13 +251,8 @@ def _verdicts(requirements: Sequence[Requirement]) -> tuple[float, float]:
     return float(verdicts.count(Verdict.NOT_MET)), float(verdicts.count(Verdict.INCONCLUSIVE))
 
 
-def _is_tied(first: Sequence[float | None], other: Sequence[float | None]) -> bool:
-    """Whether runs of the same seeds show no difference; a single pair does so where it is equal."""
-    pairs = [a - b for a, b in zip(first, other, strict=True) if a is not None and b is not None]
-    interval = mean_interval(pairs)
-    if interval is None:
-        return bool(pairs) and not any(pairs)
-    return interval.low <= 0 <= interval.high
+def _differences(first: Sequence[float | None], other: Sequence[float | None]) -> list[float]:
+    return [a - b for a, b in zip(first, other, strict=True) if a is not None and b is not None]
 
 
 def _title(one: Requirement) -> str:

@@ -68,6 +68,14 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
     return Interval(mean - reach, mean + reach)
 
 
+def shows_no_difference(pairs: Sequence[float]) -> bool:
+    """Whether differences of runs of the same seeds are none, by their 95 % interval; a single one where it is zero."""
+    interval = mean_interval(pairs)
+    if interval is None:
+        return bool(pairs) and not any(pairs)
+    return interval.low <= 0 <= interval.high
+
+
 def judge_interval(low: float | None, high: float | None, target: float) -> Verdict:
     """Met where the whole interval reaches the target, not met where all of it stays below.
 

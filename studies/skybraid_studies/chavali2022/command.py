@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skybraid.cli.options import Quiet
+from skybraid.cli.options import AsJson, Quiet, print_result
 from skybraid.model.folder import new_folder
 from skybraid_studies.chavali2022.lines import LineError, read_lines
 
@@ -14,6 +14,7 @@ from skybraid_studies.chavali2022.lines import LineError, read_lines
 def import_lines(
     file: Annotated[str, typer.Argument(help="Scenario lines, a file or - for standard input.", metavar="FILE")],
     out: Annotated[Path, typer.Option(help="New folder for the scenarios.", metavar="DIR")],
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Convert scenario lines of Chavali's testbed to scenarios. A line is, for example, -N 5 -O LEO -r MP -S blest.
@@ -24,9 +25,8 @@ def import_lines(
     with new_folder(out) as folder:
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8", newline="\n")
-    if not quiet:
-        for name in texts:
-            typer.echo(out / name)
+    written = [str(out / name) for name in texts]
+    print_result({"scenarios": written}, "\n".join(written), as_json=as_json, quiet=quiet)
 
 
 def _text_of(file: str) -> str:

@@ -11,7 +11,16 @@ fn seconds(span: Duration) -> f64 {
     span.as_secs_f64()
 }
 
-/// Unit of data to schedule; see [`scheduler::Unit`].
+/// Unit of data to schedule; times in s, sizes in bytes.
+///
+/// Attributes:
+///     bytes: payload.
+///     message_class: class of the unit's first message: "control", "video" or "data".
+///     deadline_s: deadline of that message; None without one.
+///     carried_by: numbers of the paths that have carried the unit before; empty for new data.
+///     backlog_bytes: data after this unit that is on no path yet.
+///     window_room_bytes: room in the peer's receive window, this unit included; `NO_LIMIT` for datagrams.
+///     blocked: how often so far the receive window blocked data that a path had room for.
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Unit(pub scheduler::Unit);
 
@@ -95,7 +104,16 @@ fn numbers(paths: PathSet) -> BTreeSet<u8> {
     paths.iter().map(|path| path.0).collect()
 }
 
-/// State of a path for schedulers; see [`skybraid_transport::PathView`].
+/// State of a path for schedulers; times in s, sizes in bytes, rates in bit/s.
+///
+/// Attributes:
+///     id: number of the path in the connection, from 0.
+///     usable: established and not suspected of having failed; only usable paths may be chosen.
+///     has_room: the unit can be sent at once; on a path without room the copy is queued.
+///     srtt_s: smoothed round-trip time, as `min_rtt_s`; None before the first sample.
+///     window_bytes: congestion window, as `threshold_bytes`; `NO_LIMIT` without one.
+///     pacing_bps: pacing rate; None without pacing.
+///     in_flight_bytes: sent and not acknowledged; `queued_bytes` wait, `room_bytes` of the window are free.
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct PathView(pub skybraid_transport::PathView);
 
@@ -303,7 +321,15 @@ impl PathBasics {
     }
 }
 
-/// Acknowledgement; see [`congestion::Acked`].
+/// Acknowledgement; times in s, sizes in bytes.
+///
+/// Attributes:
+///     bytes: acknowledged for the first time; `delivered_bytes` since the start.
+///     rtt_s: round-trip time of the first segment newly acknowledged; None if it was not measured.
+///     in_flight_bytes: before the acknowledgement; after it `in_flight_after_bytes`.
+///     window_limited: the window was fully used, so that growth makes sense.
+///     recovering: between a loss and the end of its recovery.
+///     rate: delivery rate sample of a control that reads them; None without one.
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Acked(pub congestion::Acked);
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from skybraid.execute.campaign import Campaign
     from skybraid.show.explain import Budget
     from skybraid.show.report.campaign import ranking_so_far
-    from skybraid.show.report.compared import compared_html, is_compared
+    from skybraid.show.report.compared import compared_html, is_compared, read_table
     from skybraid.show.report.gateway import gateway_html
     from skybraid.show.report.logs import GatewayLog, is_log
     from skybraid.show.report.points import Judged, Wanted, judged
@@ -37,6 +37,7 @@ __all__ = [
     "longest_gaps",
     "path_stories",
     "ranking_so_far",
+    "read_table",
     "verdicts_so_far",
     "waits",
     "write_report",
@@ -44,7 +45,7 @@ __all__ = [
 
 _NAMES = {
     "campaign": "campaign_html ranking_so_far",
-    "compared": "compared_html is_compared",
+    "compared": "compared_html is_compared read_table",
     "gateway": "gateway_html",
     "logs": "GatewayLog is_log",
     "points": "Judged Wanted judged",

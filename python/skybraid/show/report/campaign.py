@@ -180,6 +180,7 @@ def ranking(seen: Seen) -> Ranking:
             {names[column]: str(seen.points[point][column]) for column in seen.columns},
             [_shown(wanted, own.get(wanted)) for wanted in seen.wanted],
             seen.replays.get(point, ""),
+            own[seen.wanted[0]].seeds if seen.wanted[0] in own else {},
         )
         for point, own in found.items()
     ]

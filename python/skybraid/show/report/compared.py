@@ -36,13 +36,8 @@ def is_compared(path: Path) -> bool:
     return path.suffix in (".csv", ".parquet")
 
 
-def compared_html(path: Path) -> str:
-    """Renders the table that `skybraid compare --out` wrote.
-
-    Raises:
-        ResultError: the file cannot be read, or it is another table.
-    """
-    frame = read_table(path)
+def compared_html(title: str, frame: pl.DataFrame) -> str:
+    """Renders the rows of a comparison of combinations (`skybraid.execute.ranking.Ranking.frame`)."""
     charts = Charts()
     flows = [str(name) for name in frame["flow"].unique(maintain_order=True)]
     rankings = [
@@ -52,7 +47,7 @@ def compared_html(path: Path) -> str:
     return page(
         "compared.html.j2",
         charts,
-        title=path.stem,
+        title=title,
         combinations=frame.select(KEYS).unique().height,
         seeds=frame["seed"].n_unique(),
         rankings=rankings,
@@ -65,7 +60,7 @@ def read_table(path: Path) -> pl.DataFrame:
     Raises:
         ResultError: the file cannot be read, or it is another table.
     """
-    expected = "expected a table of `skybraid compare SCENARIO --out`"
+    expected = "expected rows of `skybraid compare SCENARIO --out`; of flights, `--out NAME.html` writes the page"
     try:
         frame = pl.read_csv(path, infer_schema_length=None) if path.suffix == ".csv" else pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:

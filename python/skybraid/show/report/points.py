@@ -93,7 +93,7 @@ class Judged:
         interval: at 95 %, by episodes for a share (`skybraid.episodes`), else of the mean of the runs (Student's t).
         episodes: of a share, in how many groups its misses came.
         trials: messages, frames, or runs.
-        runs: how many.
+        seeds: what the run of each seed reached, where that is known.
     """
 
     point: int
@@ -103,7 +103,7 @@ class Judged:
     interval: Interval | None
     episodes: int | None
     trials: int
-    runs: int
+    seeds: dict[int, float | None]
 
     @property
     def words(self) -> str:
@@ -119,7 +119,7 @@ class Judged:
         """Sample size, in words."""
         things = _COUNTED.get(self.wanted.metric)
         if things is None:
-            return f"{count(self.runs)} runs"
+            return f"{count(len(self.seeds))} runs"
         return f"{count(self.trials)} {things}, misses in {count(self.episodes or 0)} episodes"
 
 
@@ -140,14 +140,15 @@ def judged(requirements: pl.DataFrame) -> list[Judged]:
 
 
 def _judge(point: int, wanted: Wanted, rows: pl.DataFrame) -> Judged:
+    seeds = dict(rows.select("seed", "estimate").iter_rows())
     if wanted.metric in _COUNTED:
         known = (RunShare.of_row(row, "met", "trials", MESSAGES.misses) for row in rows.iter_rows(named=True))
         share = share_interval([run for run in known if run is not None])
         if not share.trials:
-            return Judged(point, wanted, Verdict.INCONCLUSIVE, None, None, None, 0, rows.height)
+            return Judged(point, wanted, Verdict.INCONCLUSIVE, None, None, None, 0, seeds)
         verdict = judge_interval(*share.interval, wanted.target)
-        return Judged(point, wanted, verdict, share.estimate, share.interval, share.episodes, share.trials, rows.height)
-    values = [float(value) for value in rows["estimate"].drop_nulls()]
+        return Judged(point, wanted, verdict, share.estimate, share.interval, share.episodes, share.trials, seeds)
+    values = [value for value in seeds.values() if value is not None]
     mean = sum(values) / len(values) if values else None
     interval = mean_interval(values)
     verdict = Verdict.INCONCLUSIVE
@@ -155,7 +156,7 @@ def _judge(point: int, wanted: Wanted, rows: pl.DataFrame) -> Judged:
         limit = wanted.deadline_ms if wanted.metric in ("percentile", "expiration") else wanted.target
         good = sorted(wanted.goodness(value) for value in interval)
         verdict = judge_interval(good[0], good[1], wanted.goodness(limit))
-    return Judged(point, wanted, verdict, mean, interval, None, len(values), rows.height)
+    return Judged(point, wanted, verdict, mean, interval, None, len(values), seeds)
 
 
 def _number(value: object) -> float:

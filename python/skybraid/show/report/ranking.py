@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from skybraid.model.statistics import Verdict
+from skybraid.model.statistics import Verdict, shows_no_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 TOP = 10
 """Rows that a page shows; the others are folded."""
@@ -97,11 +97,19 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Entry before it is ranked: its values by axis, what each column shows, and the command that repeats it."""
+    """Entry before it is ranked.
+
+    Attributes:
+        values: by axis.
+        seen: what each column shows.
+        replay: the command that repeats it.
+        seeds: what the run of each seed reached in the first column, where that is known.
+    """
 
     values: dict[str, str]
     seen: list[Seen]
     replay: str = ""
+    seeds: Mapping[int, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,8 @@ class Ranking:
 def ranked(name: str, columns: list[Column], entries: Sequence[Entry]) -> Ranking:
     """Ranks entries: fewest requirements not met, then fewest inconclusive, then the columns in their order.
 
-    Entries that agree in all columns share a row and a place.
+    Entries that agree in all columns share a row and a place. `≈` marks places with the verdicts of the first whose
+    runs of the same seeds show no difference from its runs.
 
     Args:
         name: what an entry is: "point", "transport".
@@ -154,7 +163,16 @@ def ranked(name: str, columns: list[Column], entries: Sequence[Entry]) -> Rankin
     for entry in sorted(entries, key=order):
         key = tuple((one.verdict, one.text, one.estimate) for one in entry.seen)
         together.setdefault(key, []).append(entry)
-    return placed(name, columns, [(str(at), group) for at, group in enumerate(together.values(), start=1)])
+    groups = list(together.values())
+
+    def mark(entry: Entry) -> str:
+        first = groups[0][0]
+        pairs = ((value, entry.seeds.get(seed)) for seed, value in first.seeds.items())
+        differences = [b - a for a, b in pairs if a is not None and b is not None]
+        return " ≈" if order(entry)[:2] == order(first)[:2] and shows_no_difference(differences) else ""
+
+    places = [(f"{at}{mark(group[0]) if at > 1 else ''}", group) for at, group in enumerate(groups, start=1)]
+    return placed(name, columns, places)
 
 
 def placed(name: str, columns: list[Column], groups: Sequence[tuple[str, list[Entry]]]) -> Ranking:
