@@ -1,4 +1,4 @@
-# fly · node · node-twice · wheel · deb · man · site · web · sbom · packages-test · test · check · counts · kernel · field · golden · coverage · search · lint · audit · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · node-twice · wheel · deb · man · site · web · sbom · packages-test · test · check · counts · hops · kernel · field · golden · coverage · search · lint · audit · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -8,7 +8,7 @@ export PIP_COMPILE := 0
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly node node-twice wheel deb man site web sbom packages-test portable install-node test test-rust test-python check smoke kernel field golden coverage search lint audit words bench peers reproduce docs fuzz clean counts counts-update
+.PHONY: build dev fly node node-twice wheel deb man site web sbom packages-test portable install-node test test-rust test-python check smoke kernel field golden coverage search lint audit words bench peers reproduce docs fuzz clean counts counts-update hops
 
 build: $(VENV)/.built $(VENV)/.studies
 
@@ -182,6 +182,10 @@ counts:
 
 counts-update:
 	SKYBRAID_COUNTS_UPDATE="$(REASON)" cargo test --workspace --locked --test counts
+
+# Instructions per packet-hop of the released code, next to a bare loop; `make hops VARIANT=TCP` counts one variant.
+hops:
+	cargo run --release --locked --package skybraid-bench --bin hops -- $(VARIANT)
 
 # What a developer runs after each change.
 check: $(VENV)/.dev

@@ -14,6 +14,8 @@ use crate::simulated::{flow, setup};
 /// By then buffers have grown to their size, and rows of lost messages, which are kept for 120 s, are dropped as fast as
 /// new ones come.
 const WARM_UP: Duration = Duration::from_secs(300);
+/// Virtual time of a run.
+const DURATION: Duration = Duration::from_secs(600);
 /// Most allocations per million packet-hops. A buffer may still grow now and then, when more is under
 /// way than ever before; one allocation per thousand packets would be ten times as many.
 const MOST: f64 = 100.0;
@@ -115,7 +117,7 @@ pub fn report(scenario: &Scenario, wanted: &str) -> bool {
         };
         let flows = vec![flow("f", variant.packets, transport, variant.paths.to_vec())];
         let mut steady = Steady::default();
-        let flown = run(&setup(scenario, flows, Record::default()), &mut steady).is_ok();
+        let flown = run(&setup(scenario, DURATION, flows, Record::default()), &mut steady).is_ok();
         let count = steady.after - steady.before.unwrap_or(steady.after);
         let rate = count as f64 * 1e6 / steady.packet_hops as f64;
         println!("{:<32} {rate:>30.1} {MOST:>8.0}", variant.name);

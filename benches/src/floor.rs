@@ -6,7 +6,7 @@ use skybraid_link::{Fate, Link};
 use skybraid_scenario::Scenario;
 use skybraid_units::{Bytes, Duration, Instant, Seed};
 
-use crate::simulated::{DURATION, INTERVAL, PACKET};
+use crate::simulated::{INTERVAL, PACKET};
 
 /// State of a packet of the bare loop.
 #[derive(Clone, Copy)]
@@ -16,14 +16,14 @@ struct Packet {
 }
 
 /// Sends packets at a steady pace over two links and takes them out again. Returns packet-hops.
-pub fn run(scenario: &Scenario) -> u64 {
+pub fn run(scenario: &Scenario, duration: Duration) -> u64 {
     let [first, second, ..] = scenario.links.as_slice() else { return 0 };
     let mut links =
         [first, second].map(|path| Link::new(&path.uplink, &path.name, "uplink", Seed(1)));
     let mut in_flight: [VecDeque<(Instant, Packet)>; 2] = [VecDeque::new(), VecDeque::new()];
     let mut next_send = [Instant::ZERO; 2];
     let (mut hops, mut arrived, mut delay) = (0, 0_u64, Duration::ZERO);
-    let end = Instant::ZERO + DURATION;
+    let end = Instant::ZERO + duration;
     loop {
         let arrival =
             [0, 1].map(|side| in_flight[side].front().map_or(Instant::FAR_FUTURE, |(at, _)| *at));

@@ -6,29 +6,16 @@
 
 use std::process::ExitCode;
 
-use skybraid_bench::{algorithms, allocations, coding, floor, messages, now, simulated};
+use skybraid_bench::simulated::{SCENARIO, VARIANTS};
+use skybraid_bench::{algorithms, allocations, coding, messages, now};
 use skybraid_scenario::Scenario;
+use skybraid_units::Duration;
 
 /// Rounds; the best of each variant counts.
 const ROUNDS: usize = 5;
 
-/// A variant: its name, the share of the floor that it must reach, and what runs.
-struct Variant {
-    name: &'static str,
-    target: Option<f64>,
-    run: fn(&Scenario) -> u64,
-}
-
-const VARIANTS: [Variant; 5] = [
-    Variant { name: "floor: bare loop, two links", target: None, run: floor::run },
-    Variant { name: "datagrams, redundant", target: Some(0.5), run: simulated::redundant },
-    Variant { name: "datagrams, in turn", target: Some(0.5), run: simulated::in_turn },
-    Variant { name: "TCP", target: Some(0.2), run: simulated::tcp },
-    Variant { name: "MPTCP", target: Some(0.2), run: simulated::mptcp },
-];
-
-/// The scenario whose paths are used, from the repository's root.
-const SCENARIO: &str = "scenarios/remote-piloting.toml";
+/// Virtual time of a run.
+const DURATION: Duration = Duration::from_secs(600);
 
 /// Runs what has the first argument in its name; all without one.
 fn main() -> ExitCode {
@@ -66,7 +53,7 @@ fn speed(scenario: &Scenario, wanted: &str) -> bool {
                 continue;
             }
             let start = now();
-            let hops = (variant.run)(scenario);
+            let hops = (variant.run)(scenario, DURATION);
             *best = best.max(hops as f64 / start.elapsed().as_secs_f64());
         }
     }

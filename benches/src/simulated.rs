@@ -1,4 +1,4 @@
-//! The simulator over the two paths of the main scenario, with 100 ms samples on.
+//! The simulator over the two paths of the main scenario, with 100 ms samples on, next to a bare loop over the same links.
 
 use skybraid_scenario::Scenario;
 use skybraid_sim::record::Record;
@@ -8,8 +8,30 @@ use skybraid_transport::scheduler::{SchedulerConfig, low_rtt, redundant, round_r
 use skybraid_transport::{Class, Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
-/// Virtual time of a run.
-pub const DURATION: Duration = Duration::from_secs(600);
+use crate::floor;
+
+/// A variant: what runs, and the share of the bare loop's speed that it must reach.
+pub struct Variant {
+    /// Name in the table.
+    pub name: &'static str,
+    /// Minimum share of the bare loop's speed; `None` for the loop itself.
+    pub target: Option<f64>,
+    /// Simulates this time. Returns packet-hops.
+    pub run: fn(&Scenario, Duration) -> u64,
+}
+
+/// All variants; the first is the bare loop.
+pub const VARIANTS: [Variant; 5] = [
+    Variant { name: "floor: bare loop, two links", target: None, run: floor::run },
+    Variant { name: "datagrams, redundant", target: Some(0.5), run: redundant },
+    Variant { name: "datagrams, in turn", target: Some(0.5), run: in_turn },
+    Variant { name: "TCP", target: Some(0.2), run: tcp },
+    Variant { name: "MPTCP", target: Some(0.2), run: mptcp },
+];
+
+/// The scenario whose paths are used, from the repository's root.
+pub const SCENARIO: &str = "scenarios/remote-piloting.toml";
+
 /// Payload of a packet in bytes.
 pub const PACKET: u64 = 1200;
 /// From one packet to the next on each link: 9.6 Mbit/s of payload.
@@ -45,47 +67,57 @@ pub fn flow(
     }
 }
 
-/// A run of `flows` over the scenario's paths that keeps `record`.
-pub fn setup(scenario: &Scenario, flows: Vec<FlowSetup>, record: Record) -> Setup {
+/// A run of `flows` over the scenario's paths, of this duration, that keeps `record`.
+pub fn setup(
+    scenario: &Scenario,
+    duration: Duration,
+    flows: Vec<FlowSetup>,
+    record: Record,
+) -> Setup {
     let setup = scenario.setup(Seed(1), record);
-    Setup { duration: DURATION, paths: PathSetup::over_each(&setup.links), flows, ..setup }
+    Setup { duration, paths: PathSetup::over_each(&setup.links), flows, ..setup }
 }
 
-fn fly(scenario: &Scenario, flows: Vec<FlowSetup>) -> u64 {
+fn fly(scenario: &Scenario, duration: Duration, flows: Vec<FlowSetup>) -> u64 {
     let record = Record { links: true, subflows: true, ..Record::default() };
-    run(&setup(scenario, flows, record), &mut Silent).map_or(0, |outcome| outcome.packet_hops)
+    let setup = setup(scenario, duration, flows, record);
+    run(&setup, &mut Silent).map_or(0, |outcome| outcome.packet_hops)
 }
 
 /// One flow of datagrams with a copy on each path, as the scenario's control flow.
-pub fn redundant(scenario: &Scenario) -> u64 {
+fn redundant(scenario: &Scenario, duration: Duration) -> u64 {
     let scheduler = SchedulerConfig::Redundant(redundant::Config::default());
     let transport = TransportConfig { scheduler, ..TransportConfig::default() };
-    fly(scenario, vec![flow("f", 1, transport, vec![0, 1])])
+    fly(scenario, duration, vec![flow("f", 1, transport, vec![0, 1])])
 }
 
 /// One flow of datagrams that takes the two paths in turn.
-pub fn in_turn(scenario: &Scenario) -> u64 {
+fn in_turn(scenario: &Scenario, duration: Duration) -> u64 {
     let scheduler = SchedulerConfig::RoundRobin(round_robin::Config::default());
     let transport = TransportConfig { scheduler, ..TransportConfig::default() };
-    fly(scenario, vec![flow("f", 2, transport, vec![0, 1])])
+    fly(scenario, duration, vec![flow("f", 2, transport, vec![0, 1])])
 }
 
 /// A TCP connection on each path.
-pub fn tcp(scenario: &Scenario) -> u64 {
+fn tcp(scenario: &Scenario, duration: Duration) -> u64 {
     let transport = TransportConfig {
         protocol: Protocol::Tcp,
         scheduler: SchedulerConfig::Single(single::Config::default()),
         ..TransportConfig::default()
     };
-    fly(scenario, vec![flow("f", 1, transport.clone(), vec![0]), flow("g", 1, transport, vec![1])])
+    fly(
+        scenario,
+        duration,
+        vec![flow("f", 1, transport.clone(), vec![0]), flow("g", 1, transport, vec![1])],
+    )
 }
 
 /// One MPTCP connection over both paths.
-pub fn mptcp(scenario: &Scenario) -> u64 {
+fn mptcp(scenario: &Scenario, duration: Duration) -> u64 {
     let transport = TransportConfig {
         protocol: Protocol::Mptcp,
         scheduler: SchedulerConfig::LowRtt(low_rtt::Config::default()),
         ..TransportConfig::default()
     };
-    fly(scenario, vec![flow("f", 2, transport, vec![0, 1])])
+    fly(scenario, duration, vec![flow("f", 2, transport, vec![0, 1])])
 }
