@@ -661,8 +661,8 @@ class TestDish:
         assert values(one, "rtt") == [math.inf, 40.0, 10.0, 20.0, 30.0]
 
     def test_a_zero_is_left_out_and_a_lost_latency_is_minus_one(self, tmp_path: Path) -> None:
-        states = [{"popPingLatencyMs": 30.5}, {"popPingLatencyMs": -1, "popPingDropRate": 1}]
-        reports = [{"dishGetStatus": {"deviceState": {"uptimeS": str(9 + at)}} | own} for at, own in enumerate(states)]
+        states: list[dict[str, object]] = [{"popPingLatencyMs": 30.5}, {"popPingLatencyMs": -1, "popPingDropRate": 1}]
+        reports = [{"dishGetStatus": own | {"deviceState": {"uptimeS": str(9 + at)}}} for at, own in enumerate(states)]
         one = measured(write(tmp_path, "a.json", json.dumps(reports)))
         assert values(one, "rtt") == [30.5, math.inf]
 
