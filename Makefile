@@ -161,7 +161,7 @@ install-node:
 	@[ -n "$(DESTDIR)" ] || (systemd-sysusers && chown -R skybraid: /etc/skybraid && systemctl daemon-reload)
 
 test:
-	$(MAKE) --jobs 2 test-rust $(VENV)/.dev
+	$(MAKE) --jobs 2 test-rust $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
 	$(MAKE) test-python
 
 # Always the same random cases: a test that fails must fail again. `make fuzz` and `make search` look for new ones.
@@ -170,10 +170,12 @@ test-rust:
 	cargo test --workspace --locked
 
 # The program is the one that the tests in Rust have built: with other features it would be built once more.
+# Some tests wait for the clock, so that one more runs than there are cores.
 test-python: export OMP_NUM_THREADS := 1
+test-python: WORKERS := $(shell expr $$(nproc) + 1)
 test-python: $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
 	cargo test --no-run --locked --workspace --test it
-	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
+	$(VENV)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20
 
 # Instructions and allocations of fixed cases against benches/tests/counts/baseline.txt; part of `make test-rust`, with
 # the same build. `make counts-update REASON="why"` rewrites the lines that changed.
