@@ -110,6 +110,15 @@ class TestVerdict:
         assert worst * unseen_flights(number) <= 0.01 < worst * unseen_flights(number - 1)
         assert flights_needed(CONTROL, 0.98, 1) is None
 
+    def test_flights_or_their_time_would_decide_it_not_both(self) -> None:
+        # 20 flights of an hour contain the hours that one miss in ten of them takes; 20 of a minute do not.
+        for length_s, says_flights in ((3600, True), (60, False)):
+            flights = [seen(0, length_s) for _ in range(9)] + [seen(1, length_s, 10)]
+            judged = judge_passes(CONTROL, [flights], 10, apart=False)
+            assert judged.verdict is Verdict.INCONCLUSIVE
+            assert (judged.flights_needed is not None) is says_flights
+            assert (judged.needed_s is None) is says_flights
+
     def test_unseen_flights_follow_the_binomial(self) -> None:
         # If that share of all flights were bad, none of n would be in 2.5 % of the cases.
         for number in (5, 30):

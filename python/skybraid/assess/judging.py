@@ -67,9 +67,11 @@ class Judged:
         low: of the 95 % interval.
         high: of it.
         verdict: over the conditions that the flights are a sample of.
-        needed_s: measured time in s that would decide it, if it went on like this; None: decided, or too close.
+        needed_s: measured time in s that would decide it, if it went on like this; None: decided, too close, or within
+            the time of `flights_needed`.
         why: what keeps an estimate that reaches the target from being met; "" otherwise.
-        flights_needed: flights of each network in all by which it may be met; None: no number, or it is decided.
+        flights_needed: flights of each network in all by which it may be met; None: no number, decided, or within the
+            flights of `needed_s`.
     """
 
     estimate: float
@@ -109,11 +111,18 @@ def judge_passes(
     if verdict is Verdict.INCONCLUSIVE and wanted.metric != "goodput":
         runs = [one.share for one in passes[0] if one.share is not None and one.share.trials]
         factor = factor_needed(runs, wanted.target) if runs else None
+        measured_s = sum(run.span_s for run in runs)
         # Where the time measured would do, it is flights that are too few.
-        needed_s = None if factor is None or factor <= 1 else factor * sum(run.span_s for run in runs)
+        needed_s = None if factor is None or factor <= 1 else factor * measured_s
         flights = flights_needed(wanted, estimate, networks)
         if flights is None and occasions < MIN_OCCASIONS:
             flights = MIN_OCCASIONS
+        if flights is not None and needed_s is not None:
+            # Both are needed: the larger one, in flights as long as these, contains the other.
+            if flights * measured_s >= needed_s * max(occasions, len(runs)):
+                needed_s = None
+            else:
+                flights = None
     elif verdict is Verdict.INCONCLUSIVE:
         flights = MIN_OCCASIONS if occasions < MIN_OCCASIONS else None
     return Judged(estimate, interval.low, interval.high, verdict, needed_s, why, flights)
