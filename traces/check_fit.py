@@ -84,8 +84,9 @@ def round_trips_of(flight: Flight) -> dict[str, float]:
 
 
 def of_probes(rtts_ms: Values, length_s: float) -> dict[str, float]:
-    """What round trips in ms say, NaN where lost."""
+    """What round trips in ms say, NaN where lost; those that the end of the run cut off are left out."""
     found = {}
+    rtts_ms = rtts_ms[: len(rtts_ms) - round(1 / PROBE_S)]
     known = rtts_ms[np.isfinite(rtts_ms)]
     for q in (0.5, 0.99, 0.999):
         found[f"round trip p{100 * q:g}, ms"] = float(np.quantile(known, q)) if known.size else float("nan")

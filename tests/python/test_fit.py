@@ -65,12 +65,19 @@ class TestMemory:
         values = Process(table, Memory(0.0, 0.0, 0.5), 1.0, plus=1.0).sample(50_000, np.random.default_rng(1))
         assert np.quantile(values, [0.05, 0.5, 0.9]) == pytest.approx([6.0, 26.0, 46.0], abs=0.5)
 
+    def test_a_second_without_rate_is_drawn_as_often_as_seen(self) -> None:
+        # One of 600; a table that has it at the probability zero alone never draws it.
+        probabilities, values = np.array(quantile_table(np.append(np.full(599, 20.0), 0.0))).T
+        drawn = np.interp((np.arange(60_000) + 0.5) / 60_000, probabilities, values)
+        assert np.mean(20.0 - drawn) == pytest.approx(20 / 600, rel=0.25)
+
     def test_a_table_says_no_more_than_the_values(self) -> None:
         table = quantile_table(np.arange(11.0))
         assert table[0] == (0.0, 0.0)
         assert table[-1] == (1.0, 10.0)
-        # Eleven values know nothing of the thousandth.
-        assert min(p for p, _ in table if p > 0) == 0.1
+        # Eleven values know nothing of the thousandth: the smallest one stands for its half of an eleventh.
+        assert [value for p, value in table if p <= 0.5 / 11] == [0.0, 0.0]
+        assert min(p for p, _ in table if p > 0) == 0.5 / 11
 
     def test_equal_values_share_a_score(self) -> None:
         scores = normal_scores(np.array([1.0, 1.0, 2.0, np.nan]))
@@ -403,6 +410,26 @@ class TestLink:
         assert link.flights[len(link.flights) // 2].way is None
         stalls = {flight.get("stall", {}).get("direction") for flight in tomllib.loads(link.toml())["flight"]}
         assert stalls <= {None, "downlink", "uplink"}
+
+    def test_a_loss_of_one_direction_stays_in_it(self) -> None:
+        # A tenth of the packets up, and 20 s without any: a log of the ground says nothing of the way down.
+        loss = np.full(600, 10.0)
+        loss[100:120] = 100.0
+        column = Column("loss", "%", loss, "uplink")
+        link = fit_link([Flight("telemetry", np.arange(600, dtype=np.float64), (column,), 600.0)])
+        assert link.flights[0].losses() == {"uplink": pytest.approx(0.1)}
+        assert any("No downlink loss was measured" in one for one in link.unknown)
+        drawn = [draw_flight(link, 600.0, np.random.default_rng(seed)) for seed in range(20)]
+        assert all(one.values("loss", "downlink") is None for one in drawn)
+        up = [one.values("loss", "uplink") for one in drawn]
+        assert any(one is not None and (one == 100).sum() > 5 for one in up)
+
+    def test_speed_tests_every_15_minutes_are_fitted(self) -> None:
+        rates = 20 * np.exp(np.random.default_rng(2).standard_normal(40))
+        column = Column("rate", "Mbit/s", rates, "downlink")
+        link = fit_link([Flight("tests", 900.0 * np.arange(40, dtype=np.float64), (column,), 36_000.0)])
+        assert link.windows == 2
+        tomllib.loads(link.toml())
 
     def test_handovers_come_in_their_measured_clusters(self, tmp_path: Path) -> None:
         path = tmp_path / "handovers.csv"

@@ -61,7 +61,7 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
             columns.append(Column("delay", "ms", np.where(is_out, math.inf, values), direction))
     if chosen.loss is not None:
         shares = {way: min(100 * loss * factors.get("loss", 1.0), 100.0) for way, loss in chosen.losses().items()}
-        columns += [Column("loss", "%", np.full(count, share), way) for way, share in shares.items()]
+        columns += [Column("loss", "%", np.where(is_out, 100.0, share), way) for way, share in shares.items()]
     return Flight(chosen.name, times_s, tuple(columns), count * step_s)
 
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skybraid.traces.flights import DIRECTIONS
+
 if TYPE_CHECKING:
+    from skybraid.traces.flights import Flight
     from skybraid.traces.measurement import Floats
 
 MIN_OUTAGE_S = 0.5
@@ -18,6 +21,9 @@ MIN_STALL_STEPS, MIN_STALL_S = 3, 0.15
 
 _SLOPE = 0.25
 """How far a fall of the delay may be from the time between the probes, as a share of it."""
+
+DOWN_MBPS = 0.01
+"""Rate in Mbit/s below which nothing is carried."""
 
 
 class Events(NamedTuple):
@@ -40,6 +46,51 @@ class Events(NamedTuple):
     def of(self, kind: str) -> Floats:
         """Returns the "outages" or "stalls"."""
         return self.outages if kind == "outages" else self.stalls
+
+
+def events_of(flight: Flight) -> Events | None:
+    """Returns the events of a flight, by the delay that has most of them; None where no probe was measured."""
+    found = [own for direction in DIRECTIONS if (own := delay_events(flight, direction)) is not None]
+    if not found:
+        of_rates, of_losses = rate_events(flight), _loss_events(flight)
+        if of_rates is None or of_losses is None:
+            return of_losses if of_rates is None else of_rates
+        return of_losses._replace(stalls=of_rates.stalls)
+    return max(found, key=lambda own: own.lost + float(own.outages[:, 1].sum()))
+
+
+def delay_events(flight: Flight, direction: str) -> Events | None:
+    """Returns the events of the delays of a direction; None where they were not measured."""
+    delay_ms = flight.values("delay", direction)
+    if delay_ms is None:
+        return None
+    is_of_both = delay_ms is flight.values("delay", "uplink") and delay_ms is flight.values("delay", "downlink")
+    find = find_round_trip_events if is_of_both else find_events
+    return find(flight.times_s, delay_ms, flight.length_s)
+
+
+def _loss_events(flight: Flight) -> Events | None:
+    """Returns the times in which a direction lost all packets, for a flight without delays; None without losses."""
+    losses = [loss for direction in DIRECTIONS if (loss := flight.values("loss", direction)) is not None]
+    if not losses:
+        return None
+    all_lost = np.any([loss >= 100 for loss in losses], axis=0)
+    return find_events(flight.times_s, np.where(all_lost, math.inf, 0.0), flight.length_s)
+
+
+def rate_events(flight: Flight) -> Events | None:
+    """Returns the times without any rate as stalls, for a flight without delays; None without rates.
+
+    A rate of zero says that nothing is carried, and nothing of packets that wait: as in a replay, they are kept. Single
+    samples of zero stay in the distribution of the rate.
+    """
+    rates = [rate for direction in DIRECTIONS if (rate := flight.values("rate", direction)) is not None]
+    if not rates:
+        return None
+    down = np.all([rate < DOWN_MBPS for rate in rates], axis=0)
+    found = find_events(flight.times_s, np.where(down, math.inf, 0.0), flight.length_s)
+    # A rate says nothing of lost packets.
+    return found._replace(outages=found.stalls, stalls=found.outages, lost=0, probes=0)
 
 
 def find_round_trip_events(times_s: Floats, half_ms: Floats, length_s: float) -> Events:

@@ -121,7 +121,7 @@ def held_back(
         split = f"fitted to the first {half_s:.0f} s of the one flight, compared with the other {half_s:.0f} s"
     link = fit_link(seen)
     kept = windows(kept, RUN_S)
-    if len(kept) > len(whole) // 2:
+    if len(kept) > max(len(whole) // 2, 1):
         split += f" in {len(kept)} pieces"
     random = np.random.default_rng(1)
     length_s = float(np.median([flight.length_s for flight in kept]))

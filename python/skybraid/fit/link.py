@@ -11,7 +11,7 @@ import numpy as np
 
 from skybraid.fit.durations import Exponentials, Quantiles, fit_durations, fit_intervals
 from skybraid.fit.epochs import EVERY_S, find_phases, without_steps
-from skybraid.fit.events import Events, find_events, find_round_trip_events
+from skybraid.fit.events import DOWN_MBPS, Events, delay_events, events_of, rate_events
 from skybraid.fit.loaded import BASE_S, without_load
 from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
 from skybraid.fit.spread import spread_of
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 MIN_STEP_S = 0.1
 """Shortest time in s for which a fitted value holds."""
 
-DOWN_MBPS = 0.01
-"""Rate in Mbit/s below which nothing is carried."""
-
 CONSTANT_SHARE = 0.01
 """Relative difference up to which rates count as constant: the capacity of no network varies by less."""
 
@@ -42,6 +39,9 @@ SHORT_S = 300.0
 
 WINDOW_S = 600.0
 """Length in s of the windows into which long flights are cut: a network changes along its way."""
+
+MIN_WINDOW_ROWS = 20
+"""Rows of a window, of measurements far apart."""
 
 MAX_WINDOWS = 60
 """Flights that are written; of more, as many evenly from the worst to the best."""
@@ -84,6 +84,7 @@ class FittedFlight:
         stall_scale: likewise of stalls.
         is_dark: whether it is down for most of its time.
         way: the only direction that loses and stalls; None: both.
+        loss_way: the only direction whose loss was measured, as a share of its packets; None: both have `loss`.
         steps_ms: law of what an epoch of 15 s adds to both directions' delay; None: no epochs were found.
     """
 
@@ -97,6 +98,7 @@ class FittedFlight:
     stall_scale: float = 1.0
     is_dark: bool = False
     way: str | None = None
+    loss_way: str | None = None
     steps_ms: tuple[tuple[float, float], ...] | None = None
 
     def losses(self) -> dict[str, float]:
@@ -106,6 +108,8 @@ class FittedFlight:
         """
         if self.loss is None:
             return {}
+        if self.loss_way is not None:
+            return {self.loss_way: self.loss}
         if self.way is None:
             return dict.fromkeys(DIRECTIONS, self.loss)
         return {way: 1 - (1 - self.loss) ** 2 if way == self.way else 0.0 for way in DIRECTIONS}
@@ -226,7 +230,7 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, 
         columns = {f"`{column.name}`" for flight in flights for column in flight.columns}
         expected = "rate, delay or loss of uplink, downlink or both (--as 'NAME=downlink rate [Mbit/s]')"
         raise TraceError(f"{flights[0].name}: found {', '.join(sorted(columns))}; expected {expected}")
-    events = [_events(flight) for flight in flights]
+    events = [events_of(flight) for flight in flights]
     pooled = {name: _pooled(events, flights, name) for name in ("outages", "stalls")}
     fitted = [
         replace(_fitted(flight, memories, both_ways, own, pooled), steps_ms=step)
@@ -277,10 +281,10 @@ def read_handovers(path: Path) -> list[Handovers]:
 
 
 def windows(flights: Sequence[Flight], length_s: float = WINDOW_S) -> list[Flight]:
-    """Returns flights in pieces of about `length_s`; shorter flights as they are."""
+    """Returns flights in pieces of about `length_s` and `MIN_WINDOW_ROWS`; shorter flights as they are."""
     found: list[Flight] = []
     for flight in flights:
-        count = max(round(flight.length_s / length_s), 1)
+        count = max(round(flight.length_s / max(length_s, MIN_WINDOW_ROWS * flight.interval_s)), 1)
         each_s = flight.length_s / count
         for at in range(count):
             own = flight if count == 1 else flight.part(at * each_s, (at + 1) * each_s)
@@ -333,52 +337,20 @@ def _calm(flight: Flight, quantity: str, direction: str, step_s: float) -> Float
     """Returns values at even steps, NaN where not measured, lost or stalled."""
     if quantity == "rate":
         values = flight.grid(quantity, direction, step_s)
-        own = None if flight.has("delay") else _rate_events(flight)
+        own = None if flight.has("delay") else rate_events(flight)
         if own is not None and values is not None:
             starts_s = np.arange(len(values)) * step_s
             values = values.copy()
             for start_s, lasts_s in own.stalls:
                 values[(starts_s >= start_s - 1e-9) & (starts_s < start_s + lasts_s - 1e-9)] = np.nan
     else:
-        own = _delay_events(flight, direction)
+        own = delay_events(flight, direction)
         assert own is not None
         calm = own.calm
         times_s = np.arange(max(int(flight.length_s / step_s + 1e-9), 1)) * step_s
         values = calm[np.clip(np.searchsorted(flight.times_s, times_s + 1e-9, side="right") - 1, 0, None)]
     assert values is not None
     return values
-
-
-def _events(flight: Flight) -> Events | None:
-    """Returns the events of a flight, by the delay that has most of them; None where no probe was measured."""
-    found = [own for direction in DIRECTIONS if (own := _delay_events(flight, direction)) is not None]
-    if not found:
-        return _rate_events(flight)
-    return max(found, key=lambda own: own.lost + float(own.outages[:, 1].sum()))
-
-
-def _delay_events(flight: Flight, direction: str) -> Events | None:
-    delay_ms = flight.values("delay", direction)
-    if delay_ms is None:
-        return None
-    is_of_both = delay_ms is flight.values("delay", "uplink") and delay_ms is flight.values("delay", "downlink")
-    find = find_round_trip_events if is_of_both else find_events
-    return find(flight.times_s, delay_ms, flight.length_s)
-
-
-def _rate_events(flight: Flight) -> Events | None:
-    """Returns the times without any rate as stalls, for a flight without delays; None without rates.
-
-    A rate of zero says that nothing is carried, and nothing of packets that wait: as in a replay, they are kept. Single
-    samples of zero stay in the distribution of the rate.
-    """
-    rates = [rate for direction in DIRECTIONS if (rate := flight.values("rate", direction)) is not None]
-    if not rates:
-        return None
-    down = np.all([rate < DOWN_MBPS for rate in rates], axis=0)
-    found = find_events(flight.times_s, np.where(down, math.inf, 0.0), flight.length_s)
-    # A rate says nothing of lost packets.
-    return found._replace(outages=found.stalls, stalls=found.outages, lost=0, probes=0)
 
 
 class _Pooled(NamedTuple):
@@ -418,8 +390,9 @@ def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: st
 
     To times without service comes half of one in half of `RARE_EVERY_S`: where none was seen, there may be some.
     """
-    # Rates alone show service that ends as stalls, probes show it as outages.
-    is_rare = name == ("outages" if any(flight.has("delay") for flight in flights) else "stalls")
+    # Rates alone show service that ends as stalls, probes and losses show it as outages.
+    has_probes = any(flight.has("delay") or flight.has("loss") for flight in flights)
+    is_rare = name == ("outages" if has_probes else "stalls")
     probed = [(own.of(name), flight) for own, flight in zip(events, flights, strict=True) if own is not None]
     lit = [(rows, flight) for rows, flight in probed if not (is_rare and _is_dark(flight, rows))]
     lengths_s = np.concatenate([np.zeros(0), *(rows[:, 1] for rows, _ in lit)])
@@ -472,9 +445,12 @@ def _fitted(
             is_bad = seconds < 10 if quantity == "rate" else seconds > 300
         bad[: len(is_bad)] |= is_bad[: len(bad)]
     loss = None
+    ways = _probed_ways(flight)
     if own is not None and own.probes:
-        # A probe is lost on either way.
-        loss = 1 - math.sqrt(1 - own.lost / own.probes)
+        loss = own.lost / own.probes
+        if len(ways) > 1:
+            # A probe is lost on either way.
+            loss = 1 - math.sqrt(1 - loss)
     shares = [one for direction in DIRECTIONS if (one := flight.values("loss", direction)) is not None]
     partly = [one[one < 100] for one in shares if (one < 100).any()]
     if partly:
@@ -492,7 +468,13 @@ def _fitted(
         outage_scale,
         stall_scale,
         own is not None and any(one.is_dark(flight, own.of(name)) for name, one in pooled.items()),
+        loss_way=ways[0] if len(ways) == 1 else None,
     )
+
+
+def _probed_ways(flight: Flight) -> list[str]:
+    """Returns the directions whose losses a flight shows."""
+    return [one for one in DIRECTIONS if any(flight.values(name, one) is not None for name in ("delay", "loss"))]
 
 
 def _own_events(flight: Flight, rows_s: Floats | None, pooled: _Pooled) -> tuple[float | None, float]:
@@ -533,7 +515,7 @@ def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None,
 
 def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_loaded: bool) -> list[str]:
     """Returns what the data cannot tell."""
-    events = [_events(flight) for flight in flights]
+    events = [events_of(flight) for flight in flights]
     sentences = []
     if len(flights) == 1:
         sentences.append(
@@ -557,10 +539,15 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
                 f"The {direction} rate never changes: it may be what a sender offered, not what the link carries."
             )
     probed_s = math.fsum(flight.measured_s for flight, own in zip(flights, events, strict=True) if own is not None)
+    probed = {way for flight in flights for way in _probed_ways(flight)}
+    if len(probed) == 1:
+        (unprobed,) = set(DIRECTIONS) - probed
+        sentences.append(f"No {unprobed} loss was measured: give one ({unprobed}.loss), or it is taken as none.")
     if not any(flight.has("delay") for flight in flights):
-        sentences.append("No delay was measured: give one (uplink.delay, downlink.delay); loss is unknown.")
-        if not any(len(own.stalls) for own in events if own is not None):
-            sentences.append("No time without any rate was seen: rare ones are assumed, as of carriers in cars.")
+        more = "" if probed else "; loss is unknown"
+        sentences.append(f"No delay was measured: give one (uplink.delay, downlink.delay){more}.")
+        if not any(len(own.outages) + len(own.stalls) for own in events if own is not None):
+            sentences.append("No time without service was seen: rare ones are assumed, as of carriers in cars.")
     else:
         lost = sum(own.lost + len(own.outages) for own in events if own is not None)
         shares = [

@@ -23,6 +23,9 @@ PROBABILITIES = (
 )  # fmt: skip
 """At which the quantile table is given, where there are values enough."""
 
+MIN_TAIL = 1e-5
+"""Smallest probability that is written, from either end."""
+
 MAX_LAG_S = 120.0
 """Longest lag in s at which the memory is looked at, unless another one is given."""
 
@@ -101,9 +104,11 @@ def quantile_table(values: Floats) -> tuple[tuple[float, float], ...]:
     Args:
         values: shape (n,), at least one; others than finite ones are left out.
     """
-    known = np.sort(values[np.isfinite(values)])
-    told = [p for p in PROBABILITIES if p in (0.0, 1.0) or min(p, 1 - p) * len(known) >= 1]
-    quantiles = np.quantile(known, told)
+    known = values[np.isfinite(values)]
+    # The k-th of n values is at (k - 0.5) / n (Hazen 1914): the extremes are drawn as often as they were seen.
+    end = max(0.5 / len(known), MIN_TAIL)
+    told = sorted({0.0, end, *(p for p in PROBABILITIES if end < p < 1 - end), 1 - end, 1.0})
+    quantiles = np.quantile(known, told, method="hazen")
     return tuple((p, float(value)) for p, value in zip(told, np.maximum.accumulate(quantiles), strict=True))
 
 

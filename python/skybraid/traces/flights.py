@@ -20,6 +20,7 @@ from skybraid.traces.measurement import (
     MeasuredTrack,
     Measurement,
     gaps_of,
+    spans_of,
     with_derived,
 )
 from skybraid.traces.series import TraceError
@@ -293,7 +294,8 @@ def _joined(name: str, found: list[Measurement]) -> Flight:
         notes.append(f"{name}: not all files have dates: taken as begun together")
     end_s = min(offset_s + one.length_s for offset_s, one in zip(offsets_s, found, strict=True))
     if end_s <= 0:
-        raise TraceError(f"{name}: found no time in common; expected files of one journey")
+        spans = spans_of(found) if len(dated) == len(found) else name
+        raise TraceError(f"{spans}: found no time in common; expected files of one journey")
     longest_s = max(one.length_s for one in found)
     if end_s < 0.9 * longest_s:
         notes.append(f"{name}: only the {end_s:.4g} s that all files have in common are used, of {longest_s:.4g} s")

@@ -207,6 +207,12 @@ def filled(measurement: Measurement, policy: str | None) -> list[Measurement]:
     )
 
 
+def spans_of(measurements: list[Measurement]) -> str:
+    """Returns when measurements with dates began and ended, in words."""
+    starts_s = [(one, one.start_unix_s or 0.0) for one in measurements]
+    return ", ".join(f"{one.source}: {moment(at)} to {moment(at + one.length_s)}" for one, at in starts_s)
+
+
 def on_one_clock(measurements: list[Measurement], names: list[str], source: str) -> Measurement:
     """Returns the time that all have in common, with the columns of all, each named after its measurement.
 
@@ -221,11 +227,7 @@ def on_one_clock(measurements: list[Measurement], names: list[str], source: str)
     start_s = max(starts_s)
     end_s = min(begun + one.length_s for begun, one in zip(starts_s, measurements, strict=True))
     if end_s <= start_s:
-        spans = ", ".join(
-            f"{one.source}: {moment(begun)} to {moment(begun + one.length_s)}"
-            for begun, one in zip(starts_s, measurements, strict=True)
-        )
-        raise TraceError(f"{spans}: found no time in common; expected series measured together")
+        raise TraceError(f"{spans_of(measurements)}: found no time in common; expected series measured together")
     own = [one.times_s + begun - start_s for begun, one in zip(starts_s, measurements, strict=True)]
     inside = [times_s[(times_s > 0) & (times_s < end_s - start_s)] for times_s in own]
     # A microsecond is finer than any tool's clock; rounding joins rows of the same moment.
