@@ -424,6 +424,12 @@ class TestLink:
         up = [one.values("loss", "uplink") for one in drawn]
         assert any(one is not None and (one == 100).sum() > 5 for one in up)
 
+    def test_networks_joined_in_a_file_are_not_fitted_as_one(self) -> None:
+        columns = tuple(Column("delay", "ms", np.full(100, 30.0), name) for name in ("lte", "leo"))
+        joined = Flight("joined.csv", np.arange(100, dtype=np.float64), columns, 100.0)
+        with pytest.raises(TraceError, match=r"joined.csv: found .*leo.*; expected rate, delay or loss"):
+            fit_link([joined])
+
     def test_speed_tests_every_15_minutes_are_fitted(self) -> None:
         rates = 20 * np.exp(np.random.default_rng(2).standard_normal(40))
         column = Column("rate", "Mbit/s", rates, "downlink")

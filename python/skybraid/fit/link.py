@@ -215,6 +215,11 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, 
     """
     if not flights:
         raise TraceError("found no flight; expected one at least")
+    for flight in flights:
+        if not _probed_ways(flight) and not _has_rate(flight):
+            columns = ", ".join(sorted({f"`{column.name}`" for column in flight.columns}))
+            expected = "rate, delay or loss of uplink, downlink or both (--as 'NAME=downlink rate [Mbit/s]')"
+            raise TraceError(f"{flight.name}: found {columns}; expected {expected} of one network")
     unknown = tuple(_unknown(flights, handovers, is_loaded=is_loaded))
     journeys = len(flights)
     flights, queue_bytes = without_load(flights) if is_loaded else (list(flights), {})
@@ -226,10 +231,6 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, 
     steps = [None if found is None else quantile_table(found) for _, found in level]
     memories = _memories(flights)
     both_ways = {quantity: _both_ways(flights, quantity, memories) for quantity in ("rate", "delay")}
-    if not memories and not any(flight.has("loss") for flight in flights):
-        columns = {f"`{column.name}`" for flight in flights for column in flight.columns}
-        expected = "rate, delay or loss of uplink, downlink or both (--as 'NAME=downlink rate [Mbit/s]')"
-        raise TraceError(f"{flights[0].name}: found {', '.join(sorted(columns))}; expected {expected}")
     events = [events_of(flight) for flight in flights]
     pooled = {name: _pooled(events, flights, name) for name in ("outages", "stalls")}
     fitted = [
@@ -470,6 +471,10 @@ def _fitted(
         own is not None and any(one.is_dark(flight, own.of(name)) for name, one in pooled.items()),
         loss_way=ways[0] if len(ways) == 1 else None,
     )
+
+
+def _has_rate(flight: Flight) -> bool:
+    return any(flight.values("rate", direction) is not None for direction in DIRECTIONS)
 
 
 def _probed_ways(flight: Flight) -> list[str]:
