@@ -32,7 +32,7 @@ MAY_USE = {
     "host": {"units", "link", "transport", "traffic"},
     "gateway": {"units", "transport", "traffic", "link"},
     "sim": {"host", "units", "link", "transport", "traffic"},
-    "scenario": {"host", "gateway", "units", "track", "orbit", "link", "transport", "traffic"},
+    "scenario": {"host", "gateway", "units", "statistics", "track", "orbit", "link", "transport", "traffic"},
     "io": {"units"},
     "emulator": {"io", "scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},
     "node": {"io", "scenario", "gateway", "transport", "units"},
@@ -64,8 +64,8 @@ USES = {
     "host": "units link transport traffic serde",
     "gateway": "units transport traffic curve25519-dalek serde sha2 snow thiserror zeroize ring",
     "sim": "units link transport host",
-    "scenario": "units track orbit link transport traffic host gateway serde serde_path_to_error sha2 strsim thiserror "
-    "toml_edit zeroize",
+    "scenario": "units statistics track orbit link transport traffic host gateway serde serde_path_to_error sha2 "
+    "strsim thiserror toml_edit zeroize",
     "io": "units libc netlink-packet-core netlink-packet-generic netlink-packet-route netlink-sys nix socket2",
     "emulator": "units link transport traffic host scenario io etherparse libc nix pcap-file serde serde_json socket2 "
     "thiserror",

@@ -1,4 +1,4 @@
-"""Runs over a part of a measurement: their intervals know how far its parts differ."""
+"""Runs over a part of a measurement or of a family: their intervals know how far the parts differ."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 
 from skybraid import Scenario, run
 from skybraid.model.episodes import RunShare, share_interval
+from skybraid.model.statistics import Verdict
 
 HOUR_S = 3600
 
@@ -39,18 +40,18 @@ def good_and_bad_hours(hours: int = 12, of_good: float = 0.002, of_bad: float = 
 
 def test_parts_of_a_steady_measurement_do_not_differ(tmp_path: Path) -> None:
     steady = np.where(np.random.default_rng(1).random(8 * HOUR_S) < 0.03, 200.0, 20.0)
-    clustering = flight(tmp_path, steady.tolist()).native.clustering()
+    clustering = flight(tmp_path, steady.tolist()).native.known_links().clustering
     assert clustering(0.03) < 2
 
 
 def test_good_and_bad_hours_weigh_each_episode_several_times(tmp_path: Path) -> None:
-    clustering = flight(tmp_path, good_and_bad_hours()).native.clustering()
+    clustering = flight(tmp_path, good_and_bad_hours()).native.known_links().clustering
     assert clustering(0.1) > 5
 
 
 @pytest.mark.parametrize(("keys", "minutes"), [("", 12 * 60), (', resample = "5min"', 10)])
 def test_a_run_that_sees_all_of_a_measurement_needs_no_more(tmp_path: Path, keys: str, minutes: int) -> None:
-    clustering = flight(tmp_path, good_and_bad_hours(), keys, minutes).native.clustering()
+    clustering = flight(tmp_path, good_and_bad_hours(), keys, minutes).native.known_links().clustering
     assert {clustering(missing) for missing in (0.0, 0.01, 0.1, 1.0)} == {1.0}
 
 
@@ -78,12 +79,55 @@ def test_ten_runs_at_random_places_need_no_help(tmp_path: Path) -> None:
     assert required.low < 0.9
 
 
+FAMILIES = """
+duration = "5min"
+[path.lte]
+preset = "lte-drone-rural"
+[path.leo]
+preset = "starlink-car"
+[flow.control]
+from = "ground"
+traffic = { kind = "cbr", rate = "10kbit/s", packet = "125B" }
+transport = { protocol = "udp", scheduler = "early_warning" }
+require = { deadline = "300ms", share = "99%" }
+"""
+
+
+def test_ten_flights_do_not_speak_for_the_bad_ones_of_a_family() -> None:
+    """Episodes of a few messages are frequent, and outages of both paths, in a few flights, decide the share."""
+    scenario = Scenario(FAMILIES)
+    (all_flights,) = run(scenario, seeds=range(1, 1001), tables=()).requirements
+    assert all_flights.estimate is not None
+    held = 0
+    sets = 40
+    for first in range(2001, 2001 + 10 * sets, 10):
+        (required,) = run(scenario, seeds=range(first, first + 10), tables=()).requirements
+        assert required.low is not None
+        assert required.high is not None
+        held += required.low <= all_flights.estimate <= required.high
+    assert held >= 0.88 * sets
+
+
+def test_a_flight_of_a_fixed_family_speaks_for_itself() -> None:
+    scenario = Scenario(FAMILIES.replace('car"', 'car"\ndraw = "median"').replace('rural"', 'rural"\ndraw = "median"'))
+    (required,) = run(scenario, seed=1, tables=()).requirements
+    assert required.expected is None
+
+
+def test_the_goodput_of_one_flight_has_no_interval() -> None:
+    scenario = Scenario(FAMILIES.replace('deadline = "300ms", share = "99%"', 'goodput = "9kbit/s"'))
+    (one,) = run(scenario, seed=1, tables=()).requirements
+    assert (one.low, one.high, one.verdict) == (None, None, Verdict.INCONCLUSIVE)
+    (several,) = run(scenario, seeds=range(1, 31), tables=()).requirements
+    assert several.low is not None
+
+
 def test_clustered_episodes_widen_the_interval_and_are_few_sooner() -> None:
     trials = np.full(600, 10)
     met = trials.copy()
     met[::60] = 0
     alone = share_interval([RunShare.of_bins(trials, met, 1.0)])
-    clustered = share_interval([RunShare.of_bins(trials, met, 1.0, lambda _: 4.0)])
+    clustered = share_interval([RunShare.of_bins(trials, met, 1.0)._replace(clustering=4.0)])
     assert clustered.episodes == alone.episodes == 10
     assert not alone.few
     assert clustered.few

@@ -96,8 +96,6 @@ pub struct Population {
     pub spread: SpreadConfig,
     /// Choice of the flight.
     pub draw: Draw,
-    /// Normal score that paths share: its value, and the correlation of this path's score with it.
-    pub shared: Option<(f64, f64)>,
 }
 
 impl FlightConfig {
@@ -188,18 +186,21 @@ impl PathConfig {
         };
         let flights = (0..self.flight.len()).map(flight).collect::<Result<_, _>>()?;
         let draw = self.draw.unwrap_or_default();
-        Ok(Some(Population { flights, spread, draw, shared: None }))
+        Ok(Some(Population { flights, spread, draw }))
     }
 }
 
 impl Population {
     /// Returns uplink and downlink of the flight that a run of `seed` draws for `path`, from the stream
     /// `path.population`.
-    pub fn draw(&self, seed: Seed, path: &str) -> [LinkConfig; 2] {
+    ///
+    /// # Arguments
+    /// * `shared`: normal score that paths share: its value, and the correlation of this path's score with it.
+    pub fn draw(&self, seed: Seed, path: &str, shared: Option<(f64, f64)>) -> [LinkConfig; 2] {
         let mut stream = seed.stream(&format!("{path}.population"));
         let count = self.flights.len();
         let number = self.draw.fixed(count).unwrap_or_else(|| {
-            let (common, load) = self.shared.unwrap_or_default();
+            let (common, load) = shared.unwrap_or_default();
             let own = libm::sqrt((1.0 - load * load).max(0.0));
             let score = load * common + own * stream.standard_normal();
             (normal_probability(score) * count as f64) as usize
@@ -297,8 +298,8 @@ mod tests {
         let population = family("").population().unwrap().unwrap();
         let mut counts = [0u32; 11];
         for seed in 0..10_000 {
-            let drawn = population.draw(Seed(seed), "lte");
-            assert_eq!(drawn, population.draw(Seed(seed), "lte"));
+            let drawn = population.draw(Seed(seed), "lte", None);
+            assert_eq!(drawn, population.draw(Seed(seed), "lte", None));
             counts[(rate(&drawn) / 10.0) as usize] += 1;
         }
         // Binomial: a standard deviation of 30.
@@ -314,7 +315,7 @@ mod tests {
         let population = path.population().unwrap().unwrap();
         let (mut jitter, mut loss) = (0.0, 0.0);
         for seed in 0..20_000 {
-            let [uplink, _] = population.draw(Seed(seed), "lte");
+            let [uplink, _] = population.draw(Seed(seed), "lte", None);
             let DelaySource::Process(process) = uplink.delay else { panic!("no process") };
             assert!((process.plus - 30e6).abs() < 1.0);
             jitter += libm::pow(libm::log(process.scale) / libm::log(2.0), 2.0) / 20_000.0;
@@ -331,9 +332,9 @@ mod tests {
         let population = family(text).population().unwrap().unwrap();
         let (mut rates, mut delays) = (Vec::new(), Vec::new());
         for seed in 0..20_000 {
-            let drawn = population.draw(Seed(seed), "lte");
+            let drawn = population.draw(Seed(seed), "lte", None);
             let flight = Population { spread: SpreadConfig::default(), ..population.clone() };
-            rates.push(libm::log(rate(&drawn) / rate(&flight.draw(Seed(seed), "lte"))));
+            rates.push(libm::log(rate(&drawn) / rate(&flight.draw(Seed(seed), "lte", None))));
             let DelaySource::Distribution(delay) = &drawn[0].delay else { return };
             delays.push(libm::log(delay.mean().as_millis_f64() / 30.0));
         }
@@ -353,7 +354,7 @@ mod tests {
             let text = format!("draw = \"{draw}\"\nspread = {{ rate = 3.0 }}");
             let population = family(&text).population().unwrap().unwrap();
             for seed in 0..10 {
-                assert_eq!(rate(&population.draw(Seed(seed), "lte")), mbps);
+                assert_eq!(rate(&population.draw(Seed(seed), "lte", None)), mbps);
             }
         }
     }
@@ -365,8 +366,8 @@ mod tests {
         for seed in 0..20_000 {
             let common = Seed(seed).stream("common").standard_normal();
             let shared = Some((common, libm::sqrt(0.5)));
-            let population = Population { shared, ..population.clone() };
-            let [a, b] = ["a", "b"].map(|path| rate(&population.draw(Seed(seed), path)) - 55.0);
+            let [a, b] =
+                ["a", "b"].map(|path| rate(&population.draw(Seed(seed), path, shared)) - 55.0);
             cross += a * b;
             squares += a * a;
         }

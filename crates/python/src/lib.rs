@@ -46,7 +46,7 @@ mod _core {
     use crate::flow_stats::FlowStats;
     #[pymodule_export]
     use crate::intervals::{
-        Clustering, factor_needed, independent_share, mean_over_time, normal_cdf, normal_quantile,
+        KnownLinks, factor_needed, independent_share, mean_over_time, normal_cdf, normal_quantile,
         run_share, share_interval, student_quantile,
     };
     #[pymodule_export]

@@ -18,7 +18,7 @@ use skybraid_units::{Duration, Instant, Seed};
 use crate::algorithms::{self, Classes, Fault};
 use crate::columns;
 use crate::error::{Interrupted, bad_input, from_system};
-use crate::intervals::Clustering;
+use crate::intervals::KnownLinks;
 use crate::orbit::OrbitService;
 use crate::run::{Run, record};
 
@@ -117,9 +117,9 @@ impl Scenario {
         self.scenario.unplaced_traces.clone()
     }
 
-    /// Returns how much more an episode counts in runs that replay a part of a measurement.
-    fn clustering(&self) -> Clustering {
-        Clustering::of(&self.scenario)
+    /// Returns what the scenario says of its links beyond what its runs see of them.
+    fn known_links(slf: Py<Self>) -> KnownLinks {
+        KnownLinks::of(slf)
     }
 
     /// Returns the flows of the file, each of which may expand to several.

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 use skybraid_host::LinkSetup;
-use skybraid_link::{Population, RateSource, SharedSlow, loading_of_rank_correlation};
+use skybraid_link::{RateSource, SharedSlow, loading_of_rank_correlation};
 use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Seed};
 
@@ -115,13 +115,12 @@ impl CorrelationFile {
 }
 
 impl Correlation {
-    /// Makes the family of link `number`, if it is in the group, draw its flight with that of the others. `group`
-    /// distinguishes groups.
-    pub fn share_flights(&self, family: &mut Population, number: usize, seed: Seed, group: usize) {
-        if let Some((_, _, load)) = self.links.iter().find(|(link, ..)| *link == number) {
-            let common = seed.stream(&format!("correlation.{group}.flights")).standard_normal();
-            family.shared = Some((common, *load));
-        }
+    /// Returns the score that link `number`, if it is in the group, shares with the others when it draws its flight, and
+    /// the correlation with it. `group` distinguishes groups.
+    pub fn shared_score(&self, number: usize, seed: Seed, group: usize) -> Option<(f64, f64)> {
+        let (_, _, load) = self.links.iter().find(|(link, ..)| *link == number)?;
+        let common = seed.stream(&format!("correlation.{group}.flights")).standard_normal();
+        Some((common, *load))
     }
 
     /// Makes the rates of the links of the group share their slow process.

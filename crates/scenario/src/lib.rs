@@ -27,6 +27,7 @@ mod members;
 mod network;
 mod orbit;
 mod preset;
+mod probes;
 mod profiles;
 mod randomness;
 mod requirements;

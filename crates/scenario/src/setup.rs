@@ -2,6 +2,7 @@
 
 use skybraid_host::record::Record;
 use skybraid_host::{FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup};
+use skybraid_link::LinkConfig;
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::PathInfo;
 use skybraid_units::Seed;
@@ -48,15 +49,17 @@ impl Scenario {
     }
 
     /// Returns the links with the handovers and outages drawn by `seed`.
-    fn link_setups(&self, seed: Seed) -> Vec<LinkSetup> {
+    pub(crate) fn link_setups(&self, seed: Seed) -> Vec<LinkSetup> {
         let link = |(number, link): (usize, &Link)| {
-            let mut setup = plain(link);
-            if let Some(mut family) = link.population.clone() {
-                for (group, correlation) in self.correlations.iter().enumerate() {
-                    correlation.share_flights(&mut family, number, seed, group);
+            let mut setup = match &link.population {
+                None => plain(link),
+                Some(family) => {
+                    let groups = self.correlations.iter().enumerate().rev();
+                    let mut scores = groups
+                        .filter_map(|(group, shared)| shared.shared_score(number, seed, group));
+                    with_directions(link, family.draw(seed, &link.name, scores.next()))
                 }
-                [setup.uplink, setup.downlink] = family.draw(seed, &link.name);
-            }
+            };
             if let Some(cells) = &link.cells {
                 let halts = cells.halts(self.duration, seed, &link.name);
                 setup.uplink.halts.extend_from_slice(&halts);
@@ -132,13 +135,11 @@ fn size_queues_for_key_frames(flows: &mut [FlowSetup]) {
 
 /// Returns the setup of a link without random events.
 fn plain(link: &Link) -> LinkSetup {
-    LinkSetup {
-        name: link.name.clone(),
-        ends: link.ends,
-        uplink: link.uplink.clone(),
-        downlink: link.downlink.clone(),
-        info: link.info,
-    }
+    with_directions(link, [link.uplink.clone(), link.downlink.clone()])
+}
+
+fn with_directions(link: &Link, [uplink, downlink]: [LinkConfig; 2]) -> LinkSetup {
+    LinkSetup { name: link.name.clone(), ends: link.ends, uplink, downlink, info: link.info }
 }
 
 /// Route of a subflow.

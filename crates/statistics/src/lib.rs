@@ -11,12 +11,14 @@ extern crate alloc;
 mod batch_means;
 pub mod clustering;
 mod distribution;
+mod exposure;
 mod run_share;
 mod share_interval;
 
 pub use batch_means::mean_over_time;
 pub use clustering::Clustering;
 pub use distribution::{gamma_quantile, normal_cdf, normal_quantile, student_quantile};
+pub use exposure::{Exposure, FLIGHTS, Family, ProbeDelays};
 pub use run_share::RunShare;
 pub use share_interval::{FEW, RUNS, ShareInterval, UNSEEN_S, Unit, factor_needed, share_interval};
 

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use libm::{fabs, rint};
 
+use crate::Exposure;
 use crate::batch_means::{block, blocks, sum, sums};
 use crate::share_interval::FEW;
 
@@ -35,6 +36,12 @@ pub struct RunShare {
     pub span_s: f64,
     /// Factor on the weight of each episode, since the run saw a part of a measurement only.
     pub clustering: f64,
+    /// How bad the links were.
+    pub seen: Exposure,
+    /// How bad they are in other flights of their families; equal to `seen` where no flight is drawn.
+    pub family: Exposure,
+    /// How much more than `family` it may be, at [`CONFIDENCE`](crate::CONFIDENCE).
+    pub family_more: Exposure,
 }
 
 impl RunShare {
@@ -77,7 +84,7 @@ impl RunShare {
             episodes,
             block_s: length as f64 * bin_s,
             span_s: number * bin_s,
-            clustering: 1.0,
+            ..Self::of_counts(0, 0)
         }
     }
 
@@ -98,6 +105,9 @@ impl RunShare {
             block_s: 0.0,
             span_s: 0.0,
             clustering: 1.0,
+            seen: Exposure::default(),
+            family: Exposure::default(),
+            family_more: Exposure::default(),
         }
     }
 

@@ -4,13 +4,15 @@
 //! the events, the messages that each took with it their weights. Of independent misses it is the exact Poisson
 //! interval. A variance that was estimated from few or from very unequal blocks widens it as Student's t does (Korn and
 //! Graubard, Survey Methodology 24, 1998). Fewer than [`FEW`] episodes say little about the largest that may come: the
-//! upper end of the misses allows for an outage of [`UNSEEN_S`] that was not seen.
+//! upper end of the misses allows for an outage of [`UNSEEN_S`] that was not seen. Of links whose flights are drawn from
+//! families, the interval also reaches as far as the flights seen were better or worse than all.
 
 use alloc::vec::Vec;
 
-use libm::sqrt;
+use libm::{rint, sqrt};
 
 use crate::batch_means::{SIGNIFICANT, sum};
+use crate::exposure::{Exposure, expected};
 use crate::run_share::{RunShare, freedom};
 use crate::{Interval, gamma_quantile, normal_quantile, student_quantile};
 
@@ -69,6 +71,8 @@ pub struct ShareInterval {
     pub clustering: f64,
     /// Number of copies of each distinct run.
     pub copies: usize,
+    /// Share that all flights of the links' families are expected to have; `estimate` where no flight is drawn.
+    pub expected: f64,
 }
 
 impl ShareInterval {
@@ -85,6 +89,7 @@ impl ShareInterval {
             span_s: 0.0,
             clustering: 1.0,
             copies: 1,
+            expected: f64::NAN,
         }
     }
 }
@@ -131,6 +136,11 @@ pub fn share_interval(runs: &[RunShare], confidence: f64) -> ShareInterval {
             Interval { low, high }
         };
     }
+    let beyond = |end: f64, more: f64| {
+        all * (expected_of(&seen, failed / all, end / all, more) - failed / all)
+    };
+    failing.low += beyond(failed, -1.0).min(0.0);
+    failing.high += beyond(failing.high, 1.0).max(0.0);
     let times = copies as u64;
     ShareInterval {
         estimate: (all - failed) / all,
@@ -147,7 +157,24 @@ pub fn share_interval(runs: &[RunShare], confidence: f64) -> ShareInterval {
         span_s: copies as f64 * span_s,
         clustering,
         copies,
+        expected: (all - failed - beyond(failed, 0.0)) / all,
     }
+}
+
+/// Returns the share of misses that all flights are expected to have, from that of some runs; see [`expected`].
+///
+/// # Arguments
+/// * `more`: part of `family_more` by which the other flights' exposure is taken as larger, from -1 to 1.
+fn expected_of(runs: &[RunShare], failing: f64, bound: f64, more: f64) -> f64 {
+    let number = runs.len() as f64;
+    let mean = |of: &dyn Fn(&RunShare) -> f64| sum(runs.iter().map(of)) / number;
+    let seen = Exposure { some: mean(&|run| run.seen.some), all: mean(&|run| run.seen.all) };
+    let family = |of: fn(&Exposure) -> f64| {
+        mean(&|run| (of(&run.family) + more * of(&run.family_more)).max(0.0))
+    };
+    let family =
+        Exposure { some: family(|exposure| exposure.some), all: family(|exposure| exposure.all) };
+    expected(failing, bound, runs.len(), seen, family)
 }
 
 /// Returns the multiple of the flight time that would decide whether the share reaches `target`, at the present rate of
@@ -160,20 +187,28 @@ pub fn factor_needed(runs: &[RunShare], target: f64, confidence: f64) -> Option<
     let (seen, copies) = distinct(runs);
     // Runs that differ weigh as many of their like; so do blocks.
     let spread = Spread::of(&seen, now.missed as f64 / now.trials as f64);
+    let trials = now.trials / copies as u64;
+    // More flights are less and less better or worse than all.
+    let missed = rint((1.0 - now.expected) * trials as f64);
+    let more = missed * copies as f64 / now.missed as f64;
+    // Of misses that were not seen nobody knows the episodes: they are taken as the longest that may be unseen.
+    let unseen = trials as f64 * (UNSEEN_S / (now.span_s / copies as f64)).min(UNSEEN_PART);
+    let variance = if now.missed > 0 { spread.variance * more.max(1.0) } else { missed * unseen };
     let together = RunShare {
-        trials: now.trials / copies as u64,
-        missed: now.missed / copies as u64,
-        variance: spread.variance,
+        trials,
+        missed: missed as u64,
+        variance,
         freedom: spread.freedom,
         largest: spread.largest,
         episodes: now.episodes,
         block_s: now.block_s,
         span_s: now.span_s / copies as f64,
         clustering: spread.clustering,
+        ..RunShare::of_counts(0, 0)
     };
     let decides = |factor: f64| {
         let interval = share_interval(&[together.times(factor)], confidence).interval;
-        if now.estimate >= target { interval.low >= target } else { interval.high < target }
+        if now.expected >= target { interval.low >= target } else { interval.high < target }
     };
     smallest(decides, MAX_FACTOR)
 }
@@ -263,20 +298,20 @@ impl Spread {
 }
 
 /// Moments of a weighted sum of Poisson counts.
-struct Events {
+pub(crate) struct Events {
     /// Variance of the sum.
-    variance: f64,
+    pub variance: f64,
     /// Degrees of freedom of the variance.
-    freedom: f64,
+    pub freedom: f64,
     /// Weight of the event that may come next.
-    largest: f64,
+    pub largest: f64,
     /// Probability of either side.
-    tail: f64,
+    pub tail: f64,
 }
 
 impl Events {
     /// Returns the interval of a sum (Fay and Feuer 1997).
-    fn interval(&self, sum: f64) -> Interval {
+    pub fn interval(&self, sum: f64) -> Interval {
         let above = 1.0 - self.tail;
         let student = student_quantile(self.freedom.max(1.0), above) / normal_quantile(above);
         let student = student.max(1.0);

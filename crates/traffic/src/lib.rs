@@ -148,6 +148,15 @@ impl TrafficConfig {
         }
     }
 
+    /// Returns the payload rate while the source is on; `None` where it sets no rate.
+    pub fn rate(&self) -> Option<Rate> {
+        match self {
+            Self::Cbr { rate, .. } | Self::OnOff { rate, .. } => Some(*rate),
+            Self::Video(video) => Some(video.rate),
+            Self::Bulk { .. } | Self::File { .. } | Self::Ping { .. } => None,
+        }
+    }
+
     /// Returns whether the messages depend on the seed. No kind of traffic draws random numbers.
     pub const fn is_random(&self) -> bool {
         match self {

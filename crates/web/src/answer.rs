@@ -5,7 +5,7 @@ use skybraid_host::record::{Deadline, Histogram, Summary, Tally, Timeline};
 use skybraid_scenario::Requirement;
 use skybraid_statistics::clustering::{BINS as CLUSTERING_BINS, WINDOWS};
 use skybraid_statistics::{
-    CONFIDENCE, Clustering, RunShare, ShareInterval, Verdict, share_interval,
+    CONFIDENCE, Clustering, Family, ProbeDelays, RunShare, ShareInterval, Verdict, share_interval,
 };
 use skybraid_units::{Duration, Probability};
 
@@ -153,6 +153,12 @@ impl Flight {
             .enumerate()
             .filter_map(|(own, won)| Some((self.path(first, own)?, *won as f64 / total)));
         let at = |share: f64| quantile_ms(&summary.delays, share);
+        let drawn = !requirements.is_empty() && self.scenario.draws_flights();
+        let probes = drawn.then(|| {
+            let run = self.scenario.probe(&setup.group, self.setup.seed)?;
+            Some((run, self.scenario.probe_family(&setup.group)?))
+        });
+        let known = KnownLinks { clustering, probes: probes.flatten() };
         Some(FlowAnswer {
             flow: format!("{}{}", setup.group, self.suffix(first)),
             sent: summary.sent,
@@ -164,7 +170,7 @@ impl Flight {
             won: won.collect(),
             requirements: requirements
                 .iter()
-                .flat_map(|requirement| judge(requirement, &summary, goodput_bps, clustering))
+                .flat_map(|requirement| judge(requirement, &summary, goodput_bps, &known))
                 .collect(),
             chart: self.chart(group, setup.deadline),
         })
@@ -272,13 +278,26 @@ impl Binned {
         Self { trials, met, width: timeline.width() }
     }
 
-    fn judged(&self, clustering: &Clustering) -> ShareInterval {
+    fn judged(&self, known: &KnownLinks<'_>, limit: Option<Duration>) -> ShareInterval {
         let mut run = RunShare::of_bins(&self.trials, &self.met, self.width.as_secs_f64());
         if run.trials > 0 {
-            run.clustering = clustering.factor(run.missed as f64 / run.trials as f64);
+            run.clustering = known.clustering.factor(run.missed as f64 / run.trials as f64);
+        }
+        if let Some(probes) = &known.probes {
+            let deadline_s = limit.map_or(f64::INFINITY, Duration::as_secs_f64);
+            let (seen, family) = probes;
+            run.seen = seen.exposure(deadline_s);
+            [run.family, run.family_more] = family.exposure(deadline_s);
         }
         share_interval(&[run], CONFIDENCE)
     }
+}
+
+/// What the scenario says of the links of a flow beyond what the run saw of them.
+struct KnownLinks<'a> {
+    clustering: &'a Clustering,
+    /// Probes of the run and of other flights, if flights are drawn.
+    probes: Option<(ProbeDelays, Family)>,
 }
 
 impl Judged {
@@ -290,8 +309,8 @@ impl Judged {
     }
 
     /// A share, by its interval.
-    fn share(self, binned: &Binned, clustering: &Clustering) -> Self {
-        let seen = binned.judged(clustering);
+    fn share(self, binned: &Binned, known: &KnownLinks<'_>, limit: Option<Duration>) -> Self {
+        let seen = binned.judged(known, limit);
         if seen.trials == 0 {
             return Self { verdict: Some(Verdict::Inconclusive.name()), ..self };
         }
@@ -306,8 +325,8 @@ impl Judged {
     }
 
     /// A percentile of the messages that arrived, by the share of them that took at most `limit`.
-    fn percentile(self, summary: &Summary, limit: Duration, clustering: &Clustering) -> Self {
-        let seen = Binned::of_delays(summary, limit).judged(clustering);
+    fn percentile(self, summary: &Summary, limit: Duration, known: &KnownLinks<'_>) -> Self {
+        let seen = Binned::of_delays(summary, limit).judged(known, Some(limit));
         let verdict = if seen.trials == 0 {
             Verdict::Inconclusive
         } else {
@@ -331,7 +350,7 @@ fn judge(
     requirement: &Requirement,
     summary: &Summary,
     goodput_bps: f64,
-    clustering: &Clustering,
+    known: &KnownLinks<'_>,
 ) -> Vec<Judged> {
     let video = summary.video.as_ref();
     let a_second = |count: u64| {
@@ -344,11 +363,11 @@ fn judge(
                 Some(limit) => Binned::of_deadline(&summary.deadlines, *limit),
                 None => Binned::of(&summary.arrivals),
             };
-            Judged::new("share", *deadline, target.ratio()).share(&binned, clustering)
+            Judged::new("share", *deadline, target.ratio()).share(&binned, known, *deadline)
         }
         Requirement::Delay { percentile, delay: limit } => {
             Judged::new("percentile", Some(*limit), percentile.ratio())
-                .percentile(summary, *limit, clustering)
+                .percentile(summary, *limit, known)
         }
         Requirement::Goodput { rate } => Judged {
             estimate: Some(goodput_bps),
@@ -358,7 +377,11 @@ fn judge(
         Requirement::Frames { share: target, within } => {
             let deadlines = video.map_or(&[][..], |video| &video.deadlines);
             let binned = Binned::of_deadline(deadlines, *within);
-            Judged::new("frames", Some(*within), target.ratio()).share(&binned, clustering)
+            Judged::new("frames", Some(*within), target.ratio()).share(
+                &binned,
+                known,
+                Some(*within),
+            )
         }
         Requirement::FrameRate { min, worst: false } => {
             let shown = video.and_then(|video| a_second(video.shown_in_seconds));
@@ -378,7 +401,7 @@ fn judge(
             let unknown =
                 |metric, target: Probability| Judged::new(metric, Some(expiration), target.ratio());
             let mut judged = vec![
-                unknown("expiration", rlp.continuity).percentile(summary, expiration, clustering),
+                unknown("expiration", rlp.continuity).percentile(summary, expiration, known),
                 unknown("continuity", rlp.continuity),
             ];
             let others = [("availability", rlp.availability), ("integrity", rlp.integrity)];

@@ -13,7 +13,7 @@ from skybraid.assess.candidates import Candidate, candidates
 from skybraid.assess.judging import Judged, Seen, judge_link_passes, judge_passes
 from skybraid.execute.pool import Gauge, on_all_cores
 from skybraid.execute.runs import simulation
-from skybraid.model.episodes import RunShare, unclustered
+from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ScenarioError
 from skybraid.model.link_performance import SHARES, Slots, share_of
 from skybraid.model.requirements import about, percent
@@ -331,8 +331,8 @@ def _seen(stats: FlowStats, wanted: Wanted) -> Seen:
     parameters: tuple[tuple[str, RunShare | None], ...] = ()
     if wanted.parameters:
         slots = Slots(*stats.met_over_time(wanted.within_ms))
-        lost_after_s = float(wanted.parameters[0]["lost_after_ms"]) / 1e3
-        parameters = tuple((metric, share_of(metric, slots, lost_after_s, unclustered)) for metric in SHARES)
+        limits = wanted.parameters[0]
+        parameters = tuple((metric, share_of({**limits, "metric": metric}, slots)) for metric in SHARES)
     return Seen(share, stats.goodput_bps, stats.delay_quantile(0.5), stats.delay_quantile(0.99), parameters)
 
 

@@ -19,7 +19,7 @@ from skybraid.model.scenario import Scenario
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from skybraid._core import Clustering
+    from skybraid._core import KnownLinks
     from skybraid.execute.axes import Point
 
 Job = tuple[int, int]
@@ -86,7 +86,7 @@ class _Prepared:
     deadlines_ms: Mapping[str, float]
     frames_within_ms: Mapping[str, float]
     requirements: Sequence[Mapping[str, Any]]
-    clustering: Clustering
+    links: KnownLinks
 
 
 _prepared: OrderedDict[tuple[str, str], _Prepared] = OrderedDict()
@@ -103,7 +103,7 @@ def _prepare(base: Base, point: Point, digest: str) -> _Prepared:
         like = next((one.scenario for one in _prepared.values() if one.scenario.file == base.file), None)
     scenario = _planned(base, point, digest, like)
     asked = (scenario.deadlines_ms, scenario.frames_within_ms, scenario.requirements)
-    made = _Prepared(scenario, *asked, scenario.native.clustering())
+    made = _Prepared(scenario, *asked, scenario.native.known_links())
     with _preparing:
         _prepared[base.file, digest] = made
         while len(_prepared) > _KEPT_SCENARIOS:
@@ -143,7 +143,7 @@ def run_batch(base: Base, batch: Batch, go_on: Callable[[float], bool] = lambda 
             prepared = _prepare(base, point, digest)
             run, _ = simulation(prepared.scenario).make(seed, [], go_on, None, None)
             wall_s = time.perf_counter() - clock
-            asked = (prepared.deadlines_ms, prepared.frames_within_ms, prepared.requirements, prepared.clustering)
+            asked = (prepared.deadlines_ms, prepared.frames_within_ms, prepared.requirements, prepared.links)
             outcomes.append(outcome_of(run, place, wall_s, *asked))
         except (Interrupted, KeyboardInterrupt, GeneratorExit):
             raise

@@ -201,7 +201,7 @@ def flown(
         gauge.go_on()
         combination, number = job
         native, _ = simulation(made[combination]).make(number, [], gauge.reporter(job), None, None)
-        judging.add(combination, {stats.flow: stats for stats in native.group_stats()})
+        judging.add(combination, number, {stats.flow: stats for stats in native.group_stats()})
         key = {**combination._asdict(), "seed": number}
         return [
             key
@@ -249,24 +249,24 @@ class _Judging:
 
     def __init__(self, scenario: Scenario, replaced: Sequence[str], seeds: int) -> None:
         self._wanted = sorted(scenario.requirements, key=lambda one: one["flow"] not in replaced)
-        self._clustering = scenario.native.clustering()
+        self._links = scenario.native.known_links()
         self._seeds = seeds
-        self._open: dict[Combination, list[dict[str, FlowStats]]] = {}
+        self._open: dict[Combination, dict[int, dict[str, FlowStats]]] = {}
         self._lock = threading.Lock()
         self.requirements: dict[Combination, tuple[Requirement, ...]] = {}
 
-    def add(self, combination: Combination, stats: dict[str, FlowStats]) -> None:
+    def add(self, combination: Combination, seed: int, stats: dict[str, FlowStats]) -> None:
         """Adds a run."""
         with self._lock:
-            runs = self._open.setdefault(combination, [])
-            runs.append(stats)
+            runs = self._open.setdefault(combination, {})
+            runs[seed] = stats
             if len(runs) < self._seeds:
                 return
             del self._open[combination]
         found = []
         for wanted in self._wanted:
-            own = [run[wanted["flow"]] for run in runs]
-            found.append(judge(wanted, own, pooled(own), self._clustering))
+            own = [run[wanted["flow"]] for run in runs.values()]
+            found.append(judge(wanted, own, pooled(own), self._links, list(runs)))
         self.requirements[combination] = tuple(found)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from skybraid import _core
 from skybraid.model import algorithms
-from skybraid.model.episodes import SPREAD, RunShare
+from skybraid.model.episodes import SPREAD, KnownRun, RunShare
 from skybraid.model.heavy import pl
 from skybraid.model.link_performance import Slots, share_of
 from skybraid.model.measures import FRAMES, MESSAGES
@@ -25,9 +25,9 @@ from skybraid.model.summary import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from skybraid._core import FlowStats, Run
+    from skybraid._core import FlowStats, KnownLinks, Run
     from skybraid.execute.axes import Label, Point
     from skybraid.model.scenario import Scenario
 
@@ -90,9 +90,9 @@ def outcome_of(
     deadlines_ms: Mapping[str, float],
     frames_within_ms: Mapping[str, float],
     requirements: Sequence[Mapping[str, Any]],
-    clustering: Callable[[float], float],
+    links: KnownLinks,
 ) -> Outcome:
-    """The rows of a run that is done; `clustering` is that of its scenario's measurements."""
+    """The rows of a run that is done; `links` is what its scenario says of them."""
     stats = {one.flow: one for one in run.group_stats()}
     return Outcome(
         point,
@@ -101,10 +101,11 @@ def outcome_of(
         wall_s,
         run.simulated_s,
         tuple(
-            _flow(one, deadlines_ms.get(name), frames_within_ms.get(name), clustering) for name, one in stats.items()
+            _flow(one, deadlines_ms.get(name), frames_within_ms.get(name), KnownRun(links, name, run.seed))
+            for name, one in stats.items()
         ),
         tuple(
-            _requirement(requirement, stats[requirement["flow"]], clustering)
+            _requirement(requirement, stats[requirement["flow"]], KnownRun(links, requirement["flow"], run.seed))
             for requirement in requirements
             if requirement["flow"] in stats
         ),
@@ -115,7 +116,7 @@ def _flow(
     stats: FlowStats,
     deadline_ms: float | None,
     frames_within_ms: float | None,
-    clustering: Callable[[float], float],
+    known: KnownRun,
 ) -> Row:
     met, trials = stats.met(deadline_ms)
     lost = stats.lost_by_cause
@@ -131,17 +132,17 @@ def _flow(
         *(lost.get(cause, 0) for cause in CAUSES),
         *video_columns(stats.video()).values(),
         *frames_in_time(stats, frames_within_ms).values(),
-        *RunShare.of_bins(*stats.met_over_time(deadline_ms), clustering).spread,
-        *(_NO_SPREAD if frames_within_ms is None else _frames(stats, frames_within_ms, clustering).spread),
+        *RunShare.of_bins(*stats.met_over_time(deadline_ms), known, deadline_ms).spread,
+        *(_NO_SPREAD if frames_within_ms is None else _frames(stats, frames_within_ms, known).spread),
         stats.share,
     )
 
 
-def _frames(stats: FlowStats, within_ms: float, clustering: Callable[[float], float]) -> RunShare:
-    return RunShare.of_bins(*stats.frames_met_over_time(within_ms), clustering)
+def _frames(stats: FlowStats, within_ms: float, known: KnownRun) -> RunShare:
+    return RunShare.of_bins(*stats.frames_met_over_time(within_ms), known, within_ms)
 
 
-def _requirement(requirement: Mapping[str, Any], stats: FlowStats, clustering: Callable[[float], float]) -> Row:
+def _requirement(requirement: Mapping[str, Any], stats: FlowStats, known: KnownRun) -> Row:
     """A requirement of a single run: its estimate, and of a share the messages or frames that met it."""
     metric, target, deadline_ms = requirement["metric"], requirement["target"], requirement["deadline_ms"]
     met: int | None = None
@@ -149,9 +150,9 @@ def _requirement(requirement: Mapping[str, Any], stats: FlowStats, clustering: C
     match metric:
         case "share" | "frames":
             share = (
-                RunShare.of_bins(*stats.met_over_time(deadline_ms), clustering)
+                RunShare.of_bins(*stats.met_over_time(deadline_ms), known, deadline_ms)
                 if metric == "share"
-                else _frames(stats, deadline_ms, clustering)
+                else _frames(stats, deadline_ms, known)
             )
             trials, met, spread = share.trials, share.trials - share.missed, share.spread
             estimate = met / trials if trials else None
@@ -161,7 +162,7 @@ def _requirement(requirement: Mapping[str, Any], stats: FlowStats, clustering: C
             trials = 0 if estimate is None else 1
         case "continuity" | "availability":
             slots = Slots(*stats.met_over_time(deadline_ms))
-            share = share_of(metric, slots, requirement["lost_after_ms"] / 1e3, clustering) or RunShare.of_counts(0, 0)
+            share = share_of(requirement, slots, known) or RunShare.of_counts(0, 0)
             trials, met, spread = share.trials, share.trials - share.missed, share.spread
             estimate = met / trials if trials else None
         case "ssim" | "integrity":

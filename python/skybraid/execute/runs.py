@@ -25,7 +25,7 @@ from skybraid.video.flows import with_clips
 if TYPE_CHECKING:
     import os
 
-    from skybraid._core import Clustering, FlowStats, Run
+    from skybraid._core import FlowStats, KnownLinks, Run
 
 PCAP = "pcap"
 """Folder of the packet captures inside a result."""
@@ -266,7 +266,7 @@ def _captures(folder: Path, seed: int | None) -> Path:
 def _judge(scenario: Scenario, runs: list[_Finished], origin: dict[str, Any]) -> Results:
     by_flow = _over_runs([one.flows for one in runs])
     by_member = _over_runs([one.members for one in runs])
-    clustering = scenario.native.clustering()
+    links, seeds = scenario.native.known_links(), [one.seed for one in runs]
     # Programs of one's own are carried in place of the flows.
     judged = [requirement for requirement in scenario.requirements if requirement["flow"] in by_flow]
     flights = tuple(
@@ -280,7 +280,8 @@ def _judge(scenario: Scenario, runs: list[_Finished], origin: dict[str, Any]) ->
                     requirement,
                     {stats.flow: [stats] for stats in one.flows},
                     {member.flow: [member] for member in one.members},
-                    clustering,
+                    links,
+                    [one.seed],
                 )
                 for requirement in judged
             ),
@@ -293,7 +294,7 @@ def _judge(scenario: Scenario, runs: list[_Finished], origin: dict[str, Any]) ->
     return Results(
         name=scenario.name,
         scenario=scenario.toml(),
-        requirements=tuple(_judged(requirement, by_flow, by_member, clustering) for requirement in judged),
+        requirements=tuple(_judged(requirement, by_flow, by_member, links, seeds) for requirement in judged),
         flows={name: over_runs(stats) for name, stats in by_flow.items()},
         flights=flights,
         provenance=origin,
@@ -308,12 +309,13 @@ def _judged(
     requirement: dict[str, Any],
     by_flow: dict[str, list[FlowStats]],
     by_member: dict[str, list[FlowStats]],
-    clustering: Clustering,
+    links: KnownLinks,
+    seeds: list[int],
 ) -> Requirement:
     """A requirement judged over all runs: of the flow, and of each flow that it stands for."""
 
     def judged(runs: list[FlowStats]) -> Requirement:
-        return judge(requirement, runs, pooled(runs), clustering)
+        return judge(requirement, runs, pooled(runs), links, seeds)
 
     together = judged(by_flow[requirement["flow"]])
     single = [(name, judged(runs)) for name, runs in by_member.items() if runs[0].group == requirement["flow"]]

@@ -19,7 +19,7 @@ from skybraid import _core
 from skybraid.model.statistics import CONFIDENCE, Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -32,13 +32,53 @@ UNSEEN_S = _core.UNSEEN_OUTAGE_S
 RUNS = _core.RUNS_AS_UNITS
 """From this number of runs on, runs are the clusters; fewer are judged by blocks unless they differ by more."""
 
-SPREAD = ("variance", "freedom", "largest", "episodes", "block_s", "span_s", "clustering")
+_EXPOSED = ("some_bad", "all_bad", "family_some_bad", "family_all_bad", "family_some_more", "family_all_more")
+"""Names that tables have for `Exposures`."""
+
+SPREAD = ("variance", "freedom", "largest", "episodes", "block_s", "span_s", "clustering", *_EXPOSED)
 """What tables keep of a run's misses besides their number, in the order of `RunShare`."""
 
 
-def unclustered(_: float) -> float:
-    """Clustering where no measurement is replayed in part: a factor of 1."""
-    return 1.0
+class Exposures(NamedTuple):
+    """How bad the links of a flow were in a run, next to other flights of their families.
+
+    Attributes:
+        some: part of the time in which some of the flow's paths would have missed the deadline, but not all.
+        all: part of the time in which all would have.
+        family_some: `some` in other flights; equal to it where no flight is drawn.
+        family_all: `all` in other flights.
+        some_more: how much more than `family_some` it may be, at 95 %.
+        all_more: how much more than `family_all` it may be, at 95 %.
+    """
+
+    some: float = 0.0
+    all: float = 0.0
+    family_some: float = 0.0
+    family_all: float = 0.0
+    some_more: float = 0.0
+    all_more: float = 0.0
+
+
+class KnownRun(NamedTuple):
+    """A flow in a run of a scenario, which says more of its links than the run saw of them.
+
+    Attributes:
+        links: what the scenario says.
+        flow: name of the flow.
+        seed: seed of the run.
+    """
+
+    links: _core.KnownLinks
+    flow: str
+    seed: int
+
+    def exposures(self, within_ms: float | None) -> Exposures:
+        """How bad the links were.
+
+        Args:
+            within_ms: the deadline; None counts losses only.
+        """
+        return Exposures(*self.links.exposures(self.flow, self.seed, within_ms))
 
 
 class RunShare(NamedTuple):
@@ -55,6 +95,7 @@ class RunShare(NamedTuple):
         block_s: length of a block in s.
         span_s: time from the first to the last trial, in s.
         clustering: factor on the weight of each episode, since the run saw a part of a measurement only.
+        exposures: how bad the links were, next to other flights of their families.
     """
 
     trials: int
@@ -66,10 +107,16 @@ class RunShare(NamedTuple):
     block_s: float
     span_s: float
     clustering: float = 1.0
+    exposures: Exposures = Exposures()
 
     @classmethod
     def of_bins(
-        cls, trials: npt.ArrayLike, met: npt.ArrayLike, bin_s: float, clustering: Callable[[float], float] = unclustered
+        cls,
+        trials: npt.ArrayLike,
+        met: npt.ArrayLike,
+        bin_s: float,
+        known: KnownRun | None = None,
+        within_ms: float | None = None,
     ) -> Self:
         """Builds a share from counts over time.
 
@@ -77,12 +124,24 @@ class RunShare(NamedTuple):
             trials: of each bin, in the order of time.
             met: those among them that met the requirement.
             bin_s: width of a bin in s.
-            clustering: the `clustering` for a share of misses (`_core.Clustering`).
+            known: the run's links, if a scenario says more of them.
+            within_ms: the deadline that is met; None counts what arrived at all.
         """
-        share = cls(*_core.run_share(np.array(trials, np.float64), np.array(met, np.float64), bin_s))
-        if not share.trials:
+        share = cls._of(_core.run_share(np.array(trials, np.float64), np.array(met, np.float64), bin_s))
+        if known is None or not share.trials:
             return share
-        return share._replace(clustering=clustering(share.missed / share.trials))
+        return share.clustered(known)._replace(exposures=known.exposures(within_ms))
+
+    def clustered(self, known: KnownRun | None) -> Self:
+        """The same share where each episode weighs as much as the measurements that the run replays say."""
+        if known is None or not self.trials:
+            return self
+        return self._replace(clustering=known.links.clustering(self.missed / self.trials))
+
+    @classmethod
+    def _of(cls, fields: tuple[Any, ...]) -> Self:
+        *numbers, exposures = fields
+        return cls._make((*numbers, Exposures(*exposures)))
 
     @classmethod
     def of_counts(cls, trials: int, met: int) -> Self:
@@ -92,7 +151,7 @@ class RunShare(NamedTuple):
             trials: messages whose fate is decided.
             met: those among them that met the requirement.
         """
-        return cls(*_core.independent_share(trials, met))
+        return cls._of(_core.independent_share(trials, met))
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any], met: str, trials: str, prefix: str) -> Self | None:
@@ -106,12 +165,14 @@ class RunShare(NamedTuple):
         """
         if row[trials] is None or row[met] is None:
             return None
-        return cls(row[trials], row[trials] - row[met], *(row[f"{prefix}{name}"] for name in SPREAD))
+        spread = [row[f"{prefix}{name}"] for name in SPREAD]
+        numbers, exposures = spread[: -len(_EXPOSED)], Exposures(*spread[-len(_EXPOSED) :])
+        return cls._make((row[trials], row[trials] - row[met], *numbers, exposures))
 
     @property
     def spread(self) -> tuple[float, ...]:
         """The values of `SPREAD`."""
-        return self[2:]
+        return (*self[2:-1], *self.exposures)
 
 
 class ShareInterval(NamedTuple):
@@ -129,6 +190,7 @@ class ShareInterval(NamedTuple):
         span_s: time of all runs in s.
         clustering: factor on the weight of each episode, where blocks of a measurement's parts decide.
         copies: number of copies of each distinct run; `episodes` and the interval are of the distinct ones.
+        expected: share that all flights of the links' families are expected to have; `estimate` where none is drawn.
     """
 
     estimate: float
@@ -142,6 +204,7 @@ class ShareInterval(NamedTuple):
     span_s: float
     clustering: float
     copies: int
+    expected: float
 
     @property
     def few(self) -> bool:

@@ -29,6 +29,8 @@ class Evidence:
         span_s: flight time in s from the first to the last trial, over all runs.
         clustering: of a share, how many times its own weight each episode counts, since the runs saw a part of a
             measurement (docs/statistics.md); 1 where that is not so.
+        expected: of a share, what all flights of the links' families are expected to have, by
+            how bad the links were in those seen (docs/statistics.md); None where no flight is drawn.
         note: why there is no estimate, where that needs words.
     """
 
@@ -42,6 +44,7 @@ class Evidence:
     episodes: int | None = None
     span_s: float | None = None
     clustering: float = 1.0
+    expected: float | None = None
     note: str = ""
 
 
@@ -62,6 +65,7 @@ def judge_share(runs: Sequence[RunShare], target: float) -> Evidence:
         episodes=seen.episodes,
         span_s=seen.span_s,
         clustering=seen.clustering,
+        expected=None if seen.expected == seen.estimate else seen.expected,
     )
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skybraid.model.episodes import RunShare, unclustered
+from skybraid.model.episodes import KnownRun, RunShare
 from skybraid.model.evidence import Evidence, judge_share
 from skybraid.model.statistics import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -98,13 +98,14 @@ class LinkService:
             losses.append((slots.slot_s * (first - parts.get(first - 1, 0.0)), length_s))
         return cls(on_up, done, up_ms, slots.slot_s, tuple(losses))
 
-    def continuity(self, clustering: Callable[[float], float] = unclustered) -> RunShare:
+    def continuity(self, known: KnownRun | None = None, within_ms: float | None = None) -> RunShare:
         """Share of the transactions begun on an available link that completed in time."""
-        return RunShare.of_bins(self.begun, self.completed, self.slot_s, clustering)
+        return RunShare.of_bins(self.begun, self.completed, self.slot_s, known, within_ms)
 
-    def availability(self, clustering: Callable[[float], float] = unclustered) -> RunShare:
+    def availability(self, known: KnownRun | None = None, within_ms: float | None = None) -> RunShare:
         """Share of the time in which the link was available, in ms."""
-        return RunShare.of_bins(np.full(self.up_ms.size, self.slot_s * _MS), self.up_ms, self.slot_s, clustering)
+        available_ms = np.full(self.up_ms.size, self.slot_s * _MS)
+        return RunShare.of_bins(available_ms, self.up_ms, self.slot_s, known, within_ms)
 
 
 def is_resolved(slot_s: float, lost_after_s: float) -> bool:
@@ -112,35 +113,39 @@ def is_resolved(slot_s: float, lost_after_s: float) -> bool:
     return slot_s * SLOTS_PER_LOSS <= lost_after_s + 1e-9
 
 
-def share_of(metric: str, slots: Slots, lost_after_s: float, clustering: Callable[[float], float]) -> RunShare | None:
+def share_of(requirement: Mapping[str, Any], slots: Slots, known: KnownRun | None = None) -> RunShare | None:
     """Share of one run by a metric of `SHARES`; None where its slots are too long to see a loss."""
-    if metric == "availability" and not is_resolved(slots.slot_s, lost_after_s):
+    lost_after_s = float(requirement["lost_after_ms"]) / _MS
+    within_ms = requirement.get("deadline_ms")
+    if requirement["metric"] == "continuity":
+        return LinkService.of(slots, lost_after_s).continuity(known, within_ms)
+    if not is_resolved(slots.slot_s, lost_after_s):
         return None
-    service = LinkService.of(slots, lost_after_s)
-    return service.continuity(clustering) if metric == "continuity" else service.availability(clustering)
+    return LinkService.of(slots, lost_after_s).availability(known, within_ms)
 
 
 def judge_link(
-    requirement: Mapping[str, Any], runs: Sequence[Slots], clustering: Callable[[float], float] = unclustered
+    requirement: Mapping[str, Any], runs: Sequence[Slots], known: Sequence[KnownRun | None] | None = None
 ) -> Evidence:
     """Judges continuity or availability over all runs.
 
     Args:
         requirement: `metric`, `target` and `lost_after_ms`.
         runs: transactions of each run.
-        clustering: of the scenario's measurements.
+        known: their links, if a scenario says more of them than the runs saw.
     """
     lost_after_s = float(requirement["lost_after_ms"]) / _MS
-    shares = [share_of(str(requirement["metric"]), slots, lost_after_s, clustering) for slots in runs]
-    known = [share for share in shares if share is not None]
-    if len(known) < len(shares):
+    pairs = zip(runs, [None] * len(runs) if known is None else known, strict=True)
+    shares = [share_of(requirement, slots, about) for slots, about in pairs]
+    resolved = [share for share in shares if share is not None]
+    if len(resolved) < len(shares):
         slot_s = max(slots.slot_s for slots in runs)
         note = (
             f"a run is counted in slots of {slot_s:.3g} s, too long to see a loss of {lost_after_s:.3g} s: "
             "several shorter runs (--seeds) show it"
         )
         return Evidence(note=note)
-    judged = judge_share(known, float(requirement["target"]))
+    judged = judge_share(resolved, float(requirement["target"]))
     if requirement["metric"] == "continuity":
         return judged
     # Neighbouring losses are one episode of the interval, and yet several losses.

@@ -8,13 +8,17 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from skybraid.model.episodes import FEW, RunShare, ShareInterval, mean_over_time, share_interval, unclustered
+from skybraid import _core
+from skybraid.model.episodes import FEW, KnownRun, RunShare, ShareInterval, mean_over_time, share_interval
 from skybraid.model.evidence import Evidence, judge_share, time_needed_s
 from skybraid.model.link_performance import Slots, judge_integrity, judge_link
 from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
 
 _ENOUGH = 30
 """Shortfalls of a goodput from which on their sum is as good as normal, as the blocks' mean supposes."""
+
+_UNLIKE = 1.5
+"""Factor between the misses that were seen and those expected of all flights from which on the words say so."""
 
 _HALVINGS = 20
 """Steps in which the end of a percentile's interval is found: to a millionth of the messages."""
@@ -178,7 +182,7 @@ class Requirement(Evidence):
         return (
             f"{percent(self.estimate)} of {count(self.trials)} {things} {did} "
             f"(95 % interval {percent_range(self.low, self.high)}, {required}{self._misses_words()})"
-            f"{self._parts_words()}{self._needed_words()}"
+            f"{self._family_words()}{self._parts_words()}{self._needed_words()}"
         )
 
     def _availability_words(self) -> str:
@@ -208,23 +212,41 @@ class Requirement(Evidence):
         few = ", too few for a narrow interval" if self.episodes < FEW else ""
         return f"; {misses} in {together}{few}"
 
+    def _family_words(self) -> str:
+        """What all flights of the links' families are expected to have, where those seen were not like them."""
+        if self.expected is None or self.estimate is None:
+            return ""
+        seen, expected = 1 - self.estimate, 1 - self.expected
+        if max(seen, expected) < _UNLIKE * min(seen, expected):
+            return ""
+        here = "the links were better" if expected > seen else "the links were worse"
+        return f"; {here} here than on average: over all their flights {percent(self.expected)} is expected"
+
     def _parts_words(self) -> str:
         """Reason why the interval is wider than the run's own episodes require."""
         if self.clustering < 2:
             return ""
         return "; parts of the measurements differ, and a run sees one: several seeds see more"
 
+    @property
+    def needed_runs(self) -> int | None:
+        """Number of runs that would decide an inconclusive requirement; None where none would."""
+        if self.verdict is not Verdict.INCONCLUSIVE or self.needed_s is None or not self.span_s:
+            return None
+        return math.ceil(self.runs * self.needed_s / self.span_s)
+
+    def decided_by(self) -> str:
+        """Flight time that would decide an inconclusive requirement, in words; where `needed_runs` is known."""
+        clean = " without a miss" if self.missed == 0 and self.expected is None else ""
+        like = "this" if self.runs == 1 else "these"
+        return f"about {about(self.needed_s or 0.0)} of flight{clean} ({count(self.needed_runs or 0)} runs like {like})"
+
     def _needed_words(self) -> str:
-        """Flight time that would decide an inconclusive requirement."""
         if self.verdict is not Verdict.INCONCLUSIVE:
             return ""
-        if self.needed_s is None or not self.span_s:
+        if self.needed_runs is None:
             return ": too close to the requirement to be decided by more flights"
-        runs = math.ceil(self.runs * self.needed_s / self.span_s)
-        clean = " without a miss" if self.missed == 0 else ""
-        like = "this" if self.runs == 1 else "these"
-        time = f"about {about(self.needed_s)} of flight{clean}"
-        return f": {time} ({count(runs)} runs like {like}) would decide it"
+        return f": {self.decided_by()} would decide it"
 
     def _percentile_words(self) -> str:
         limit = milliseconds(self.deadline_ms or 0.0)
@@ -280,7 +302,8 @@ def judge(
     requirement: dict[str, Any],
     runs: Sequence[Stats],
     pooled: Stats,
-    clustering: Callable[[float], float] = unclustered,
+    links: _core.KnownLinks | None = None,
+    seeds: Sequence[int] = (),
 ) -> Requirement:
     """Judges one requirement of a flow by its 95 % interval.
 
@@ -289,7 +312,8 @@ def judge(
             scenario gives them.
         runs: the flow's statistics in each run.
         pooled: the same over all runs.
-        clustering: `clustering` of the native scenario.
+        links: what the scenario says of its links, if the runs are of one.
+        seeds: seed of each run, where `links` is given.
 
     Shares of messages and frames, percentiles and goodput are judged by episodes (`skybraid.episodes`). A percentile is
     that of the messages that arrived, since a lost one has no delay; its losses are a share's business. Frame rates and
@@ -299,21 +323,23 @@ def judge(
     metric, target = str(requirement["metric"]), float(requirement["target"])
     given: float | None = requirement.get("deadline_ms")
     deadline_ms = None if given is None else float(given)
+    flow = str(requirement["flow"])
+    known = [None if links is None else KnownRun(links, flow, seed) for seed in seeds or [0] * len(runs)]
     match metric:
         case "share":
             met = [run.met_over_time(deadline_ms) for run in runs]
-            seen = judge_share([RunShare.of_bins(*binned, clustering) for binned in met], target)
+            seen = judge_share(_shares(met, known, deadline_ms), target)
         case "frames":
             met = [run.frames_met_over_time(deadline_ms or 0.0) for run in runs]
-            seen = judge_share([RunShare.of_bins(*binned, clustering) for binned in met], target)
+            seen = judge_share(_shares(met, known, deadline_ms), target)
         case "percentile" | "expiration":
-            seen = _percentile(runs, pooled, target, deadline_ms or 0.0, clustering)
+            seen = _percentile(runs, pooled, target, deadline_ms or 0.0, known)
         case "continuity" | "availability":
-            seen = judge_link(requirement, [Slots(*run.met_over_time(deadline_ms)) for run in runs], clustering)
+            seen = judge_link(requirement, [Slots(*run.met_over_time(deadline_ms)) for run in runs], known)
         case "integrity":
             seen = judge_integrity(requirement)
         case "goodput":
-            seen = _goodput(runs, target, clustering)
+            seen = _goodput(runs, target, known)
         case "frame_rate" | "worst_frame_rate" | "freezes":
             name = "freezes_per_minute" if metric == "freezes" else metric
             videos = [video for run in runs if (video := run.video()) is not None]
@@ -333,7 +359,7 @@ def judge(
             raise ValueError(f"metric: found {metric}, expected {expected}")
     return Requirement(
         **asdict(seen),
-        flow=str(requirement["flow"]),
+        flow=flow,
         metric=metric,
         deadline_ms=deadline_ms,
         target=target,
@@ -344,8 +370,14 @@ def judge(
     )
 
 
+def _shares(over_time: Sequence[Binned], known: Sequence[KnownRun | None], within_ms: float | None) -> list[RunShare]:
+    """Share of each run."""
+    pairs = zip(over_time, known, strict=True)
+    return [RunShare.of_bins(*binned, about, within_ms) for binned, about in pairs]
+
+
 def _percentile(
-    runs: Sequence[Stats], pooled: Stats, target: float, limit_ms: float, clustering: Callable[[float], float]
+    runs: Sequence[Stats], pooled: Stats, target: float, limit_ms: float, known: Sequence[KnownRun | None]
 ) -> Evidence:
     """Interval of a delay percentile, by inverting the interval of its share (Woodruff, JASA 47, 1952)."""
     if not pooled.delivered:
@@ -353,7 +385,8 @@ def _percentile(
 
     def shares(delay_ms: float) -> list[RunShare]:
         found = [run.delays_within_over_time(delay_ms) for run in runs]
-        return [RunShare.of_bins(*binned, clustering) for binned in found if binned is not None]
+        pairs = zip(found, known, strict=True)
+        return [RunShare.of_bins(*binned, about, delay_ms) for binned, about in pairs if binned is not None]
 
     def share(delay_ms: float) -> ShareInterval:
         return share_interval(shares(delay_ms))
@@ -390,13 +423,15 @@ def _delay_at(pooled: Stats, holds: Callable[[float], bool], low: float, high: f
     return pooled.delay_quantile(high)
 
 
-def _goodput(runs: Sequence[Stats], target: float, clustering: Callable[[float], float]) -> Evidence:
+def _goodput(runs: Sequence[Stats], target: float, known: Sequence[KnownRun | None]) -> Evidence:
     """Judges goodput, by runs if there are several, else by blocks; allows for outages, which come in episodes."""
     estimate = math.fsum(run.goodput_bps for run in runs) / len(runs)
     over_time = [_bytes_over_time(run) for run in runs]
     span_s = math.fsum(series.size * bin_s for series, bin_s in over_time)
     ends = mean_interval([run.goodput_bps for run in runs])
-    if len(runs) == 1:
+    # One flight of a family does not say what others carry.
+    drawn = known[0] is not None and known[0].links.drawn
+    if len(runs) == 1 and not drawn:
         series, _ = over_time[0]
         relative = mean_over_time(series) if series.any() else None
         ends = relative and Interval(*(end * estimate / float(series.mean()) for end in relative))
@@ -407,8 +442,8 @@ def _goodput(runs: Sequence[Stats], target: float, clustering: Callable[[float],
     usual = [float(np.median(series)) for series, _ in over_time]
     short = share_interval(
         [
-            RunShare.of_bins(np.full(series.size, one), np.minimum(series, one), bin_s, clustering)
-            for (series, bin_s), one in zip(over_time, usual, strict=True)
+            RunShare.of_bins(np.full(series.size, one), np.minimum(series, one), bin_s).clustered(about)
+            for (series, bin_s), one, about in zip(over_time, usual, known, strict=True)
         ]
     )
     low, high = ends

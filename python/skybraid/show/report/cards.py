@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -165,15 +164,10 @@ def _changes(results: Results, one: Requirement, reason: UnmetRequirement | None
     if is_short_of_runs(one):
         return "What would decide it", [Change("Run several seeds.", _with_seeds(results, 10))]
     found: list[Change] = []
-    if one.verdict is Verdict.INCONCLUSIVE and one.needed_s is not None and one.span_s:
-        runs = math.ceil(one.runs * one.needed_s / one.span_s)
-        clean = " without a miss" if one.missed == 0 else ""
-        found.append(
-            Change(
-                f"About {about(one.needed_s)} of flight{clean} ({count(runs)} runs like this) would decide it.",
-                _with_seeds(results, runs) if 1 < runs <= MAX_RUNS else "",
-            )
-        )
+    runs = one.needed_runs
+    if runs is not None:
+        command = _with_seeds(results, runs) if 1 < runs <= MAX_RUNS else ""
+        found.append(Change(_sentence(f"{one.decided_by()} would decide it."), command))
     if reason is None or (one.missed == 0 and not reason.causes):
         # Where nothing was missed, another transport has nothing to mend.
         return ("What would decide it" if found else ""), found

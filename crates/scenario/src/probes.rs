@@ -1,0 +1,209 @@
+//! Probes of the links that a flow uses, without the flow itself.
+
+use skybraid_host::record::Record;
+use skybraid_host::{Host, LinkSetup, Route};
+use skybraid_link::{Direction, Draw, Fate};
+use skybraid_statistics::{FLIGHTS, Family, ProbeDelays};
+use skybraid_units::{Bytes, Duration, Instant, Seed};
+
+use crate::Scenario;
+use crate::network::DirectedLink;
+
+/// Seed of the first of the flights that stand for all.
+const FIRST_SEED: u64 = 1 << 63;
+/// Maximum number of probes of a run.
+const PROBES_OF_RUN: i64 = 3_000;
+/// The same of a flight that stands for others: many flights say more than many probes of one.
+const PROBES_OF_FLIGHT: i64 = 500;
+/// Minimum time between probes.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// A probe stands for what the flow sends in this time.
+const LOAD: Duration = Duration::from_millis(100);
+/// Maximum number of packets of a probe. A larger load is extrapolated from the time between the first and the last.
+const MAX_PACKETS: u64 = 4;
+/// Size of a probe's packets if there are several.
+const PACKET: u64 = 1_200;
+/// Minimum size of a probe.
+const MIN_SIZE: u64 = 100;
+
+/// Links that a flow uses: the directed links of each of its paths, and the load of a probe.
+#[derive(PartialEq)]
+struct Probed {
+    paths: Vec<Vec<DirectedLink>>,
+    load: Bytes,
+}
+
+impl Scenario {
+    /// Returns whether the seed draws the flights of links, so that runs see some flights of many.
+    pub fn draws_flights(&self) -> bool {
+        let families = self.links.iter().filter_map(|link| link.population.as_ref());
+        families.into_iter().any(|family| family.draw == Draw::Random)
+    }
+
+    /// Returns the delays of probes on the paths of a flow in the run of `seed`.
+    ///
+    /// `None` where the flow is unknown or its routes are not fixed, and for a group of flows with paths of their own.
+    pub fn probe(&self, group: &str, seed: Seed) -> Option<ProbeDelays> {
+        let probed = self.probed(group)?;
+        Some(self.probe_links(&probed, seed, PROBES_OF_RUN))
+    }
+
+    /// Returns the exposure of [`FLIGHTS`] other flights.
+    pub fn probe_family(&self, group: &str) -> Option<Family> {
+        let probed = self.probed(group)?;
+        let mut all = Family::default();
+        for flight in 0..u64::from(FLIGHTS) {
+            all.add(&self.probe_links(&probed, Seed(FIRST_SEED + flight), PROBES_OF_FLIGHT));
+        }
+        Some(all)
+    }
+
+    /// Returns whether probes of a flow have the same delays in another scenario.
+    pub fn probes_alike(&self, other: &Self, group: &str) -> bool {
+        self.duration == other.duration
+            && self.links == other.links
+            && self.outages == other.outages
+            && self.correlations == other.correlations
+            && self.probed(group) == other.probed(group)
+    }
+
+    fn probed(&self, group: &str) -> Option<Probed> {
+        let setup = self.setup(Seed(0), Record::default());
+        let mut flows = setup.flows.iter().filter(|flow| flow.group == group);
+        let first = flows.next()?;
+        if flows.any(|flow| flow.paths != first.paths) {
+            return None;
+        }
+        let links = |path: &usize| {
+            let path = setup.paths.get(*path)?;
+            match if first.from == Host::Vehicle { &path.uplink } else { &path.downlink } {
+                Route::Fixed(hops) => Some(hops.iter().copied().map(DirectedLink).collect()),
+                Route::Spread { .. } => None,
+            }
+        };
+        let bits = first.traffic.rate().map_or(0, |rate| rate.bits_in(LOAD));
+        Some(Probed {
+            paths: first.paths.iter().map(links).collect::<Option<_>>()?,
+            load: Bytes::new((bits / 8).max(MIN_SIZE)),
+        })
+    }
+
+    fn probe_links(&self, probed: &Probed, seed: Seed, max_probes: i64) -> ProbeDelays {
+        let interval =
+            Duration::from_nanos(self.duration.as_nanos() / max_probes).max(MIN_INTERVAL);
+        let probes = self.duration.as_nanos() / interval.as_nanos();
+        let sent: Vec<Instant> =
+            (0..probes).map(|probe| Instant::from_nanos(probe * interval.as_nanos())).collect();
+        let links = self.link_setups(seed);
+        let paths = probed.paths.iter().map(|path| delays(path, &links, &sent, probed.load, seed));
+        let paths: Vec<Vec<f64>> = paths.collect();
+        let mut delays = ProbeDelays::default();
+        for probe in 0..paths.first().map_or(0, Vec::len) {
+            delays.add(paths.iter().filter_map(|path| path.get(probe).copied()));
+        }
+        delays
+    }
+}
+
+/// Returns the delay of each probe on a path in s, infinite for a lost one.
+fn delays(
+    path: &[DirectedLink],
+    setups: &[LinkSetup],
+    sent: &[Instant],
+    load: Bytes,
+    seed: Seed,
+) -> Vec<f64> {
+    let mut links: Vec<_> = path
+        .iter()
+        .filter_map(|hop| {
+            let setup = setups.get(hop.link())?;
+            let (config, direction) = match hop.direction() {
+                Direction::Uplink => (&setup.uplink, "uplink"),
+                Direction::Downlink => (&setup.downlink, "downlink"),
+            };
+            Some(skybraid_link::Link::new(config, &setup.name, direction, seed))
+        })
+        .collect();
+    let packets = load.get().div_ceil(PACKET).min(MAX_PACKETS);
+    let size = Bytes::new(load.get().min(PACKET));
+    // Of several packets all but the first follow within the time that the link needs for them.
+    let waits = (load.get() as f64 / size.get() as f64 - 1.0) / (packets - 1).max(1) as f64;
+    let mut cross = |sent: Instant| {
+        let mut now = sent;
+        for link in &mut links {
+            match link.admit(now, size) {
+                Fate::Delivered { at } => now = at,
+                Fate::Lost { .. } => return f64::INFINITY,
+                // A receiver that restores the order gives it to the next.
+                Fate::Held => while link.release().is_some() {},
+            }
+        }
+        now.since(sent).as_secs_f64()
+    };
+    let probe = |sent: &Instant| {
+        let first = cross(*sent);
+        let last = (1..packets).fold(first, |_, _| cross(*sent));
+        if packets > 1 { first + waits * (last - first).max(0.0) } else { first }
+    };
+    sent.iter().map(probe).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn scenario(paths: &str, rate: &str, scheduler: &str) -> Scenario {
+        let text = format!(
+            "duration = '2min'
+{paths}
+[flow.control]
+from = 'ground'
+traffic = {{ kind = 'cbr', rate = '{rate}', packet = '125B' }}
+transport = {{ protocol = 'udp', scheduler = '{scheduler}' }}
+require = {{ deadline = '100ms', share = '90%' }}"
+        );
+        Scenario::parse(&text, Path::new("probes.toml"), &[]).unwrap()
+    }
+
+    const TWO: &str = "[path.a]
+rate = '2Mbit/s'
+delay = '20ms'
+down = [['0s', '60s']]
+[path.b]
+rate = '2Mbit/s'
+delay = '20ms'
+down = [['30s', '30s']]";
+
+    #[test]
+    fn probes_see_which_part_of_the_time_paths_are_down() {
+        let probes = scenario(TWO, "10kbit/s", "redundant").probe("control", Seed(1)).unwrap();
+        let exposure = probes.exposure(0.1);
+        assert!((exposure.all - 0.25).abs() < 0.01, "{exposure:?}");
+        assert!((exposure.some - 0.25).abs() < 0.01, "{exposure:?}");
+    }
+
+    #[test]
+    fn a_train_sees_that_a_link_is_too_slow_for_its_flow() {
+        let path = "[path.a]\nrate = '2Mbit/s'\ndelay = '20ms'";
+        let late = |rate| {
+            let probes = scenario(path, rate, "single").probe("control", Seed(1)).unwrap();
+            probes.exposure(0.15).all
+        };
+        assert_eq!([late("1Mbit/s"), late("5Mbit/s")], [0.0, 1.0]);
+    }
+
+    #[test]
+    fn runs_and_families_of_one_scenario_have_probes_alike() {
+        let family = "[path.a]\npreset = 'starlink-car'";
+        let single = scenario(family, "10kbit/s", "single");
+        assert!(single.draws_flights());
+        assert!(single.probes_alike(&scenario(family, "10kbit/s", "redundant"), "control"));
+        assert!(!single.probes_alike(&scenario(family, "1Mbit/s", "single"), "control"));
+        assert!(!scenario(TWO, "10kbit/s", "single").draws_flights());
+        assert_eq!(single.probe("control", Seed(3)), single.probe("control", Seed(3)));
+        assert_ne!(single.probe("control", Seed(3)), single.probe("control", Seed(4)));
+        assert_eq!(single.probe("video", Seed(1)), None);
+    }
+}
