@@ -54,9 +54,7 @@ impl ProbeDelays {
         let best = delays_s.clone().fold(f64::INFINITY, f64::min);
         let worst = delays_s.fold(0.0, f64::max);
         for (bins, delay_s) in [(&mut self.best, best), (&mut self.worst, worst)] {
-            if let Some(count) = bins.get_mut(bin(delay_s)) {
-                *count += 1;
-            }
+            bins[bin(delay_s)] += 1;
         }
         self.probes += 1;
     }
@@ -107,9 +105,10 @@ impl Family {
     /// # Arguments
     /// * `deadline_s`: in s; infinite to count losses only.
     pub fn exposure(&self, deadline_s: f64) -> [Exposure; 2] {
-        let Some([sum, square, largest]) = self.sums.get(first_late(deadline_s)) else {
+        if self.flights == 0 {
             return [Exposure::default(); 2];
-        };
+        }
+        let [sum, square, largest] = self.sums[first_late(deadline_s)];
         let flights = f64::from(self.flights);
         // Few flights have most of the bad times, so that the next one may be the worst.
         let more = |sum: f64, square: f64, largest: f64| {
