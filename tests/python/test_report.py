@@ -19,7 +19,7 @@ from conftest import FILMED, TWO_PATHS
 from skybraid import Campaign, MissingTableError, ResultError, Results, Scenario, Verdict, run, sweep
 from skybraid.execute.compare import write
 from skybraid.execute.ranking import rank
-from skybraid.model.episodes import SPREAD
+from skybraid.model.episodes import SPREAD, RunShare
 from skybraid.show import plots, series
 from skybraid.show.explain import Budget, explain
 from skybraid.show.plots import DARK_COLOURS
@@ -561,8 +561,8 @@ def test_the_report_of_a_campaign_with_video_tells_its_frames(tmp_path: Path) ->
 
 def independent(missed: int) -> dict[str, float]:
     """What a campaign keeps of misses that came one by one, over 100 s."""
-    values = (missed, 1000.0, 1.0, missed, 0.1, 100.0, 1.0)
-    return {f"misses_{name}": value for name, value in zip(SPREAD, values, strict=True)}
+    share = RunShare(1000, missed, missed, freedom=1000.0, largest=1.0, episodes=missed, block_s=0.1, span_s=100.0)
+    return {f"misses_{name}": value for name, value in zip(SPREAD, share.spread, strict=True)}
 
 
 def test_frames_of_a_campaign_are_judged_over_all_runs() -> None:
