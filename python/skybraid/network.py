@@ -1,8 +1,13 @@
 """Network of a scenario: nodes, links, and the route of each subflow."""
 
-import polars as pl
+from __future__ import annotations
 
-from skybraid.model.scenario import Scenario
+from typing import TYPE_CHECKING
+
+from skybraid.model.heavy import pl
+
+if TYPE_CHECKING:
+    from skybraid.model.scenario import Scenario
 
 PACKET_BY_PACKET = "each packet finds its own way"
 """Stands for the links of a route under `routing.ecmp` = "packet" or "round_robin"."""

@@ -132,6 +132,12 @@ OPTIONAL = {"aioquic", "diptest", "matplotlib", "pyulog", "xarray"}
 SPARED = ("bokeh", "jinja2", "matplotlib", "numpy", "polars", "rich.progress", "scipy")
 """What `import skybraid` and the command's beginning go without."""
 
+SPARED_BY_HELP = ("PIL", "bokeh", "jinja2", "matplotlib", "polars", "pydantic", "scipy")
+"""What the help of a command goes without."""
+
+UNSPARING = {"ctl", "plot", "reproduce", "import-lines"}
+"""Commands whose help imports some of it: what draws, the studies, and `ctl`, whose own option is read before."""
+
 MAX_LINES = 620
 """Maximum lines of a file."""
 
@@ -436,6 +442,24 @@ def test_the_first_command_loads_nothing_heavy(words: str) -> None:
     command = [sys.executable, "-c", f"{program}\n{words}", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_help_of_every_command_draws_and_fits_nothing() -> None:
+    words = [[*command.name.split()[1:], "--help"] for command in cli.description().all()]
+    assert len(words) > len(cli.COMMANDS)
+    program = f"""
+import contextlib, io, sys
+from skybraid import cli
+for words in {words!r}:
+    if words[0] not in {UNSPARING!r}:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            cli.app(words, prog_name="skybraid", standalone_mode=False)
+        assert "--help" in printed.getvalue(), words
+        print(words, *(name for name in {SPARED_BY_HELP!r} if name in sys.modules), sep=", ")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    printed = done.stdout.splitlines()
+    assert printed == [str(each) for each in words if each[0] not in UNSPARING]
 
 
 def test_every_public_name_is_there_and_says_where_it_is() -> None:

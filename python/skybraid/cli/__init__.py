@@ -14,11 +14,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from skybraid._core import __version__
 from skybraid.cli.manual import EXAMPLE, UNWRAPPED, Command, described
-from skybraid.cli.options import BAD_INPUT, INTERRUPTED, TERMINATED, print_json
+from skybraid.cli.options import BAD_INPUT, INTERRUPTED, TERMINATED, Group, print_json
 from skybraid.execute import interruption
 from skybraid.model.errors import MissingExtraError, SkybraidError
 
@@ -130,7 +129,7 @@ def added() -> dict[str, Entry]:
     return {point.name: point.load() for point in points if point.name not in COMMANDS}
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """Group of all commands, imported lazily."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 typer's types of these are private

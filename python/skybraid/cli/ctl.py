@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from skybraid.cli.live import Direction, View
-from skybraid.cli.options import AsJson, print_json
+from skybraid.cli.options import AsJson, Group, print_json
 from skybraid.cli.served import page
 from skybraid.execute import control
 from skybraid.model.errors import EmulationError
 from skybraid.show.live import tell_emulation
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,

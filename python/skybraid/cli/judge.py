@@ -1,7 +1,7 @@
 """Command `judge`: judges the required link performance of a result or of gateways' logs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,10 +9,15 @@ from skybraid.assess.link import SIDES, judge_logs, judge_results, read_rlp
 from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, print_json
 from skybraid.cli.output import coloured
 from skybraid.model.errors import ScenarioError
+from skybraid.model.heavy import Late
 from skybraid.model.requirements import headline
 from skybraid.model.results import Results
 from skybraid.model.statistics import Verdict
-from skybraid.show.report.logs import GatewayLog, is_log
+
+if TYPE_CHECKING:
+    from skybraid.show.report import logs
+else:
+    logs = Late("skybraid.show.report.logs")
 
 
 def judge(
@@ -44,8 +49,8 @@ def judge(
         raise ScenarioError(f"--from: found `{sender}`; expected {' or '.join(SIDES)}")
     required = read_rlp(rlp, flow)
     files = [Path(one) for one in source]
-    if len(files) > 1 or is_log(files[0]):
-        judged = judge_logs([GatewayLog.read(file) for file in files], required, sender)
+    if len(files) > 1 or logs.is_log(files[0]):
+        judged = judge_logs([logs.GatewayLog.read(file) for file in files], required, sender)
     else:
         judged = judge_results(Results.open(files[0]), required)
     if as_json:

@@ -1,10 +1,11 @@
 """Command `network`: nodes, links and routes of a scenario."""
 
-from collections import Counter
-from pathlib import Path
-from typing import Annotated
+from __future__ import annotations
 
-import polars as pl
+from collections import Counter
+from pathlib import Path  # noqa: TC003 the command's parameters are read at run time
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
 from skybraid.cli.options import AsJson, Overrides, Seed, assignment, print_json
@@ -12,6 +13,9 @@ from skybraid.model.errors import ScenarioError
 from skybraid.model.requirements import count
 from skybraid.model.scenario import Scenario
 from skybraid.network import PACKET_BY_PACKET, links, nodes, routes
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def network(

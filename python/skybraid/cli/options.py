@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from skybraid.model.errors import ScenarioError, SkybraidError
 from skybraid.model.folder import check_new_file
@@ -51,6 +52,17 @@ JSON_SCHEMA = 1
 """Version of what `--json` prints, its key `schema`: new keys may come without a new number."""
 
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+class Group(TyperGroup):
+    """Commands below a word."""
+
+    def get_help_option(self, ctx: Any) -> Any:  # noqa: ANN401 typer's types of these are private
+        """Returns the option --help, off unless given: typer imports pydantic to read None as a bool."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
 
 
 def assignment(text: str) -> tuple[str, str]:

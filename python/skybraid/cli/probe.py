@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from skybraid.cli.options import AsJson, Quiet, print_json
+from skybraid.cli.options import AsJson, Group, Quiet, print_json
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.probe import echo, tcp
 from skybraid.probe.measure import Measurement, ProbeError, Row, repeat, seconds, size_bytes
@@ -20,6 +20,7 @@ PORT, QUIC_PORT = 8080, 8081
 MEASURED, IN_PART = 0, 1
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,
     help="Measure a network from its ends: round trips, connections, web pages, QUIC.",

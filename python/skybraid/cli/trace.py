@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, OneWay, Peer, Zone, one_of, read_options
-from skybraid.cli.options import AsJson, print_json, print_result
+from skybraid.cli.options import AsJson, Group, print_json, print_result
 from skybraid.model.folder import check_new_file
 from skybraid.traces import (
     FORMATS,
@@ -29,6 +29,7 @@ from skybraid.traces.importing import scenario_lines
 from skybraid.traces.measurement import POLICIES, Imported, MeasuredTrack
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,
     help="Describe, draw, convert, import and join traces.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from skybraid.cli.options import AsJson, Quiet, print_json, print_result, seconds
+from skybraid.cli.options import AsJson, Group, Quiet, print_json, print_result, seconds
 from skybraid.cli.progress import progress
 from skybraid.model.errors import ResultError, VideoError
 from skybraid.model.folder import cannot_write
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,
     help="Encode clips, send and receive them as RTP, and judge the pictures of a run.",

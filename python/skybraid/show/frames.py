@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
+from skybraid.model.heavy import pl
 from skybraid.show.series import binned, envelope, first_seed, flows_of
 
 if TYPE_CHECKING:

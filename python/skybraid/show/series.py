@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from skybraid.model.errors import ResultError, unknown
+from skybraid.model.heavy import pl
 from skybraid.model.requirements import percent
 
 if TYPE_CHECKING:

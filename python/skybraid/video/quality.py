@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from skybraid.model.errors import VideoError
+from skybraid.model.heavy import pl
 from skybraid.video import timecode
 from skybraid.video.decode import Decoder, luma
 
@@ -36,13 +36,13 @@ _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
 _ROWS = 32
 _BLACK = 16
 _SCHEMA = {
-    "frame": pl.Int64,
-    "decoded": pl.Boolean,
-    "code": pl.Int64,
-    "ssim": pl.Float64,
-    "psnr_db": pl.Float64,
-    "source_ssim": pl.Float64,
-    "source_psnr_db": pl.Float64,
+    "frame": int,
+    "decoded": bool,
+    "code": int,
+    "ssim": float,
+    "psnr_db": float,
+    "source_ssim": float,
+    "source_psnr_db": float,
 }
 
 

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
+from skybraid.model.heavy import pl
 from skybraid.video.cache import alone, whole
 from skybraid.video.decode import Decoder, luma
 from skybraid.video.flows import received

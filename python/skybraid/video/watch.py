@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ResultError, VideoError
 from skybraid.model.evidence import judge_share
+from skybraid.model.heavy import pl
 from skybraid.model.scenario import Scenario
 from skybraid.video import quality
 from skybraid.video.flows import MODEL, encoded, received
