@@ -8,9 +8,9 @@ import sys
 
 FLEETS = ((1, 2000), (10, 200), (100, 20), (1000, 6))
 """Aircraft, and simulated time in s."""
-MOST_GROWTH = 1.5
-MOST_IDLE_KIB = 4
-MOST_ACTIVE_KIB = 32
+MAX_GROWTH = 1.5
+MAX_IDLE_KIB = 4
+MAX_ACTIVE_KIB = 32
 LARGE_FLEET = 10_000
 LARGE_FLEET_SECONDS = 600
 MAX_FLEET_GB = 8
@@ -105,8 +105,8 @@ def run(scenario: str) -> dict[str, float]:
         check=True,
         preexec_fn=lambda: os.sched_setaffinity(0, {core}),
     )
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
 
 
 def per_flow_kib(protocol: str, start: str) -> float:
@@ -136,15 +136,15 @@ def main() -> int:
     for aircraft, seconds in FLEETS:
         ns = statistics.median(fleet(aircraft, seconds)["ns"] for _ in range(REPEATS))
         first = first or ns
-        missed |= ns > MOST_GROWTH * first
+        missed |= ns > MAX_GROWTH * first
         name = f"{aircraft} aircraft, {2 * aircraft} paths, {4 * aircraft} flows"
-        print(f"{name:<32} {ns:>13.0f} {ns / first:>7.2f} {MOST_GROWTH:>7}")
+        print(f"{name:<32} {ns:>13.0f} {ns / first:>7.2f} {MAX_GROWTH:>7}")
     print(f"\n{'memory of a flow':<32} {'KiB':>13} {'':>7} {'target':>7}")
     for protocol in ("udp", "tcp", "mptcp"):
-        for kind, start, most in (("idle", "19999ms", MOST_IDLE_KIB), ("active", "0s", MOST_ACTIVE_KIB)):
+        for kind, start, limit in (("idle", "19999ms", MAX_IDLE_KIB), ("active", "0s", MAX_ACTIVE_KIB)):
             kib = per_flow_kib(protocol, start)
-            missed |= kib > most
-            print(f"{f'{protocol}, {kind}':<32} {kib:>13.1f} {'':>7} {most:>7}")
+            missed |= kib > limit
+            print(f"{f'{protocol}, {kind}':<32} {kib:>13.1f} {'':>7} {limit:>7}")
     gb = large_fleet_gb()
     missed |= gb > MAX_FLEET_GB
     print(f"\n{f'{LARGE_FLEET} aircraft, {LARGE_FLEET_SECONDS} s':<32} {gb:>10.1f} GB {'':>7} {MAX_FLEET_GB:>7}")

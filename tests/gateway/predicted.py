@@ -166,9 +166,9 @@ class Held:
         """What does not agree, in sentences."""
         found = []
         for share in SHARES:
-            (least_ms, most_ms), (_, flown_ms) = self.range_ms(share), self.percentile(share)
-            if not least_ms * (1 - WITHIN) <= flown_ms <= most_ms * (1 + WITHIN):
-                told = f"p{100 * share:g} {flown_ms:.1f} ms, simulated {least_ms:.1f} to {most_ms:.1f} ms"
+            (min_ms, max_ms), (_, flown_ms) = self.range_ms(share), self.percentile(share)
+            if not min_ms * (1 - WITHIN) <= flown_ms <= max_ms * (1 + WITHIN):
+                told = f"p{100 * share:g} {flown_ms:.1f} ms, simulated {min_ms:.1f} to {max_ms:.1f} ms"
                 found.append(f"{self.case} {self.flow}: {told}")
         (low, high), (own_low, own_high) = self.shares
         if own_high < low or own_low > high:

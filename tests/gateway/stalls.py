@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STEP_S = 0.001
 
-LEAST_NS = 2_000_000
+MIN_NS = 2_000_000
 """What is overslept by less is no stall: a timer and a switch of programs take some of it."""
 
 
@@ -95,7 +95,7 @@ def watch(processor: int) -> None:
         before_ns = time.monotonic_ns()
         time.sleep(STEP_S)
         now_ns = time.monotonic_ns()
-        if now_ns - before_ns - step_ns > LEAST_NS:
+        if now_ns - before_ns - step_ns > MIN_NS:
             os.write(1, b"%d %d\n" % (before_ns, now_ns))
 
 

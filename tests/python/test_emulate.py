@@ -531,11 +531,11 @@ def test_links_go_side_by_side_in_vehicle_and_ground(
         [sys.executable, "-m", "skybraid", "link", "--rate", "10Mbit/s", "--delay", "30ms", "--quiet", "--"]
     )
     far = PROBE.replace('os.environ["SKYBRAID_GROUND"]', '"10.0.0.2"')
-    for node, code, least_ms in (("vehicle", far, 100), ("ground", PROBE, 60)):
+    for node, code, min_ms in (("vehicle", far, 100), ("ground", PROBE, 60)):
         beside = f"{link} sleep 5 & sleep 2; {link} {program(code)}\n"
         done = in_shell(tmp_path, beside, "--join", "in-real-time", "--node", node)
         assert done.returncode == 0, done.stderr
-        assert least_ms <= float(done.stdout) < least_ms + 30
+        assert min_ms <= float(done.stdout) < min_ms + 30
 
 
 @pytest.mark.parametrize("node", ["vehicle", "ground"])

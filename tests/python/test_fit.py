@@ -99,8 +99,18 @@ class TestDurations:
         assert found.weights == (1.0,)
         assert found.means_s[0] == pytest.approx(5.0, rel=0.05)
 
-    def test_few_durations_give_their_mean(self) -> None:
-        assert fit_durations(np.array([1.0, 3.0])) == Exponentials((1.0,), (2.0,))
+    @pytest.mark.parametrize("count", [1, 3, 10])
+    def test_few_durations_predict_the_next_as_often_as_they_say(self, count: int) -> None:
+        random = np.random.default_rng(1)
+        longer = {0.5: 0, 0.9: 0, 0.98: 0}
+        for _ in range(4000):
+            quantiles = dict(fit_durations(random.exponential(3.0, count), 1e9).table)
+            following_s = random.exponential(3.0)
+            for probability in longer:
+                longer[probability] += following_s > quantiles[probability]
+        # Four standard deviations of 4000 trials: 3 %.
+        for probability, times in longer.items():
+            assert times / 4000 == pytest.approx(1 - probability, abs=0.03)
 
     def test_the_next_duration_may_be_the_longest(self) -> None:
         law = fit_durations(np.linspace(0.2, 0.4, 39), 10.0)

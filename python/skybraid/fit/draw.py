@@ -94,7 +94,7 @@ def _steps_ms(flight: FittedFlight, times_s: Floats, random: np.random.Generator
 def _intervals(
     rate_per_s: float | None,
     gaps: Exponentials | None,
-    length: Exponentials | Quantiles | None,
+    length: Quantiles | None,
     scale: float,
     length_s: float,
     random: np.random.Generator,

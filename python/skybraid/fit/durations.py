@@ -17,7 +17,12 @@ ENOUGH_FOR_TWO = 30
 """Intervals from which on two exponentials are distinguished."""
 
 ENOUGH_FOR_QUANTILES = 20
-"""Durations from which on their quantiles are used; of fewer their mean."""
+"""Durations from which on their quantiles are used; of fewer their number and mean."""
+
+MAX_TIMES_LONGEST = 10.0
+"""How many times as long as the longest of few durations the next one may be."""
+
+_FEW_PROBABILITIES = np.array([0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.999])
 
 _ROUNDS = 500
 
@@ -111,18 +116,22 @@ def fit_intervals(intervals_s: Floats, span_s: float) -> Exponentials:
     return Exponentials(tuple(float(weight) for weight in weights[order]), tuple(float(mean) for mean in means[order]))
 
 
-def fit_durations(durations_s: Floats, longest_s: float = 0.0) -> Exponentials | Quantiles:
-    """Fits durations: by their quantiles, of few by their mean.
+def fit_durations(durations_s: Floats, longest_s: float = 0.0) -> Quantiles:
+    """Fits durations: by their quantiles, few as of an exponential law whose mean is not known.
 
-    The next of them is longer than the longest of n with the probability `1 / (n + 1)`.
+    The next of them is longer than the longest of n with the probability `1 / (n + 1)`. The next after n of an
+    exponential law that sum to s is longer than x with `(1 + x / s) ** -n` (Lomax 1954; the prior is 1 / mean).
 
     Args:
-        durations_s: in s, shape (n,).
+        durations_s: in s, shape (n,), n at least 1.
         longest_s: how long the next one may be, in s.
     """
     count = len(durations_s)
     if count < ENOUGH_FOR_QUANTILES:
-        return Exponentials((1.0,), (float(np.mean(durations_s)),))
+        lengths_s = float(durations_s.sum()) * ((1 - _FEW_PROBABILITIES) ** (-1 / count) - 1)
+        lengths_s = np.minimum(lengths_s, max(longest_s, MAX_TIMES_LONGEST * float(durations_s.max())))
+        probabilities = (*_FEW_PROBABILITIES.tolist()[:-1], 1.0)
+        return Quantiles(tuple(zip(probabilities, lengths_s.tolist(), strict=True)))
     table = quantile_table(durations_s)
     seen_s = table[-1][1]
     if longest_s <= seen_s:

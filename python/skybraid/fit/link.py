@@ -134,12 +134,12 @@ class FittedLink:
     """
 
     flights: tuple[FittedFlight, ...]
-    outage_length: Exponentials | Quantiles | None = None
+    outage_length: Quantiles | None = None
     outage_gaps: Exponentials | None = None
-    stall_length: Exponentials | Quantiles | None = None
+    stall_length: Quantiles | None = None
     stall_gaps: Exponentials | None = None
     handover_gaps: Exponentials | None = None
-    handover_length: Exponentials | Quantiles | None = None
+    handover_length: Quantiles | None = None
     spread: dict[str, float] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     phase_s: float | None = None
@@ -499,7 +499,7 @@ def _own_events(flight: Flight, rows_s: Floats | None, pooled: _Pooled) -> tuple
     return per_s, math.exp(apart * (1.0 if is_dark else count / (count + LENGTHS_OF_ALL)))
 
 
-def _laws(pooled: _Pooled) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:
+def _laws(pooled: _Pooled) -> tuple[Exponentials | None, Quantiles | None]:
     if pooled.per_s is None:
         return None, None
     if pooled.lengths_s.size == 0:
@@ -508,7 +508,7 @@ def _laws(pooled: _Pooled) -> tuple[Exponentials | None, Exponentials | Quantile
     return fit_intervals(pooled.gaps_s, pooled.span_s), fit_durations(pooled.lengths_s, longest_s)
 
 
-def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:
+def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None, Quantiles | None]:
     if not handovers:
         return None, None
     gaps = np.concatenate([np.diff(one.times_s) for one in handovers])
