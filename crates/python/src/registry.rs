@@ -65,7 +65,7 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
         "reordering" => ReorderingConfig::ALL.iter().try_for_each(&mut add_about)?,
         "links" => {
             for preset in presets::ALL {
-                let source = "each number's source stands beside it in the preset's text";
+                let source = "each number's source is next to it in the preset's text";
                 add(preset.name, preset.title, source, "", &[])?.set_item("text", preset.text)?;
             }
         }

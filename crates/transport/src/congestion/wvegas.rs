@@ -253,7 +253,7 @@ impl Congestion for Wvegas {
     fn on_idle(&mut self, idle: &Idle) {
         self.window.idle(idle);
         if self.compat == Compat::Linux && idle.rule.restarts() {
-            // `CA_EVENT_CWND_RESTART` initialises the control anew.
+            // `CA_EVENT_CWND_RESTART` initialises the control again.
             self.base_rtt = f64::INFINITY;
             self.round = Round::default();
             self.min_queueing = None;
@@ -402,7 +402,7 @@ mod tests {
         }
     }
 
-    // Source: mptcp_wvegas.c, `mptcp_wvegas_cwnd_event`: a restart initialises the control anew, so that the next
+    // Source: mptcp_wvegas.c, `mptcp_wvegas_cwnd_event`: a restart initialises the control again, so that the next
     // round-trip time is the base, whatever queue it contains.
     #[test]
     fn an_idle_time_of_linux_forgets_the_base_round_trip_time() {

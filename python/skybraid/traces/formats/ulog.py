@@ -94,7 +94,7 @@ def _radio(source: Source, data: Mapping[str, Any], offset_s: float | None) -> M
 
 def _loss(source: Source, data: Mapping[str, Any], offset_s: float | None) -> Measurement:
     rows, times_s, start_s = _times(data, offset_s)
-    # Its `rx_message_lost_rate` is an average since the start: counts tell what was lost when.
+    # Its `rx_message_lost_rate` is an average since the start: the counts over time show when packets were lost.
     heard, lost = (np.diff(np.asarray(data[key], dtype=np.float64)[rows]) for key in (_HEARD, _LOST))
     total = np.maximum(heard, 0) + np.maximum(lost, 0)
     share = np.where(total > 0, 100 * np.maximum(lost, 0) / np.maximum(total, 1), np.nan)
