@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from skybraid.execute import overview
 from skybraid.execute.axes import Axis, Point
 from skybraid.execute.batches import Base
@@ -16,7 +14,7 @@ from skybraid.execute.rows import FAILED, FLOWS, RUNS, schemas
 from skybraid.execute.runs import run
 from skybraid.execute.store import MANIFEST, TABLES, Store
 from skybraid.model.errors import MissingTableError, ResultError
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 
 if TYPE_CHECKING:
     import os

@@ -8,8 +8,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from skybraid.execute.batches import Executor, Pace, Threads
 from skybraid.execute.campaign import Campaign, Manifest, replay_line
 from skybraid.execute.dask import Dask
@@ -20,7 +18,7 @@ from skybraid.execute.until import budget as budget_of
 from skybraid.execute.until import question, run_until
 from skybraid.model.errors import ResultError, ScenarioError
 from skybraid.model.folder import campaign_folder
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import numpy as np
-
 from skybraid import _core
+from skybraid.model.heavy import np
 from skybraid.model.statistics import CONFIDENCE, Interval
 
 if TYPE_CHECKING:

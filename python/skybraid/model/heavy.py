@@ -1,6 +1,6 @@
 """Lazy imports of heavy and optional packages.
 
-polars takes 0.2 s and 60 MB, SciPy 0.3 s, fsspec 0.1 s: a run that keeps no tables goes without.
+polars takes 0.2 s and 60 MB, SciPy 0.3 s, NumPy and fsspec 0.1 s: a run that keeps no tables, and help, go without.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from skybraid.model.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import fsspec
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
     from bokeh import palettes
     from PIL import Image, ImageDraw
     from scipy import fft, interpolate, ndimage
 
-__all__ = ["Image", "ImageDraw", "Late", "fft", "fsspec", "interpolate", "ndimage", "palettes", "pl"]
+__all__ = ["Image", "ImageDraw", "Late", "fft", "fsspec", "interpolate", "ndimage", "np", "npt", "palettes", "pl"]
 
 
 class Late:
@@ -42,6 +44,7 @@ class Late:
 
 if not TYPE_CHECKING:
     fsspec = Late("fsspec")
+    np, npt = Late("numpy"), Late("numpy.typing")
     palettes = Late("bokeh.palettes")
     pl = Late("polars")
     fft, interpolate = Late("scipy.fft"), Late("scipy.interpolate")

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from skybraid.model.episodes import KnownRun, RunShare
 from skybraid.model.evidence import Evidence, judge_share
+from skybraid.model.heavy import np
 from skybraid.model.statistics import Verdict
 
 if TYPE_CHECKING:

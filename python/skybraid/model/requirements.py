@@ -5,12 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from skybraid import _core
 from skybraid.model.episodes import FEW, KnownRun, RunShare, ShareInterval, mean_over_time, share_interval
 from skybraid.model.evidence import Evidence, judge_share, time_needed_s
+from skybraid.model.heavy import np, npt
 from skybraid.model.link_performance import Slots, judge_integrity, judge_link
 from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
 
@@ -23,7 +21,7 @@ _UNLIKE = 1.5
 _HALVINGS = 20
 """Steps in which the end of a percentile's interval is found: to a millionth of the messages."""
 
-Binned = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], float]
+Binned = tuple["npt.NDArray[np.uint64]", "npt.NDArray[np.uint64]", float]
 """Trials and successes of each bin of time, and the width of a bin in s."""
 
 
@@ -37,7 +35,7 @@ class Stats(Protocol):
     def met_over_time(self, deadline_ms: float | None = None) -> Binned: ...  # noqa: D102
     def frames_met_over_time(self, within_ms: float) -> Binned: ...  # noqa: D102
     def delays_within_over_time(self, delay_ms: float) -> Binned | None: ...  # noqa: D102
-    def goodput_over_time(self) -> tuple[npt.NDArray[np.uint64], float]: ...  # noqa: D102
+    def goodput_over_time(self) -> "tuple[npt.NDArray[np.uint64], float]": ...  # noqa: D102
     def delay_quantile(self, q: float) -> float: ...  # noqa: D102
     def video(self) -> dict[str, Any] | None: ...  # noqa: D102
 
@@ -463,7 +461,7 @@ def _goodput(runs: Sequence[Stats], target: float, known: Sequence[KnownRun | No
     )
 
 
-def _bytes_over_time(run: Stats) -> tuple[npt.NDArray[np.float64], float]:
+def _bytes_over_time(run: Stats) -> "tuple[npt.NDArray[np.float64], float]":
     """Bytes delivered per bin, from the first non-empty one on, and the bin width in s."""
     arrived, bin_s = run.goodput_over_time()
     written, _, written_bin_s = run.met_over_time(None)

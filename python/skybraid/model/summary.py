@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self, TypeVar
 
-import numpy as np
-
 from skybraid._core import FlowStats
+from skybraid.model.heavy import np
 from skybraid.model.misses import counted
 from skybraid.model.requirements import (
     Requirement,

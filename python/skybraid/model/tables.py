@@ -6,9 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

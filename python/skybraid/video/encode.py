@@ -17,10 +17,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from skybraid import _core
 from skybraid.model.errors import VideoError
+from skybraid.model.heavy import np
 from skybraid.model.requirements import rate as rate_words
 from skybraid.video import timecode
 from skybraid.video.cache import alone, folder, whole

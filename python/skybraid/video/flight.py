@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from skybraid.model.heavy import interpolate
+from skybraid.model.heavy import interpolate, np
 from skybraid.video import terrain
 
 if TYPE_CHECKING:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from skybraid import _core
 from skybraid.model.errors import VideoError
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 from skybraid.video import clips
 from skybraid.video.encode import Encoding, encode
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from skybraid.model.heavy import fft, ndimage
+from skybraid.model.heavy import fft, ndimage, np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

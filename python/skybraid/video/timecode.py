@@ -10,9 +10,8 @@ from __future__ import annotations
 import binascii
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from skybraid.model.errors import VideoError
+from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
