@@ -64,7 +64,7 @@ print(json.dumps({
 
 
 def child(folder: Path, *, seeds: int, points: int, duration: str, workers: int = 2) -> dict[str, float]:
-    """Flies a campaign in a process of its own and gives what it measured.
+    """Runs a campaign in a process of its own and returns its measurements.
 
     Cores are those that its threads ran on, or waited for while other processes had them; a thread that waits for
     another of its process wants none.
@@ -72,8 +72,8 @@ def child(folder: Path, *, seeds: int, points: int, duration: str, workers: int 
     place = folder / f"out-{seeds}-{points}-{duration}"
     words = [str(folder / "tiny.toml"), str(place), str(seeds), str(points), duration, str(workers)]
     done = subprocess.run([sys.executable, "-c", CHILD, *words], capture_output=True, text=True, check=True)
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
 
 
 def killed(folder: Path) -> tuple[int, float]:
@@ -106,18 +106,17 @@ def main() -> int:
         folder = Path(name)
         (folder / "tiny.toml").write_text(TINY, encoding="utf-8")
         for runs, points in ((RUNS, 1), (4 * RUNS, 1), (RUNS, RUNS)):
-            told = child(folder, seeds=runs // points, points=points, duration="50ms")
-            ms = 1e3 * told["wall_s"] / runs
+            measured = child(folder, seeds=runs // points, points=points, duration="50ms")
+            ms = 1e3 * measured["wall_s"] / runs
             missed |= ms > MAX_MS
             print(f"{f'{runs} runs of {points} points: ms a run, all in all':<56} {ms:>9.3f} {MAX_MS:>8}")
-            missed |= told["growth_mib"] > MAX_GROWTH_MIB
-            print(
-                f"{'  peak of memory over that of 1000 runs, MiB':<56} {told['growth_mib']:>9.1f} {MAX_GROWTH_MIB:>8}"
-            )
-            print(f"{'  of it in the second half of the time, MiB':<56} {told['last_half_mib']:>9.1f}")
-        told = child(folder, seeds=200, points=1, duration="10min")
-        missed |= told["cores"] < MIN_CORES and (os.cpu_count() or 1) >= 2
-        print(f"{'cores that two workers keep busy':<56} {told['cores']:>9.2f} {MIN_CORES:>8}")
+            growth_mib = measured["growth_mib"]
+            missed |= growth_mib > MAX_GROWTH_MIB
+            print(f"{'  peak of memory over that of 1000 runs, MiB':<56} {growth_mib:>9.1f} {MAX_GROWTH_MIB:>8}")
+            print(f"{'  of it in the second half of the time, MiB':<56} {measured['last_half_mib']:>9.1f}")
+        measured = child(folder, seeds=200, points=1, duration="10min")
+        missed |= measured["cores"] < MIN_CORES and (os.cpu_count() or 1) >= 2
+        print(f"{'cores that two workers keep busy':<56} {measured['cores']:>9.2f} {MIN_CORES:>8}")
         there, took_s = killed(folder)
         print(f"{f'killed after {there} of {RUNS}, the rest, s':<56} {took_s:>9.1f}")
     return int(missed)

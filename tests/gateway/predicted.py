@@ -168,8 +168,8 @@ class Held:
         for share in SHARES:
             (min_ms, max_ms), (_, flown_ms) = self.range_ms(share), self.percentile(share)
             if not min_ms * (1 - WITHIN) <= flown_ms <= max_ms * (1 + WITHIN):
-                told = f"p{100 * share:g} {flown_ms:.1f} ms, simulated {min_ms:.1f} to {max_ms:.1f} ms"
-                found.append(f"{self.case} {self.flow}: {told}")
+                difference = f"p{100 * share:g} {flown_ms:.1f} ms, simulated {min_ms:.1f} to {max_ms:.1f} ms"
+                found.append(f"{self.case} {self.flow}: {difference}")
         (low, high), (own_low, own_high) = self.shares
         if own_high < low or own_low > high:
             found.append(

@@ -22,7 +22,7 @@ ENOUGH_FOR_QUANTILES = 20
 MAX_TIMES_LONGEST = 10.0
 """How many times as long as the longest of few durations the next one may be."""
 
-_FEW_PROBABILITIES = np.array([0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.999])
+_FEW_PROBABILITIES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99)
 
 _ROUNDS = 500
 
@@ -128,10 +128,13 @@ def fit_durations(durations_s: Floats, longest_s: float = 0.0) -> Quantiles:
     """
     count = len(durations_s)
     if count < ENOUGH_FOR_QUANTILES:
-        lengths_s = float(durations_s.sum()) * ((1 - _FEW_PROBABILITIES) ** (-1 / count) - 1)
-        lengths_s = np.minimum(lengths_s, max(longest_s, MAX_TIMES_LONGEST * float(durations_s.max())))
-        probabilities = (*_FEW_PROBABILITIES.tolist()[:-1], 1.0)
-        return Quantiles(tuple(zip(probabilities, lengths_s.tolist(), strict=True)))
+        sum_s = float(durations_s.sum())
+        max_s = max(longest_s, MAX_TIMES_LONGEST * float(durations_s.max()))
+
+        def quantile_s(p: float) -> float:
+            return min(sum_s * (math.pow(1 - p, -1 / count) - 1), max_s)
+
+        return Quantiles((*((p, quantile_s(p)) for p in _FEW_PROBABILITIES), (1.0, quantile_s(0.999))))
     table = quantile_table(durations_s)
     seen_s = table[-1][1]
     if longest_s <= seen_s:
