@@ -347,6 +347,22 @@ class TestLink:
         assert (link.outage_gaps, link.stall_gaps is None) == (None, False)
         assert link.flights[0].processes["uplink.rate"].table[0][1] == 20
 
+    def test_lone_seconds_without_rate_come_one_by_one(self) -> None:
+        random = np.random.default_rng(1)
+        process = Process(((0.0, 5.0), (1.0, 60.0)), Memory(60.0, 5.0, 0.7), 1.0)
+
+        def flight(name: str) -> Flight:
+            rates = process.sample(600, random)
+            rates[5:595:40] = 0.0
+            return Flight(name, np.arange(600.0), (Column("rate", "Mbit/s", rates, "downlink"),), 600.0)
+
+        link = fit_link([flight(str(at)) for at in range(10)])
+        drawn = [draw_flight(link, 300.0, random).values("rate", "downlink") for _ in range(200)]
+        counts = [int((rates < 0.01).sum()) for rates in drawn if rates is not None]
+        # 15 in 600 s of each flight. As low values of a rate that remembers for a minute, they would come together.
+        assert np.median(counts) == pytest.approx(7.5, rel=0.25)
+        assert np.mean(np.array(counts) == 0) < 0.05
+
     def test_the_file_is_toml_with_flights_from_worst_to_best(self) -> None:
         link = fit_link([made(seed) for seed in range(4)])
         table = tomllib.loads(link.toml("made flights"))

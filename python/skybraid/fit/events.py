@@ -82,13 +82,13 @@ def rate_events(flight: Flight) -> Events | None:
     """Returns the times without any rate as stalls, for a flight without delays; None without rates.
 
     A rate of zero says that nothing is carried, and nothing of packets that wait: as in a replay, they are kept. Single
-    samples of zero stay in the distribution of the rate.
+    samples of less than `MIN_OUTAGE_S` stay in the distribution of the rate.
     """
     rates = [rate for direction in DIRECTIONS if (rate := flight.values("rate", direction)) is not None]
     if not rates:
         return None
     down = np.all([rate < DOWN_MBPS for rate in rates], axis=0)
-    found = find_events(flight.times_s, np.where(down, math.inf, 0.0), flight.length_s)
+    found = find_events(flight.times_s, np.where(down, math.inf, 0.0), flight.length_s, min_samples=1)
     # A rate says nothing of lost packets.
     return found._replace(outages=found.stalls, stalls=found.outages, lost=0, probes=0)
 
@@ -105,13 +105,14 @@ def find_round_trip_events(times_s: Floats, half_ms: Floats, length_s: float) ->
     return whole._replace(calm=whole.calm / 2)
 
 
-def find_events(times_s: Floats, delay_ms: Floats, length_s: float) -> Events:
+def find_events(times_s: Floats, delay_ms: Floats, length_s: float, min_samples: int = 2) -> Events:
     """Finds outages (runs of lost probes) and stalls (delays that fall with slope -1).
 
     Args:
         times_s: sending time of each probe, in s, shape (n,).
         delay_ms: infinity: lost; NaN: not measured.
         length_s: end of the last probe's interval, in s.
+        min_samples: lost probes in a row that are an outage; a single one says nothing of the time until the next.
     """
     ends_s = np.append(times_s[1:], length_s)
     lost = np.isinf(delay_ms)
@@ -121,7 +122,7 @@ def find_events(times_s: Floats, delay_ms: Floats, length_s: float) -> Events:
     edges = np.flatnonzero(np.diff(np.concatenate([[False], lost, [False]]).astype(int)))
     for first, after in zip(edges[::2], edges[1::2], strict=True):
         lasts_s = float(ends_s[after - 1] - times_s[first])
-        if lasts_s >= MIN_OUTAGE_S and after - first > 1:
+        if lasts_s >= MIN_OUTAGE_S and after - first >= min_samples:
             outages.append((float(times_s[first]), lasts_s))
             is_out[first:after] = True
     stalls, is_stalled = _stalls(times_s, calm)
