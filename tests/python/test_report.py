@@ -20,6 +20,7 @@ from skybraid import Campaign, MissingTableError, ResultError, Results, Scenario
 from skybraid.execute.compare import write
 from skybraid.execute.ranking import rank
 from skybraid.model.episodes import SPREAD, RunShare
+from skybraid.model.requirements import percent
 from skybraid.show import plots, series
 from skybraid.show.explain import Budget, explain
 from skybraid.show.plots import DARK_COLOURS
@@ -177,6 +178,20 @@ def test_a_change_that_was_run_says_what_it_reached(failed: Results) -> None:
     (card,) = cards(failed, explain(failed, budget=Budget(changes=1)))
     assert card.heading == "What would change it, found by runs"
     assert card.changes[0].words == 'Helps: with a copy on b (`scheduler = "redundant"`): 100 %.'
+
+
+def test_a_card_says_what_a_whole_family_is_expected_to_have() -> None:
+    text = OUT.partition("[path.b]")[0].partition("[path.a]")[0] + '[path.a]\npreset = "starlink-car"\n'
+    flow = OUT[OUT.index("[flow.control]") : OUT.index("[[event]]")]
+    results = run(Scenario(text + flow.replace("99.9%", "90%").replace("100ms", "300ms"), "car.toml"), seed=3)
+    (card,) = cards(results, ())
+    (required,) = results.requirements
+    assert required.estimate is not None
+    assert required.expected is not None
+    assert required.expected < required.estimate
+    assert card.family.startswith("The links were better here than on average: over all their flights ")
+    assert percent(required.expected) in card.family
+    assert parsed(results)[1].text.count("over all their flights") == 2
 
 
 def test_an_emulation_is_not_repeated_by_seeds_at_once(flown: Results) -> None:

@@ -177,11 +177,11 @@ class Requirement(Evidence):
                 "continuity": self.note or "no transaction was begun on an available link",
             }[self.metric]
             return f"{none}; {required}"
-        return (
+        seen = (
             f"{percent(self.estimate)} of {count(self.trials)} {things} {did} "
             f"(95 % interval {percent_range(self.low, self.high)}, {required}{self._misses_words()})"
-            f"{self._family_words()}{self._parts_words()}{self._needed_words()}"
         )
+        return "; ".join(filter(None, (seen, self.family_words, self._parts_words()))) + self._needed_words()
 
     def _availability_words(self) -> str:
         """Share of the time in which the link was available."""
@@ -210,7 +210,8 @@ class Requirement(Evidence):
         few = ", too few for a narrow interval" if self.episodes < FEW else ""
         return f"; {misses} in {together}{few}"
 
-    def _family_words(self) -> str:
+    @property
+    def family_words(self) -> str:
         """What all flights of the links' families are expected to have, where those seen were not like them."""
         if self.expected is None or self.estimate is None:
             return ""
@@ -218,13 +219,13 @@ class Requirement(Evidence):
         if max(seen, expected) < _UNLIKE * min(seen, expected):
             return ""
         here = "the links were better" if expected > seen else "the links were worse"
-        return f"; {here} here than on average: over all their flights {percent(self.expected)} is expected"
+        return f"{here} here than on average: over all their flights {percent(self.expected)} is expected"
 
     def _parts_words(self) -> str:
         """Reason why the interval is wider than the run's own episodes require."""
         if self.clustering < 2:
             return ""
-        return "; parts of the measurements differ, and a run sees one: several seeds see more"
+        return "parts of the measurements differ, and a run sees one: several seeds see more"
 
     @property
     def needed_runs(self) -> int | None:

@@ -56,6 +56,7 @@ class Card:
         bar: the interval next to the requirement; None where there is none.
         ends: the interval's ends, in words.
         cause: the main cause in one sentence; empty where the requirement is met.
+        family: what all flights of the links' families are expected to have, where those seen were not like them.
         changes: what would change the verdict.
         heading: above these changes.
         full: the whole finding in one sentence, with numbers.
@@ -69,6 +70,7 @@ class Card:
     bar: Bar | None
     ends: tuple[str, str]
     cause: str
+    family: str
     full: str
     heading: str = ""
     changes: list[Change] = field(default_factory=list)
@@ -98,6 +100,7 @@ def _card(results: Results, one: Requirement, reason: UnmetRequirement | None) -
         _bar(one),
         _ends(one),
         _sentence(cause.removeprefix("Main cause: ")),
+        _sentence(one.family_words),
         one.words,
         heading,
         changes,
