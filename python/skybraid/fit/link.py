@@ -359,7 +359,8 @@ class _Pooled(NamedTuple):
 
     Attributes:
         per_s: events per second; None: the measurements have no such events.
-        lengths_s: shape (n,).
+        lengths_s: each over the factor of its flight, which the flight's law has again; shape (n,).
+        usual_s: geometric mean of the measured ones.
         gaps_s: between the beginnings of two.
         span_s: time of the flights that they are of.
         is_rare: whether they are times without service, which are assumed where none was seen.
@@ -367,6 +368,7 @@ class _Pooled(NamedTuple):
 
     per_s: float | None
     lengths_s: Floats
+    usual_s: float
     gaps_s: Floats
     span_s: float
     is_rare: bool
@@ -375,10 +377,12 @@ class _Pooled(NamedTuple):
         """Returns whether a flight's own events of this kind stand apart, as `_is_dark` says."""
         return self.is_rare and _is_dark(flight, events_s)
 
-    @property
-    def usual_s(self) -> Floats:
-        """Returns lengths in s that stand for the law of all flights."""
-        return self.lengths_s if self.lengths_s.size else np.array([value for _, value in RARE_LENGTHS.table])
+
+def _scale(lengths_s: Floats, usual_s: float, weight: int) -> float:
+    """Returns the ratio of geometric means, as far as the lengths next to `weight` usual ones show it."""
+    if len(lengths_s) == 0:
+        return 1.0
+    return math.exp((float(np.log(lengths_s).mean()) - math.log(usual_s)) * len(lengths_s) / (len(lengths_s) + weight))
 
 
 def _is_dark(flight: Flight, events_s: Floats) -> bool:
@@ -396,7 +400,13 @@ def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: st
     is_rare = name == ("outages" if has_probes else "stalls")
     probed = [(own.of(name), flight) for own, flight in zip(events, flights, strict=True) if own is not None]
     lit = [(rows, flight) for rows, flight in probed if not (is_rare and _is_dark(flight, rows))]
-    lengths_s = np.concatenate([np.zeros(0), *(rows[:, 1] for rows, _ in lit)])
+    measured_s = np.concatenate([np.zeros(0), *(rows[:, 1] for rows, _ in lit)])
+    usual_s = math.exp(
+        float(np.log(measured_s if measured_s.size else [value for _, value in RARE_LENGTHS.table]).mean())
+    )
+    lengths_s = np.concatenate(
+        [np.zeros(0), *(rows[:, 1] / _scale(rows[:, 1], usual_s, LENGTHS_OF_ALL) for rows, _ in lit)]
+    )
     gaps_s = np.concatenate([np.zeros(0), *(np.diff(rows[:, 0]) for rows, _ in lit)])
     span_s = math.fsum(flight.measured_s for _, flight in lit)
     per_s = None
@@ -404,7 +414,7 @@ def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: st
         per_s = (len(lengths_s) + 0.5) / (span_s + 0.5 * RARE_EVERY_S)
     elif len(lengths_s):
         per_s = len(lengths_s) / span_s
-    return _Pooled(per_s, lengths_s, gaps_s[gaps_s > 0], span_s, is_rare)
+    return _Pooled(per_s, lengths_s, usual_s, gaps_s[gaps_s > 0], span_s, is_rare)
 
 
 def _by_way(flights: Sequence[FittedFlight]) -> list[FittedFlight]:
@@ -493,10 +503,7 @@ def _own_events(flight: Flight, rows_s: Floats | None, pooled: _Pooled) -> tuple
     if is_dark:
         # As soon as one is over the next one begins, but for the time between them.
         per_s = count / (flight.measured_s - float(lengths_s.sum()) + step_of(flight))
-    if count == 0:
-        return per_s, 1.0
-    apart = float(np.log(lengths_s).mean() - np.log(pooled.usual_s).mean())
-    return per_s, math.exp(apart * (1.0 if is_dark else count / (count + LENGTHS_OF_ALL)))
+    return per_s, _scale(lengths_s, pooled.usual_s, 0 if is_dark else LENGTHS_OF_ALL)
 
 
 def _laws(pooled: _Pooled) -> tuple[Exponentials | None, Quantiles | None]:
