@@ -121,19 +121,18 @@ impl InFlight {
     }
 
     /// Processes a report whose round trip took `rtt`; `settle` hears of each packet whose fate it
-    /// shows, oldest first: its delay one way, or `None` if it is lost. Packets without a sequence
-    /// number count as arrived, unless `counted`: then as many as the report's count says are lost.
+    /// shows, oldest first: its delay one way, or `None` if it is lost. Of the packets without a sequence
+    /// number as many are lost as the report's count says.
     pub fn on_report(
         &mut self,
         now: Instant,
         rtt: Duration,
         report: &Report,
-        counted: bool,
         mut settle: impl FnMut(Instant, Option<u64>, Option<Duration>),
     ) {
         let delay = self.delay(now, rtt, report);
         let acked = report.acked;
-        let echoed = if counted { self.echoed(report) } else { None };
+        let echoed = self.echoed(report);
         let mut gone = echoed.map_or(0, |echoed| self.unnumbered_losses(report, echoed));
         let lost = &mut self.lost;
         self.packets.retain(|Sent { at: sent_at, sequence, number }| {
@@ -286,7 +285,7 @@ mod tests {
         let settle =
             |_, sequence: Option<u64>, fate| fates.push((sequence.unwrap_or(u64::MAX), fate));
         let (now, rtt) = (Instant::from_millis(now), Duration::from_millis(rtt));
-        in_flight.on_report(now, rtt, report, true, settle);
+        in_flight.on_report(now, rtt, report, settle);
         fates
     }
 

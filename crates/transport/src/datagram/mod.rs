@@ -346,8 +346,7 @@ impl Datagrams {
         }
         if self.ack_delay.is_some() {
             let (scheduler, hedges) = (&mut self.scheduler, &mut self.hedges);
-            let counted = self.coding.is_some();
-            state.in_flight.on_report(now, rtt, report, counted, |sent_at, sequence, delay| {
+            state.in_flight.on_report(now, rtt, report, |sent_at, sequence, delay| {
                 scheduler.on_settled(now, path, sent_at, delay);
                 if let Some(sequence) = sequence.filter(|_| delay.is_some()) {
                     hedges.on_acked(sequence);
