@@ -8,7 +8,7 @@ use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
 use super::hedge::{ACK_DELAY, WITHIN, next_path, one_way, positive};
 use super::low_rtt::lowest_rtt;
-use super::odds::{BINS, Chances, Estimate, INDEPENDENT, LEVELS, PathOdds, joint};
+use super::odds::{BEYOND, BINS, Chances, Estimate, INDEPENDENT, PERSISTENT, PathOdds, joint};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
@@ -21,8 +21,8 @@ pub const ABOUT: About = About {
     summary: "For each datagram the number of copies, their paths and times with the least sum of \
               the chance of a miss and the price of the copies. Chances are learned from what \
               became of earlier packets, by the worst recent sign of trouble on their path when \
-              they left; the odds of a failure are taken to be 3 times as high while another path \
-              fails. The price of a copy rises as the budget is used up, and is at least 30 times \
+              they left, and whether it goes on; the odds of a failure are taken to be 3 times \
+              as high while another path fails. The price of a copy rises as the budget is used up, and is at least 30 times \
               the share that may be missed. Over protocols that retransmit it is `low_rtt`.",
     source: "this project; the correlation: measured between carriers (PAM 2025)",
     linux: "",
@@ -99,6 +99,7 @@ impl Config {
             warning: Warning::new(self.memory),
             last_sent: None,
             back: Duration::ZERO,
+            silent_after: Duration::MAX,
             decided: None,
         };
         Box::new(Deadline {
@@ -145,6 +146,8 @@ struct PathState {
     last_sent: Option<Instant>,
     /// Time that an acknowledgement takes from the packet's arrival on.
     back: Duration,
+    /// Age of a packet without a fate from which on the path is silent.
+    silent_after: Duration,
     /// Time of the last decision about the path and its level then, while nothing has changed that.
     decided: Option<(Instant, usize)>,
 }
@@ -162,7 +165,6 @@ struct Mark {
 struct Route {
     path: PathId,
     level: usize,
-    /// Nothing has come back for long. What fails may be the way back alone.
     is_silent: bool,
     /// Chance that a copy misses the whole time.
     late: Estimate,
@@ -176,7 +178,7 @@ struct Route {
 impl Route {
     /// True if the path is not expected to deliver in time.
     const fn is_troubled(&self) -> bool {
-        self.level == LEVELS - 1
+        self.level >= BEYOND
     }
 
     /// Returns the chance of a miss of a copy here and one on `other` once the first is overdue, which is
@@ -210,10 +212,19 @@ fn bins(span: Duration, within: Duration) -> usize {
 }
 
 impl PathState {
+    /// True if nothing has come back for long. What fails may be the way back alone.
+    fn is_silent(&self, now: Instant) -> bool {
+        self.warning.age(now) > self.silent_after
+    }
+
     /// Returns the sign of trouble on the path, in eighths of the time `within`.
     fn level(&mut self, now: Instant, within: Duration) -> usize {
         let sign = self.warning.sign(now, self.back);
-        (bins(sign, within) / (BINS / (LEVELS - 1))).min(LEVELS - 1)
+        let goes_on = self.warning.newest() > within || self.is_silent(now);
+        match bins(sign, within) / (BINS / BEYOND) {
+            BEYOND if goes_on => PERSISTENT,
+            level => level,
+        }
     }
 }
 
@@ -232,12 +243,12 @@ impl Deadline {
         let back = one_way(view, 0) + self.config.ack_delay();
         let state = &mut self.paths[view.id];
         state.back = back;
+        state.silent_after = SILENCE + view.srtt.unwrap_or(SILENCE);
         let level = state.level(now, within);
         state.decided = Some((now, level));
-        let age = state.warning.age(now);
+        let is_silent = state.is_silent(now);
         let late = self.odds.update(view.id, level).late();
         let srtt = view.srtt.unwrap_or(Duration::MAX);
-        let is_silent = age > SILENCE + view.srtt.unwrap_or(SILENCE);
         Route { path: view.id, level, is_silent, late, srtt, back, expected: self.expected(view) }
     }
 

@@ -7,8 +7,12 @@ use crate::per_path::PerPath;
 
 /// Parts into which the time until the deadline is divided.
 pub const BINS: usize = 64;
-/// Signs of trouble that are distinguished: eighths of that time, and beyond it.
-pub const LEVELS: usize = 9;
+/// Signs of trouble that are distinguished: eighths of that time, and the two below.
+pub const LEVELS: usize = 10;
+/// Sign of trouble beyond the time until the deadline, which the last packet did not meet.
+pub const BEYOND: usize = 8;
+/// The same where the last packet was late too, or nothing has come back for long.
+pub const PERSISTENT: usize = 9;
 
 /// By parts of the time until the deadline, from none of it to all of it: packets that took longer,
 /// or the chance of it.
@@ -22,6 +26,8 @@ const POOLED: f64 = 50.0;
 const REMEMBERED: f64 = 65_536.0;
 /// Time between two packets of a path whose fates are independent; those in between share one.
 pub const INDEPENDENT: Duration = Duration::from_millis(200);
+/// Independent packets of a row, in which late ones are counted to know how many come together.
+const ROW: f64 = 256.0;
 /// Factor of the odds of a path to fail while another one fails. Measured: two paths fail together
 /// 2.5 to 3.6 times as often as independent ones if both are carriers, about once with Starlink.
 const CORRELATION: f64 = 3.0;
@@ -31,6 +37,44 @@ const CORRELATION: f64 = 3.0;
 struct Counts {
     at_level: [Count; LEVELS],
     at_any: Count,
+    rows: Rows,
+}
+
+/// Late packets in rows of [`ROW`] packets.
+#[derive(Clone, Copy, Debug)]
+struct Rows {
+    /// Packets of the row that is not complete, and late ones.
+    packets: f64,
+    late: f64,
+    /// Complete rows, and the sums of their late packets and of the squares of these.
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Rows {
+    const NONE: Self = Self { packets: 0.0, late: 0.0, count: 0.0, sum: 0.0, squares: 0.0 };
+
+    fn add(&mut self, late: f64, weight: f64) {
+        self.packets += weight;
+        self.late += late;
+        if self.packets >= ROW {
+            self.count += 1.0;
+            self.sum += self.late;
+            self.squares += self.late * self.late;
+            (self.packets, self.late) = (0.0, 0.0);
+        }
+    }
+
+    /// Returns how many late packets come together: the variance of their number over its mean, which is 1 for
+    /// independent ones (index of dispersion).
+    fn dispersion(&self) -> f64 {
+        if self.count < 2.0 || self.sum == 0.0 {
+            return 1.0;
+        }
+        let mean = self.sum / self.count;
+        ((self.squares - self.sum * mean) / (self.count - 1.0) / mean).max(1.0)
+    }
 }
 
 /// Numbers of packets by the parts of the time that they took.
@@ -54,11 +98,13 @@ impl Count {
 }
 
 impl Counts {
-    const NONE: Self = Self { at_level: [Count::NONE; LEVELS], at_any: Count::NONE };
+    const NONE: Self =
+        Self { at_level: [Count::NONE; LEVELS], at_any: Count::NONE, rows: Rows::NONE };
 
     fn on_settled(&mut self, level: usize, bins: usize, weight: f64) {
         self.at_level[level].add(bins, weight);
         self.at_any.add(bins, weight);
+        self.rows.add(if bins == BINS { weight } else { 0.0 }, weight);
     }
 }
 
@@ -68,7 +114,7 @@ impl Counts {
 fn prior() -> [Tail; LEVELS] {
     let mut tails = [[1.0; BINS + 1]; LEVELS];
     for (level, tail) in tails.iter_mut().enumerate() {
-        let trouble = level as f64 / (LEVELS - 1) as f64;
+        let trouble = level.min(BEYOND) as f64 / BEYOND as f64;
         let late = 1e-3 * libm::pow(500.0, trouble);
         for (bin, chance) in tail.iter_mut().enumerate() {
             let above = 16.0 * (bin as f64 / BINS as f64 - trouble);
@@ -109,12 +155,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Returns the interval of a chance of `mean`, of which `own` was counted at this level, and `of_path` at
-    /// any. What is assumed raises the upper end, and never the lower one: that is what was counted, less by
-    /// as much as the path's late packets may be too many.
-    fn of(mean: f64, own: &Count, of_path: &Count) -> Self {
-        let (late, all_late) = (own.took[BINS], of_path.took[BINS]);
-        let certain = poisson(all_late)[0] / all_late.max(f64::MIN_POSITIVE);
+    /// Returns the interval of a chance of `mean` at a level of a path. What is assumed raises the upper end, and
+    /// never the lower one: that is what was counted, less by as much as the path's episodes of late packets may be
+    /// too many.
+    fn of(mean: f64, level: usize, counts: &Counts) -> Self {
+        let own = &counts.at_level[level];
+        let (late, all_late) = (own.took[BINS], counts.at_any.took[BINS]);
+        let episodes = all_late / counts.rows.dispersion();
+        let certain = poisson(episodes)[0] / episodes.max(f64::MIN_POSITIVE);
         let low = certain * late / own.total.max(f64::MIN_POSITIVE);
         let total = own.total + POOLED;
         let [_, high] = poisson(mean * total);
@@ -207,7 +255,7 @@ impl Chances {
             let usual = at_any.next(bins, as_warned);
             *longer = of_own.next(bins, of_all.next(bins, (as_warned + usual) / 2.0));
         }
-        self.late = Estimate::of(self.longer[BINS], &own.at_level[level], &own.at_any);
+        self.late = Estimate::of(self.longer[BINS], level, own);
     }
 }
 
@@ -296,7 +344,7 @@ mod tests {
             for bins in 0..BINS {
                 assert!(odds.chance(PATH, level, bins + 1) <= odds.chance(PATH, level, bins));
             }
-            if level > 0 {
+            if (1..=BEYOND).contains(&level) {
                 assert!(odds.chance(PATH, level, BINS) > odds.chance(PATH, level - 1, BINS));
             }
         }
@@ -347,6 +395,26 @@ mod tests {
         let after = odds.update(PATH, 0).late();
         assert!(0.0075 < after.low && after.low < 0.01, "{after:?}");
         assert!(0.01 < after.high && after.high < 0.0125, "{after:?}");
+    }
+
+    /// Returns the interval after 10,000 packets in time but for 100 late ones, `together` at a time.
+    fn late_by_hundreds(together: usize) -> Estimate {
+        let mut odds = PathOdds::default();
+        for packet in 0..10_000 {
+            let is_late = packet % (100 * together) < together;
+            odds.on_settled(PATH, 0, if is_late { BINS } else { 25 }, 1.0);
+        }
+        odds.update(PATH, 0).late()
+    }
+
+    // Four episodes: Garwood's lower end of 4 is 1.09, of 100 it is 81.4.
+    #[test]
+    fn few_episodes_say_little_of_the_lower_end() {
+        let apart = late_by_hundreds(1);
+        assert!((apart.low - 0.00814).abs() < 1e-4, "{apart:?}");
+        let together = late_by_hundreds(25);
+        assert!((together.low / (0.01 * 1.09 / 4.0) - 1.0).abs() < 0.1, "{together:?}");
+        assert_eq!((together.mean, together.high), (apart.mean, apart.high));
     }
 
     // Of an outage of 2 s at 100 Hz, all packets share ten fates.

@@ -17,6 +17,8 @@ pub struct Warning<Mark> {
     in_flight: VecDeque<(Instant, Mark)>,
     /// Last delay, for the packet sent at that instant.
     last: Option<(Instant, Duration)>,
+    /// Delay of the packet sent last of those whose fate is known, and when that was; the maximum if it is lost.
+    newest: (Instant, Duration),
     /// Slope of the delay between the last two packets that arrived, in seconds per second.
     slope: f64,
     /// Delays that no later one exceeds, with the times of their arrival: the window's maximum.
@@ -26,7 +28,14 @@ pub struct Warning<Mark> {
 impl<Mark: Copy> Warning<Mark> {
     /// Creates the state of a path without measurements.
     pub const fn new(memory: Duration) -> Self {
-        Self { memory, in_flight: VecDeque::new(), last: None, slope: 0.0, worst: VecDeque::new() }
+        Self {
+            memory,
+            in_flight: VecDeque::new(),
+            last: None,
+            newest: (Instant::ZERO, Duration::ZERO),
+            slope: 0.0,
+            worst: VecDeque::new(),
+        }
     }
 
     /// Records a packet that left, with a mark that is returned when its fate is known.
@@ -53,7 +62,11 @@ impl<Mark: Copy> Warning<Mark> {
     ) -> Option<Mark> {
         let index = self.in_flight.iter().position(|(at, _)| *at == sent_at);
         let mark = index.and_then(|index| self.in_flight.remove(index)).map(|(_, mark)| mark);
-        self.remember(now, delay.unwrap_or(Duration::MAX));
+        let delay_or_max = delay.unwrap_or(Duration::MAX);
+        self.remember(now, delay_or_max);
+        if sent_at >= self.newest.0 {
+            self.newest = (sent_at, delay_or_max);
+        }
         let Some(delay) = delay else { return mark };
         if let Some((before, last)) = self.last
             && sent_at > before
@@ -73,6 +86,11 @@ impl<Mark: Copy> Warning<Mark> {
         }
         let worst = self.worst.front().map_or(Duration::ZERO, |(_, delay)| *delay);
         worst.max(self.predicted(now)).max(self.age(now) - back)
+    }
+
+    /// Delay of the packet sent last of those whose fate is known: the maximum if it is lost, zero without one.
+    pub fn newest(&self) -> Duration {
+        self.newest.1
     }
 
     /// Age of the oldest packet in flight; zero without one.
@@ -127,6 +145,18 @@ mod tests {
         path.on_settled(at(210), at(0), None);
         assert_eq!(path.sign(at(220), ms(40)), Duration::MAX);
         assert_eq!(path.sign(at(1300), ms(40)), ms(1210));
+    }
+
+    // The loss of what was sent at 0 is known after the arrival of what was sent at 50 ms.
+    #[test]
+    fn the_newest_fate_is_that_of_the_packet_sent_last() {
+        let mut path = Warning::new(MEMORY);
+        [0, 50, 100].into_iter().for_each(|sent| path.on_sent(at(sent), 0));
+        path.on_settled(at(90), at(50), Some(ms(40)));
+        path.on_settled(at(95), at(0), None);
+        assert_eq!(path.newest(), ms(40));
+        path.on_settled(at(200), at(100), None);
+        assert_eq!(path.newest(), Duration::MAX);
     }
 
     #[test]
