@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tomli_w
 
 import skybraid
 from skybraid import _core
+from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,8 +18,9 @@ from skybraid.execute.emulation import lacks
 from skybraid.gateway import flight, playing
 from skybraid.model.errors import EmulationError, ScenarioError, SkybraidError
 from skybraid.model.folder import RUNS, write_whole
+from skybraid.model.heavy import Late
 from skybraid.model.requirements import span
-from skybraid_studies.engine import emulating, kept, page, reproducing, scorecard
+from skybraid_studies.engine import emulating, kept, reproducing, scorecard
 from skybraid_studies.engine.claims import Holds, Role
 from skybraid_studies.engine.index import Entry, entries
 from skybraid_studies.engine.points import SIMULATION, Point
@@ -29,10 +30,13 @@ from skybraid_studies.engine.scorecard import number
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from skybraid_studies.engine import page
     from skybraid_studies.engine.experiment import Experiment, Study
     from skybraid_studies.engine.reproducing import Scorecard
     from skybraid_studies.engine.runner import Told
     from skybraid_studies.engine.scorecard import Row
+else:
+    page = Late("skybraid_studies.engine.page")
 
 ROWS = "rows.json"
 """File of the scorecard as a list."""

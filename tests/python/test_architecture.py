@@ -132,14 +132,11 @@ OPTIONAL = {"aioquic", "diptest", "matplotlib", "pyulog", "xarray"}
 SPARED = ("bokeh", "jinja2", "matplotlib", "numpy", "polars", "rich.progress", "scipy")
 """What `import skybraid` and the command's beginning go without."""
 
-SPARED_BY_HELP = ("PIL", "bokeh", "jinja2", "matplotlib", "polars", "pydantic", "scipy")
+SPARED_BY_HELP = ("PIL", "bokeh", "jinja2", "matplotlib", "numpy", "polars", "pydantic", "rich", "scipy")
 """What the help of a command goes without."""
 
-WITH_NUMPY = {"assess", "compare", "fit", "judge", "new", "orbit", "trace", "video"}
-"""Commands whose help imports NumPy."""
-
-UNSPARING = {"ctl", "plot", "reproduce", "import-lines"}
-"""Commands whose help imports some of it: what draws, the studies, and `ctl`, whose own option is read before."""
+UNSPARING = {"ctl", "import-lines"}
+"""Commands whose help is not seen here: their own option is read before."""
 
 MAX_LINES = 620
 """Maximum lines of a file."""
@@ -450,7 +447,6 @@ def test_the_first_command_loads_nothing_heavy(words: str) -> None:
 def test_the_help_of_every_command_draws_and_fits_nothing() -> None:
     words = [[*command.name.split()[1:], "--help"] for command in cli.description().all()]
     assert len(words) > len(cli.COMMANDS)
-    words.sort(key=lambda each: each[0] in WITH_NUMPY)
     program = f"""
 import contextlib, io, sys
 from skybraid import cli
@@ -459,8 +455,7 @@ for words in {words!r}:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             cli.app(words, prog_name="skybraid", standalone_mode=False)
         assert "--help" in printed.getvalue(), words
-        spared = {SPARED_BY_HELP!r} if words[0] in {WITH_NUMPY!r} else {("numpy", *SPARED_BY_HELP)!r}
-        print(words, *(name for name in spared if name in sys.modules), sep=", ")
+        print(words, *(name for name in {SPARED_BY_HELP!r} if name in sys.modules), sep=", ")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     printed = done.stdout.splitlines()

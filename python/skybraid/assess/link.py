@@ -7,12 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ResultError, ScenarioError, unknown
 from skybraid.model.evidence import Evidence, judge_share
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 from skybraid.model.link_performance import SLOTS_PER_LOSS, Slots, judge_integrity, judge_link
 from skybraid.model.requirements import Requirement, milliseconds, percent
 from skybraid.model.scenario import Scenario, toml_value

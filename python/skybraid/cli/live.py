@@ -10,13 +10,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from skybraid.execute import control
 from skybraid.model.errors import EmulationError
-from skybraid.model.heavy import Late
+from skybraid.model.heavy import Late, rich_console, rich_live, rich_table
 from skybraid.model.requirements import count, microseconds, milliseconds, percent, rate, span
 from skybraid.show.words import size
 
@@ -93,9 +90,9 @@ def title(status: dict[str, Any], name: str) -> str:
     return f"{name}, {span(float(int(status['at_s'])))}: late by {late} (p99), {lost} packets lost by the emulator"
 
 
-def table(status: dict[str, Any], name: str) -> Table:
+def table(status: dict[str, Any], name: str) -> rich_table.Table:
     """Formats a status as a table for the terminal."""
-    drawn = Table(title=title(status, name), title_justify="left", title_style="", box=None, pad_edge=False)
+    drawn = rich_table.Table(title=title(status, name), title_justify="left", title_style="", box=None, pad_edge=False)
     for head in HEADS:
         side: Literal["left", "right"] = "left" if head in ("path", "direction", "state", "lost") else "right"
         drawn.add_column(head, justify=side, no_wrap=True)
@@ -123,9 +120,9 @@ class View:
 
     def __init__(self, name: str, *, on_stderr: bool) -> None:
         self._name = name
-        self._console = Console(stderr=on_stderr)
+        self._console = rich_console.Console(stderr=on_stderr)
         self._stderr = on_stderr
-        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        self._live = rich_live.Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
         if self._live is not None:
             self._live.start()
 

@@ -7,12 +7,12 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from skybraid.cli.options import AsJson, Quiet, print_json
 from skybraid.model.errors import ResultError, ScenarioError, unknown
 from skybraid.model.folder import write_whole
+from skybraid.model.heavy import np
 from skybraid.model.scenario import Scenario
 from skybraid.traces.importing import load, scenario_lines
 from skybraid.traces.series import TraceError

@@ -1,7 +1,7 @@
 """Command `plot`: figures for print of a result or a campaign."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +10,12 @@ from skybraid.cli.report import place_in
 from skybraid.execute.opening import open_results
 from skybraid.model.errors import MissingTableError, ResultError, unknown
 from skybraid.model.folder import check_new_file
-from skybraid.show import plots
+from skybraid.model.heavy import Late
+
+if TYPE_CHECKING:
+    from skybraid.show import plots
+else:
+    plots = Late("skybraid.show.plots")
 
 
 def plot(

@@ -7,9 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+
+from skybraid.model.heavy import rich_console, rich_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,9 +29,11 @@ def tally(*, shown: bool, doing: str, timed: bool = False) -> Iterator[Callable[
     if not shown:
         yield None
     elif sys.stderr.isatty():
-        last = TimeRemainingColumn() if timed else TextColumn("{task.fields[words]}")
-        columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), last)
-        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        text = rich_progress.TextColumn
+        last = rich_progress.TimeRemainingColumn() if timed else text("{task.fields[words]}")
+        columns = (text(doing), rich_progress.BarColumn(), rich_progress.TaskProgressColumn(), last)
+        console = rich_console.Console(stderr=True)
+        with rich_progress.Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(doing, total=1.0, words="")
             yield lambda share, words: bar.update(task, completed=share, words=words)
     else:

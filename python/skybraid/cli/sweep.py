@@ -11,8 +11,6 @@ from pathlib import Path  # noqa: TC003 the command's parameters are read at run
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from skybraid.cli.options import (
     INTERRUPTED,
@@ -36,6 +34,7 @@ from skybraid.execute.opening import opened_campaign
 from skybraid.execute.plan import plan
 from skybraid.execute.sweep import Status
 from skybraid.model.errors import ScenarioError
+from skybraid.model.heavy import rich_console, rich_progress
 from skybraid.model.provenance import seeds_from, seeds_text
 from skybraid.model.requirements import count, span
 from skybraid.show import report as reports
@@ -236,8 +235,9 @@ def _progress(*, shown: bool) -> Iterator[Callable[[Status], None]]:
     if not shown:
         yield lambda _: None
     elif sys.stderr.isatty():
-        columns = (BarColumn(), TextColumn("{task.description}"))
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        columns = (rich_progress.BarColumn(), rich_progress.TextColumn("{task.description}"))
+        console = rich_console.Console(stderr=True)
+        with rich_progress.Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task("checking the points", total=1.0)
             yield lambda status: bar.update(task, completed=status.share, description=_line(status))
     else:

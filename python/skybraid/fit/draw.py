@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from skybraid.fit.epochs import EVERY_S
+from skybraid.model.heavy import np
 from skybraid.traces.flights import Flight
 from skybraid.traces.measurement import Column
 

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from skybraid.fit.process import quantile_table
+from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats

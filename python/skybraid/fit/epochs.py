@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
+from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.flights import DIRECTIONS
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from skybraid.execute.runs import simulation
 from skybraid.fit.draw import draw_flight, resample_flight
 from skybraid.fit.link import fit_link, windows
 from skybraid.fit.process import autocorrelation, normal_scores
+from skybraid.model.heavy import np
 from skybraid.model.scenario import Scenario
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.replay import path_lines, write_flight

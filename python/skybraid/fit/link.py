@@ -7,14 +7,13 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from skybraid.fit.durations import Exponentials, Quantiles, fit_durations, fit_intervals
 from skybraid.fit.epochs import EVERY_S, find_phases, without_steps
 from skybraid.fit.events import DOWN_MBPS, Events, delay_events, events_of, rate_events
 from skybraid.fit.loaded import BASE_S, without_load
 from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
 from skybraid.fit.spread import spread_of
+from skybraid.model.heavy import np
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.formats.source import Source, number_of
 from skybraid.traces.series import TraceError

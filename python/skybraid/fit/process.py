@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from skybraid import _core
+from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
+from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from skybraid.gateway.daemons import binary, both, in_emulator
 from skybraid.gateway.field import Field, Node, lacks
 from skybraid.gateway.playing import CONTROL, DATA, PORTS, Play, play
 from skybraid.model.errors import EmulationError, Interrupted
+from skybraid.model.heavy import np
 from skybraid.model.scenario import Scenario
 
 if TYPE_CHECKING:

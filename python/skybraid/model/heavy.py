@@ -1,7 +1,7 @@
 """Lazy imports of heavy and optional packages.
 
-polars takes 0.2 s and 60 MB, SciPy 0.3 s, fsspec 0.1 s: a run that keeps no tables goes without. NumPy takes 0.1 s: the
-help of most commands goes without it too.
+polars takes 0.2 s and 60 MB, SciPy 0.3 s, fsspec 0.1 s: a run that keeps no tables goes without. NumPy and rich take
+0.1 s each: the help of most commands goes without them too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,29 @@ if TYPE_CHECKING:
     import polars as pl
     from bokeh import palettes
     from PIL import Image, ImageDraw
+    from rich import console as rich_console
+    from rich import live as rich_live
+    from rich import progress as rich_progress
+    from rich import table as rich_table
     from scipy import fft, interpolate, ndimage
 
-__all__ = ["Image", "ImageDraw", "Late", "fft", "fsspec", "interpolate", "ndimage", "np", "npt", "palettes", "pl"]
+__all__ = [
+    "Image",
+    "ImageDraw",
+    "Late",
+    "fft",
+    "fsspec",
+    "interpolate",
+    "ndimage",
+    "np",
+    "npt",
+    "palettes",
+    "pl",
+    "rich_console",
+    "rich_live",
+    "rich_progress",
+    "rich_table",
+]
 
 
 class Late:
@@ -48,6 +68,8 @@ if not TYPE_CHECKING:
     np, npt = Late("numpy"), Late("numpy.typing")
     palettes = Late("bokeh.palettes")
     pl = Late("polars")
+    rich_console, rich_live = Late("rich.console"), Late("rich.live")
+    rich_progress, rich_table = Late("rich.progress"), Late("rich.table")
     fft, interpolate = Late("scipy.fft"), Late("scipy.interpolate")
     ndimage = Late("scipy.ndimage")
     Image, ImageDraw = Late("PIL.Image"), Late("PIL.ImageDraw")

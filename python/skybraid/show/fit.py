@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from markupsafe import Markup
 
 from skybraid.fit.draw import draw_flight
 from skybraid.fit.process import autocorrelation, normal_scores
+from skybraid.model.heavy import np
 from skybraid.show.plots.style import COLOURS, STYLE
 from skybraid.show.report.charts import Charts
 from skybraid.show.report.page import page

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 from skybraid.show.series import binned, envelope, first_seed, flows_of
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.series import Trace
 
 if TYPE_CHECKING:

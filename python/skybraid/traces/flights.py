@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats import Options, Source, pcap
 from skybraid.traces.importing import load
 from skybraid.traces.measurement import (
     NETWORK,
     Column,
-    Floats,
     Imported,
     MeasuredTrack,
     Measurement,
@@ -28,7 +25,11 @@ from skybraid.traces.series import TraceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-Flags = NDArray[np.bool_]
+    from numpy.typing import NDArray
+
+    from skybraid.traces.measurement import Floats
+
+    Flags = NDArray[np.bool_]
 
 DIRECTIONS = ("uplink", "downlink")
 """From the vehicle, and to it."""

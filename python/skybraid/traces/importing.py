@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats import Options, Source, entry_of, recognise
 from skybraid.traces.measurement import (
     NETWORK,

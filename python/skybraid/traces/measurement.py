@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from skybraid.model.heavy import np
 from skybraid.traces.series import Quantity, Trace, TraceError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Floats = NDArray[np.float64]
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 Policy = Literal["outage", "hold", "split"]
 

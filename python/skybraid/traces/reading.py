@@ -3,6 +3,8 @@
 Text formats are parsed by the same Rust readers that a scenario uses; Parquet is read here.
 """
 
+from __future__ import annotations
+
 import contextlib
 import gzip
 import math
@@ -11,15 +13,15 @@ import stat
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal, get_args
 
 from skybraid._core import SkybraidError, read_trace
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 from skybraid.traces.series import LOSS_UNITS, RATE_UNITS, TIME_UNITS, UNIT_OF, Quantity, Trace, TraceError
 from skybraid.traces.writing import BITS_PER_OPPORTUNITY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Format = Literal["csv", "mahimahi", "parquet", "ping", "hypatia"]
 
@@ -313,7 +315,7 @@ def _read_parquet(path: Path, column: str | int | None, unit: str | None) -> Tra
     return Trace(times_s, values * sizes[found.unit], quantity, UNIT_OF[quantity], f"{path}, {found.name}")
 
 
-def _times_of(path: Path, table: "pl.DataFrame") -> NDArray[np.float64]:
+def _times_of(path: Path, table: pl.DataFrame) -> NDArray[np.float64]:
     """The times of a table in s from its first row.
 
     They are in the column `time [unit]`, `t` or `@timestamp`, else in the first one.
@@ -342,7 +344,7 @@ def _times_of(path: Path, table: "pl.DataFrame") -> NDArray[np.float64]:
     return times_s
 
 
-def _numbers(path: Path, series: "pl.Series") -> NDArray[np.float64]:
+def _numbers(path: Path, series: pl.Series) -> NDArray[np.float64]:
     """The values of a numeric column, shape (n,), all finite."""
     if not series.dtype.is_numeric():
         raise TraceError(f"{path}: column `{series.name}`: found {series.dtype}; expected numbers")

@@ -1,13 +1,16 @@
 """A step-wise series of one quantity, and its statistics."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal
 
 from skybraid._core import SkybraidError
+from skybraid.model.heavy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Quantity = Literal["rate", "delay", "loss", "rtt"]
 

@@ -1,13 +1,15 @@
 """Traces written as CSV, Parquet or mahimahi opportunities."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 from skybraid.traces.series import Trace, TraceError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 OutputFormat = Literal["csv", "mahimahi", "parquet"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.video.encode import START_CODE
 from skybraid.video.pyav import av
 

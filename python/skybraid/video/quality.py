@@ -11,10 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from skybraid.model.errors import VideoError
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 from skybraid.video import timecode
 from skybraid.video.decode import Decoder, luma
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 from skybraid.video.cache import alone, whole
 from skybraid.video.decode import Decoder, luma
 from skybraid.video.flows import received

@@ -9,12 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ResultError, VideoError
 from skybraid.model.evidence import judge_share
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 from skybraid.model.scenario import Scenario
 from skybraid.video import quality
 from skybraid.video.flows import MODEL, encoded, received

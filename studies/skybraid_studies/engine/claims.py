@@ -46,9 +46,8 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from skybraid.model.episodes import RunShare, share_interval
+from skybraid.model.heavy import np
 from skybraid.model.keys import Keys
 from skybraid.model.statistics import mean_interval
 from skybraid_studies.engine.causes import Cause, Status

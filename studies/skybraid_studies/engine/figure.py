@@ -15,11 +15,10 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import skybraid
 from skybraid._core import registry
 from skybraid.model.folder import write_whole
+from skybraid.model.heavy import np
 from skybraid.model.statistics import mean_interval
 from skybraid_studies.engine.scorecard import number
 

@@ -11,9 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
+from skybraid.model.heavy import np, pl
 from skybraid_studies.engine.observe import Seen, observations
 
 if TYPE_CHECKING:

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
+from skybraid.model.heavy import np, pl
 from skybraid.model.tables import frame
 from skybraid_studies.engine import papers
 

@@ -17,13 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-import polars as pl
-
 from skybraid import _core
 from skybraid.execute import emulation as emulating
 from skybraid.execute.runs import simulation
 from skybraid.execute.store import Cadence, Store
 from skybraid.gateway import flight
+from skybraid.model.heavy import pl
 from skybraid.model.provenance import replay_command
 from skybraid_studies.engine import measure, observe, theory
 from skybraid_studies.engine.measure import Kept, Recording
@@ -47,18 +46,16 @@ _FIRST_PART_S = 0.25
 TABLE = "points"
 """Table of finished runs and calculations, a folder inside an output."""
 
-_SCHEMA: dict[str, pl.DataType] = {
-    "key": pl.String(),
-    "wall_s": pl.Float64(),
-    "replay": pl.String(),
-    "kept": pl.String(),
-}
 
 _ENGINE = "skybraid."
 _STUDIES = "skybraid_studies."
 
 _CALCULATING = threading.Lock()
 """One calculation at a time: they are Python, and a study's author need not think of threads."""
+
+
+def _schema() -> dict[str, pl.DataType]:
+    return {"key": pl.String(), "wall_s": pl.Float64(), "replay": pl.String(), "kept": pl.String()}
 
 
 @dataclass(slots=True)
@@ -255,7 +252,9 @@ class Points:
         """
         self._clean()
         self._store.set_damaged_aside()
-        rows = self._store.scan(TABLE, _SCHEMA).filter(pl.col("key").is_in(list(jobs))).select("key", "kept").collect()
+        rows = (
+            self._store.scan(TABLE, _schema()).filter(pl.col("key").is_in(list(jobs))).select("key", "kept").collect()
+        )
         found: dict[str, Kept] = {}
         # A later part may have more of the same run than an earlier one.
         for key, text in reversed(rows.rows()):
@@ -281,7 +280,7 @@ class Points:
         """
         rows, self._rows = self._rows, []
         if rows:
-            self._store.write_part({TABLE: pl.DataFrame(rows, schema=_SCHEMA, orient="row")})
+            self._store.write_part({TABLE: pl.DataFrame(rows, schema=_schema(), orient="row")})
         self._cadence.on_written()
 
     def _clean(self) -> None:

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from skybraid.execute.pool import Gauge, finished
 from skybraid.gateway import playing
 from skybraid.model.errors import Interrupted, ScenarioError, SkybraidError
+from skybraid.model.heavy import np
 from skybraid_studies.engine import points
 from skybraid_studies.engine.claims import Line
 from skybraid_studies.engine.measure import Kept, needed, values

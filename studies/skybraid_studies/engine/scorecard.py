@@ -8,8 +8,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.model.statistics import mean_interval
 from skybraid_studies.engine.claims import Holds, Judgement, Line, Role, published_ratios
 from skybraid_studies.engine.runner import Form, replay

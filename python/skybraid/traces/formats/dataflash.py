@@ -10,8 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.measurement import Column, Imported, MeasuredTrack, Measurement
 
 if TYPE_CHECKING:

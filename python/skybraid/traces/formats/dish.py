@@ -12,13 +12,14 @@ import csv
 import json
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 from skybraid.traces.formats.source import Options, Source, from_zero, json_values, optional_number, unix_time
-from skybraid.traces.measurement import Column, Floats, Measurement
+from skybraid.traces.measurement import Column, Measurement
+
+if TYPE_CHECKING:
+    from skybraid.traces.measurement import Floats
 
 _NAMES = ("pop_ping_latency_ms", "pop_ping_drop_rate", "downlink_throughput_bps", "uplink_throughput_bps")
 _RINGS = ("popPingLatencyMs", "popPingDropRate", "downlinkThroughputBps", "uplinkThroughputBps")

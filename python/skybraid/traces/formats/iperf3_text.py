@@ -13,8 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats.source import Options, Source, from_zero, zone_of
 from skybraid.traces.formats.stamps import read_stamp
 from skybraid.traces.measurement import Column, Measurement

@@ -13,8 +13,7 @@ import math
 import zlib
 from typing import Any
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats.source import Options, Source, from_zero
 from skybraid.traces.measurement import Column, Measurement
 

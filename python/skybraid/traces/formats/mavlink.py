@@ -11,8 +11,7 @@ import struct
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.measurement import Column, Imported, MeasuredTrack, Measurement
 
 if TYPE_CHECKING:

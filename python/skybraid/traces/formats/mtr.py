@@ -13,8 +13,7 @@ import math
 import re
 from typing import NamedTuple
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats.probes import of_probes
 from skybraid.traces.formats.source import Options, Source, from_zero, json_values, number_of, zone_of
 from skybraid.traces.formats.stamps import read_stamp

@@ -15,8 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats.source import MAX_ROWS, Options, Source, from_zero
 from skybraid.traces.measurement import Column, Measurement
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from skybraid._core import SkybraidError, read_trace
+from skybraid.model.heavy import np
 from skybraid.traces.formats.probes import of_probes
 from skybraid.traces.formats.source import Options, Source, zone_of
 from skybraid.traces.formats.stamps import on_one_clock, read_stamp

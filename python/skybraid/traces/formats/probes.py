@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats.stamps import Stamp, on_one_clock
 from skybraid.traces.measurement import Column, Measurement
 

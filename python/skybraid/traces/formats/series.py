@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces import reading
 from skybraid.traces.formats import dish
 from skybraid.traces.formats.source import unix_time

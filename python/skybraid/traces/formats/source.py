@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats.stamps import read_stamp
 from skybraid.traces.reading import read_bytes
 from skybraid.traces.series import LOSS_UNITS, RATE_UNITS, TIME_UNITS, TraceError

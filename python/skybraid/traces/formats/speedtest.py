@@ -10,8 +10,7 @@ import csv
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats.source import (
     Options,
     Source,

@@ -12,7 +12,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
+from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

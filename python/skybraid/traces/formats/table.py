@@ -13,8 +13,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats.source import (
     Options,
     Source,

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats.source import Options, Source, unix_time, zone_of
 from skybraid.traces.measurement import Imported, MeasuredTrack
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.measurement import Column, Imported, MeasuredTrack, Measurement
 from skybraid.traces.series import TraceError
 

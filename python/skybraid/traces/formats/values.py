@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-import numpy as np
-
+from skybraid.model.heavy import np
 from skybraid.traces.formats.source import Options, Source, in_network_unit, optional_number
 from skybraid.traces.formats.table import meaning_of
 from skybraid.traces.measurement import NETWORK, Column, Measurement
