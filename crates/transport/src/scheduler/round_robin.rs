@@ -8,7 +8,7 @@ use skybraid_units::Instant;
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
 use crate::per_path::PerPath;
 use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
-use crate::{PathId, PathView};
+use crate::{PathId, PathSet, PathView};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -131,8 +131,29 @@ impl RoundRobin {
     }
 }
 
+/// Returns the path after `last`, or the first if that was the last one; `None` if the numbers have gaps.
+fn successor(paths: &[PathView], last: PathId) -> Option<&PathView> {
+    let place = last.index() + 1;
+    if place == paths.len() {
+        return paths.first().filter(|_| paths.last().is_some_and(|path| path.id == last));
+    }
+    paths.get(place).filter(|path| path.id.index() == place)
+}
+
 impl Scheduler for RoundRobin {
     fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        // Most often the next path is regular and has room. Then the others need not be looked at.
+        if self.config.compat == Compat::Paper
+            && self.taken >= self.config.segments
+            && unit.carried_by.is_empty()
+            && let Some(next) = self.current.and_then(|last| successor(paths, last))
+            && next.usable
+            && !next.backup
+            && next.has_room
+        {
+            (self.taken, self.current) = (1, Some(next.id));
+            return Choice::Send(PathSet::only(next.id), Reason::Turn);
+        }
         let skip_full = self.config.cwnd_limited;
         let open = untried(unit, candidates(paths)).filter(|path| path.has_room || !skip_full);
         let next = match self.config.compat {
@@ -149,7 +170,6 @@ mod tests {
 
     use super::super::testing::{UNIT, chosen, paths};
     use super::*;
-    use crate::PathSet;
 
     /// Returns the paths of the next `segments` segments.
     fn turns(scheduler: &mut dyn Scheduler, paths: &[PathView], segments: u32) -> Vec<u8> {
