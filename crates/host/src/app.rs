@@ -148,6 +148,7 @@ impl App {
     }
 
     /// Records a message and writes it into the endpoint.
+    #[inline]
     fn write(
         &self,
         now: Instant,

@@ -357,7 +357,7 @@ impl Network<'_> {
 
     /// Sends a segment of `flow` into `link`, with its address and its waits at earlier links. An arrival until
     /// `settle_by` at the end of the route is settled.
-    #[inline]
+    #[inline(always)]
     fn enter(
         &mut self,
         now: Instant,

@@ -80,6 +80,8 @@ pub struct Wire {
     /// Model of the link.
     pub link: Link,
     has_radio: bool,
+    /// Whether the receiver may hold packets.
+    may_hold: bool,
     /// Packets in order of arrival.
     in_flight: VecDeque<Packet>,
     /// Packets in flight that the receiver holds, the last ones.
@@ -102,10 +104,11 @@ impl Numbered for Wire {
 impl Wire {
     /// Creates a wire without packets.
     pub fn new(link: Link) -> Self {
-        let has_radio = link.radio().is_some();
+        let (has_radio, may_hold) = (link.radio().is_some(), link.may_hold());
         Self {
             link,
             has_radio,
+            may_hold,
             // Not preallocated: in networks of thousands of wires, most carry few packets at a time.
             in_flight: VecDeque::new(),
             held: 0,
@@ -118,7 +121,7 @@ impl Wire {
 
     /// Admits a packet to the link; `before` are its waits at earlier links. An arrival until `settle_by` is counted, and
     /// the packet forgotten. Returns what is known of its fate, and whether the time of the next arrival has changed.
-    #[inline]
+    #[inline(always)]
     pub fn admit(
         &mut self,
         now: Instant,
@@ -129,7 +132,7 @@ impl Wire {
     ) -> (Fate, Admitted, bool) {
         let busy_until = self.link.busy_until();
         let fate = self.link.admit(now, Bytes::new(u64::from(segment.size)));
-        let released = self.release_held();
+        let released = self.may_hold && self.release_held();
         let at = match fate {
             Fate::Delivered { at } => at,
             Fate::Held => {
@@ -192,7 +195,7 @@ impl Wire {
 
     /// Sets the arrival of the packets that the receiver releases: the first of those held, which are the last in
     /// flight. Returns whether there are any.
-    #[inline]
+    #[inline(never)]
     fn release_held(&mut self) -> bool {
         self.released.clear();
         while let Some(release) = self.link.release() {

@@ -123,6 +123,7 @@ impl Source {
     }
 
     /// Returns the message that is due at `now`, if any.
+    #[inline]
     pub fn write(&mut self, now: Instant) -> Option<Write> {
         if self.next_write() > now {
             return None;
