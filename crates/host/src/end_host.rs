@@ -174,16 +174,16 @@ impl EndHost {
         let Self { endpoint, sender, received, duties, .. } = self;
         let due = match (duties, endpoint) {
             (None, Endpoint::Datagrams(machine)) => {
-                exchange(now, machine, sender, received, records, carrier)
+                exchange(now, machine.as_mut(), sender, received, records, carrier)
             }
             (None, Endpoint::Stream(machine)) => {
-                exchange(now, machine, sender, received, records, carrier)
+                exchange(now, machine.as_mut(), sender, received, records, carrier)
             }
             (None, Endpoint::Parallel(machine)) => {
                 exchange(now, machine, sender, received, records, carrier)
             }
             (None, Endpoint::Dccp(machine)) => {
-                exchange(now, machine, sender, received, records, carrier)
+                exchange(now, machine.as_mut(), sender, received, records, carrier)
             }
             (Some(duties), endpoint) => loop {
                 send(now, endpoint, sender, records, carrier);
@@ -225,7 +225,7 @@ impl EndHost {
         if let Some(forecast) = self.endpoint.forecast() {
             for id in written.iter() {
                 if let Some(record) = FlowRecord::find_mut(records, id) {
-                    record.summary.forecast += forecast;
+                    **record.summary.forecast.get_or_insert_default() += forecast;
                 }
             }
         }

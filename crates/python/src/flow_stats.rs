@@ -104,8 +104,7 @@ fn binned<'py>(py: Python<'py>, trials: Vec<u64>, met: Vec<u64>, width: Duration
 }
 
 fn tallies<'py>(py: Python<'py>, timeline: &Timeline<Tally>) -> Binned<'py> {
-    let (trials, met) =
-        timeline.bins().iter().map(|bin| (u64::from(bin.trials), u64::from(bin.met))).unzip();
+    let (trials, met) = timeline.bins(|bin| (u64::from(bin.trials), u64::from(bin.met))).unzip();
     binned(py, trials, met, timeline.width())
 }
 
@@ -224,7 +223,8 @@ impl FlowStats {
     /// expected as `misses_so_far`, and with a copy on each path as `min_misses_so_far`. Of shares and misses also the
     /// 95 % intervals, `expected_interval` and so on. None without an estimate.
     fn forecast<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let Some(forecast) = self.summary.forecast.known() else { return Ok(None) };
+        let forecast = self.summary.forecast.as_deref().and_then(|forecast| forecast.known());
+        let Some(forecast) = forecast else { return Ok(None) };
         let dict = PyDict::new(py);
         let values = [
             ("within_ms", forecast.within().as_millis_f64()),
@@ -341,15 +341,15 @@ impl FlowStats {
     fn delays_within_over_time<'py>(&self, py: Python<'py>, delay_ms: f64) -> Option<Binned<'py>> {
         let timeline = self.summary.delays_over_time.as_ref()?;
         let limit = Duration::from_secs_f64(delay_ms / 1e3);
-        let (trials, met) =
-            timeline.bins().iter().map(|delays| (delays.total(), delays.up_to(limit))).unzip();
+        let (trials, met) = timeline.bins(|delays| (delays.total(), delays.up_to(limit))).unzip();
         Some(binned(py, trials, met, timeline.width()))
     }
 
     /// Returns the payload bytes delivered in each bin of time, and the width of a bin in s.
     fn goodput_over_time<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<u64>>, f64) {
         let timeline = &self.summary.goodput;
-        (timeline.bins().to_vec().into_pyarray(py), timeline.width().as_secs_f64())
+        let bytes: Vec<_> = timeline.bins(|bytes| *bytes).collect();
+        (bytes.into_pyarray(py), timeline.width().as_secs_f64())
     }
 
     /// Time during which the flow wrote, over all its members, in s.

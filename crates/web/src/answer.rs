@@ -258,8 +258,8 @@ struct Binned {
 
 impl Binned {
     fn of(timeline: &Timeline<Tally>) -> Self {
-        let bins = timeline.bins().iter();
-        let (trials, met) = bins.map(|bin| (f64::from(bin.trials), f64::from(bin.met))).unzip();
+        let (trials, met) =
+            timeline.bins(|bin| (f64::from(bin.trials), f64::from(bin.met))).unzip();
         Self { trials, met, width: timeline.width() }
     }
 
@@ -272,9 +272,8 @@ impl Binned {
     /// Messages that took at most `limit`, among those that arrived.
     fn of_delays(summary: &Summary, limit: Duration) -> Self {
         let Some(timeline) = &summary.delays_over_time else { return Self::default() };
-        let bins = timeline.bins().iter();
         let (trials, met) =
-            bins.map(|delays| (delays.total() as f64, delays.up_to(limit) as f64)).unzip();
+            timeline.bins(|delays| (delays.total() as f64, delays.up_to(limit) as f64)).unzip();
         Self { trials, met, width: timeline.width() }
     }
 

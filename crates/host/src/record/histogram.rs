@@ -11,11 +11,16 @@ const PER_OCTAVE: u64 = 1 << BITS;
 
 /// Buckets per page. Only pages with a count are allocated.
 const PAGE: usize = 64;
+/// Pages of an octave, and those for which there is room from the first value on.
+const OCTAVE: usize = PER_OCTAVE as usize / PAGE;
+const FIRST_ROOM: usize = 2 * OCTAVE;
 
 /// A histogram of durations with a relative precision of 1/1024. Its memory depends on the spread of the values,
 /// not on their number: 0.5 kB for each sixteenth of an octave with at least one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
+    /// Number of the first page in `pages`: that of an octave, before which no page has a count.
+    first: usize,
     pages: Vec<Option<Box<[u64; PAGE]>>>,
     total: u64,
 }
@@ -37,7 +42,7 @@ impl Histogram {
     #[inline]
     pub fn add(&mut self, value: Duration) {
         let index = bucket(value.as_nanos().max(0) as u64);
-        let page = match self.pages.get_mut(index / PAGE) {
+        let page = match self.pages.get_mut((index / PAGE).wrapping_sub(self.first)) {
             Some(Some(page)) => page.as_mut_slice(),
             _ => self.page(index / PAGE),
         };
@@ -49,13 +54,30 @@ impl Histogram {
 
     #[cold]
     fn page(&mut self, number: usize) -> &mut [u64] {
-        if number >= self.pages.len() {
-            self.pages.resize(number + 1, None);
+        let octave = number - number % OCTAVE;
+        if self.pages.is_empty() {
+            self.pages.reserve_exact(FIRST_ROOM);
+            self.first = octave;
         }
-        match self.pages.get_mut(number).promised("a page") {
+        if number < self.first {
+            let before = self.first - octave;
+            self.pages.splice(0..0, core::iter::repeat_n(None, before));
+            self.first = octave;
+        }
+        let place = number - self.first;
+        if place >= self.pages.len() {
+            self.pages.resize(place + 1, None);
+        }
+        match self.pages.get_mut(place).promised("a page") {
             Some(page) => page.get_or_insert_with(|| Box::new([0; PAGE])).as_mut_slice(),
             None => &mut [],
         }
+    }
+
+    /// Pages with a count, and the first bucket of each.
+    fn counts(&self) -> impl Iterator<Item = (usize, &[u64; PAGE])> {
+        let pages = (self.first..).zip(&self.pages);
+        pages.filter_map(|(number, page)| Some((number * PAGE, page.as_deref()?)))
     }
 
     /// Number of values counted.
@@ -70,11 +92,7 @@ impl Histogram {
             return None;
         }
         let mut seen = 0;
-        let pages = self.pages.iter().enumerate();
-        let counts = pages.filter_map(|(number, page)| Some((number, page.as_deref()?)));
-        let mut counts = counts.flat_map(|(number, page)| {
-            page.iter().enumerate().map(move |(place, count)| (number * PAGE + place, count))
-        });
+        let mut counts = self.counts().flat_map(|(first, page)| (first..).zip(page));
         counts
             .find(|(_, count)| {
                 seen += **count;
@@ -86,9 +104,7 @@ impl Histogram {
     /// Number of values up to `limit`, including all values in the bucket of `limit`.
     pub fn up_to(&self, limit: Duration) -> u64 {
         let last = bucket(limit.as_nanos().max(0) as u64);
-        let pages = self.pages.iter().enumerate();
-        let counts = pages.filter_map(|(number, page)| Some((number * PAGE, page.as_deref()?)));
-        counts
+        self.counts()
             .flat_map(|(first, page)| (first..).zip(page))
             .take_while(|(index, _)| *index <= last)
             .map(|(_, count)| *count)
@@ -97,9 +113,8 @@ impl Histogram {
 
     /// Adds the values of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        for (number, theirs) in other.pages.iter().enumerate() {
-            let Some(theirs) = theirs else { continue };
-            for (count, more) in self.page(number).iter_mut().zip(theirs.iter()) {
+        for (first, theirs) in other.counts() {
+            for (count, more) in self.page(first / PAGE).iter_mut().zip(theirs) {
                 *count += more;
             }
         }

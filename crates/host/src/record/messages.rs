@@ -468,7 +468,7 @@ impl FlowRecord {
             video.decide_rest(end);
         }
         self.explain_frames();
-        self.summary.video = self.video.as_ref().map(|video| video.summary(end));
+        self.summary.video = self.video.as_ref().map(|video| Box::new(video.summary(end)));
         let (stragglers, blocks) =
             (core::mem::take(&mut self.stragglers), core::mem::take(&mut self.blocks));
         for block in &blocks {

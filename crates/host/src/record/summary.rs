@@ -1,5 +1,6 @@
 //! Statistics of a flow.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use skybraid_link::Cause;
@@ -48,10 +49,10 @@ pub struct Summary {
     pub misses: Misses,
     /// Totals of the connection, as seen by this flow's sender and receiver.
     pub connection: ConnectionTotals,
-    /// Share of the last messages that the sender's scheduler expects in time; empty without an estimate.
-    pub forecast: Forecast,
+    /// Share of the last messages that the sender's scheduler expects in time, if it estimates that.
+    pub forecast: Option<Box<Forecast>>,
     /// Statistics of the frames of a video.
-    pub video: Option<VideoSummary>,
+    pub video: Option<Box<VideoSummary>>,
 }
 
 /// Head-of-line blocking: messages that were complete in the receive buffer but waited for an earlier one.
@@ -84,34 +85,36 @@ impl Summary {
         self.arrivals.extend(rows.iter().map(|row| (row.sent(), tally(row.delivered().is_some()))));
         for Deadline { limit, trials, met, timeline } in &mut self.deadlines {
             let (limit, last) = (*limit, end - *limit);
-            let due = rows.iter().filter(|row| row.sent() <= last).map(|row| {
-                let in_time = row.delivered().is_some_and(|at| at - row.sent() <= limit);
-                *trials += 1;
-                *met += u64::from(in_time);
-                (row.sent(), tally(in_time))
-            });
-            timeline.extend(due);
+            let (mut due, mut in_time) = (0, 0);
+            timeline.extend(rows.iter().filter(|row| row.sent() <= last).map(|row| {
+                let is_met = row.delivered().is_some_and(|at| at - row.sent() <= limit);
+                due += 1;
+                in_time += u64::from(is_met);
+                (row.sent(), tally(is_met))
+            }));
+            *trials += due;
+            *met += in_time;
         }
-        let delivered = || rows.iter().filter_map(|row| Some((row, row.delivered()?)));
-        self.goodput.extend(delivered().map(|(row, at)| (at, u64::from(row.bytes))));
-        for (row, at) in delivered() {
-            self.add_delivery(row, at);
-        }
+        self.add_deliveries(rows.iter().filter_map(|row| Some((row, row.delivered()?))));
     }
 
-    /// Counts what does not depend on the deadlines or the time of a delivery.
+    /// Counts what does not depend on the deadlines.
     #[inline]
-    fn add_delivery(&mut self, row: &MessageRow, at: Instant) {
-        let delay = at - row.sent();
-        self.delivered += 1;
-        self.delivered_bytes += u64::from(row.bytes);
-        self.delays.add(delay);
-        if let Some(delays) = &mut self.delays_over_time {
-            delays.at(row.sent()).add(delay);
-        }
-        // A kernel that has several paths does not say which one it was.
-        if let Some(won) = self.won_by_path.get_mut(usize::from(row.path)) {
-            *won += 1;
+    fn add_deliveries<'a>(&mut self, rows: impl Iterator<Item = (&'a MessageRow, Instant)>) {
+        for (row, at) in rows {
+            let (delay, bytes) = (at - row.sent(), u64::from(row.bytes));
+            self.delivered += 1;
+            self.delivered_bytes += bytes;
+            // Paths of different delay deliver in turn, each into a bin of its own.
+            *self.goodput.at(at) += bytes;
+            self.delays.add(delay);
+            if let Some(delays) = &mut self.delays_over_time {
+                delays.at(row.sent()).add(delay);
+            }
+            // A kernel that has several paths does not say which one it was.
+            if let Some(won) = self.won_by_path.get_mut(usize::from(row.path)) {
+                *won += 1;
+            }
         }
     }
 
@@ -120,13 +123,12 @@ impl Summary {
         let Some(at) = row.delivered() else { return };
         let sent = row.sent();
         self.arrivals.at(sent).met += 1;
-        *self.goodput.at(at) += u64::from(row.bytes);
         for deadline in &mut self.deadlines {
             if sent + deadline.limit <= end && at - sent <= deadline.limit {
                 deadline.on_met(sent);
             }
         }
-        self.add_delivery(row, at);
+        self.add_deliveries(core::iter::once((row, at)));
     }
 
     /// Adds the counts of another flow; timelines are added as if both flows ran at the same time.
@@ -159,7 +161,9 @@ impl Summary {
         self.held.total += other.held.total;
         self.held.longest = self.held.longest.max(other.held.longest);
         self.connection += other.connection;
-        self.forecast += other.forecast;
+        if let Some(forecast) = &other.forecast {
+            **self.forecast.get_or_insert_default() += **forecast;
+        }
         if let (Some(video), Some(more)) = (&mut self.video, &other.video) {
             video.merge(more);
         }

@@ -47,12 +47,14 @@ impl Count for Histogram {
 #[derive(Clone, Debug)]
 pub struct Timeline<T, const BINS: usize = 1024> {
     shift: u32,
-    bins: Vec<T>,
+    /// Number of the first bin that is kept: all before it are empty.
+    first: u32,
+    kept: Vec<T>,
 }
 
 impl<T, const BINS: usize> Default for Timeline<T, BINS> {
     fn default() -> Self {
-        Self { shift: FIRST_SHIFT, bins: Vec::new() }
+        Self { shift: FIRST_SHIFT, first: 0, kept: Vec::new() }
     }
 }
 
@@ -60,27 +62,57 @@ impl<T: Count, const BINS: usize> Timeline<T, BINS> {
     /// Returns the count of the bin at time `at`; a time before the start counts as the start.
     #[inline]
     pub fn at(&mut self, at: Instant) -> &mut T {
+        let place = self.bin(at).wrapping_sub(u64::from(self.first)) as usize;
+        if place >= self.kept.len() {
+            return self.grow(at);
+        }
+        #[expect(clippy::indexing_slicing, reason = "compared just above")]
+        &mut self.kept[place]
+    }
+
+    /// Keeps the bin at time `at` and all between it and those that are kept. Returns its count.
+    #[cold]
+    fn grow(&mut self, at: Instant) -> &mut T {
         while self.bin(at) as usize >= BINS {
             self.coarsen();
         }
-        let bin = self.bin(at) as usize;
-        if bin >= self.bins.len() {
-            self.bins.resize_with(bin + 1, T::default);
+        let bin = self.bin(at) as u32;
+        if self.kept.is_empty() {
+            self.first = bin;
         }
+        let before = self.first.saturating_sub(bin);
+        self.first -= before;
+        let place = (bin - self.first) as usize;
+        let count = self.kept.len() + before as usize;
+        self.kept.resize_with(count.max(place + 1), T::default);
+        self.kept.rotate_right(before as usize);
         #[expect(clippy::indexing_slicing, reason = "resized just above")]
-        &mut self.bins[bin]
+        &mut self.kept[place]
     }
 
     /// Adds counts at their times. Those of one bin that follow one another are summed first.
+    #[inline]
     pub fn extend(&mut self, counts: impl Iterator<Item = (Instant, T)>) {
-        let mut counts = counts.peekable();
-        while let Some((at, mut sum)) = counts.next() {
-            let bin = self.bin(at);
-            // Bins become wider only with a time after the last one.
-            while let Some((_, count)) = counts.next_if(|(next, _)| self.bin(*next) == bin) {
+        // Begin and width of the bin of the sum, in ns; there is no sum while the width is zero.
+        let (mut begin, mut width, mut sum) = (0, 0, T::default());
+        counts.for_each(|(at, count)| {
+            if (at.as_nanos().wrapping_sub(begin) as u64) < width {
                 sum.merge(&count);
+                return;
             }
-            self.at(at).merge(&sum);
+            self.add(begin, width, &sum);
+            // Bins become wider only with a time after the last one.
+            let bin = self.bin(at);
+            (begin, width, sum) = ((bin << self.shift) as i64, 1 << self.shift, count);
+        });
+        self.add(begin, width, &sum);
+    }
+
+    /// Adds a sum to the bin that begins at `begin`, unless the width is zero.
+    #[inline(never)]
+    fn add(&mut self, begin: i64, width: u64, sum: &T) {
+        if width > 0 {
+            self.at(Instant::from_nanos(begin)).merge(sum);
         }
     }
 
@@ -95,9 +127,9 @@ impl<T: Count, const BINS: usize> Timeline<T, BINS> {
         Duration::from_nanos(1 << self.shift)
     }
 
-    /// Bins from the start of the run on.
-    pub fn bins(&self) -> &[T] {
-        &self.bins
+    /// Returns a value of each bin's count, from the start of the run on; that of an empty bin is the default.
+    pub fn bins<V: Clone + Default>(&self, value: impl Fn(&T) -> V) -> impl Iterator<Item = V> {
+        core::iter::repeat_n(V::default(), self.first as usize).chain(self.kept.iter().map(value))
     }
 
     /// Adds the counts of another flow in the same run.
@@ -105,27 +137,33 @@ impl<T: Count, const BINS: usize> Timeline<T, BINS> {
         while self.shift < other.shift {
             self.coarsen();
         }
-        let finer = self.shift - other.shift;
-        for (place, count) in other.bins.iter().enumerate() {
-            let start = Instant::from_nanos(((place >> finer) << self.shift) as i64);
-            self.at(start).merge(count);
+        for (bin, count) in (u64::from(other.first)..).zip(&other.kept) {
+            self.at(Instant::from_nanos((bin << other.shift) as i64)).merge(count);
         }
     }
 
     fn coarsen(&mut self) {
         self.shift += 1;
-        let pairs = self.bins.chunks(2).map(|pair| {
+        if !self.first.is_multiple_of(2) {
+            self.kept.insert(0, T::default());
+        }
+        self.first /= 2;
+        let pairs = self.kept.chunks(2).map(|pair| {
             let mut both = T::default();
             pair.iter().for_each(|one| both.merge(one));
             both
         });
-        self.bins = pairs.collect();
+        self.kept = pairs.collect();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn all(timeline: &Timeline<u64, 64>) -> Vec<u64> {
+        timeline.bins(|count| *count).collect()
+    }
 
     proptest::proptest! {
         #[test]
@@ -138,12 +176,12 @@ mod tests {
             }
             let mut extended = Timeline::<u64, 64>::default();
             extended.extend(times.iter().map(|time| (Instant::from_nanos(*time), 1)));
-            proptest::prop_assert_eq!((extended.bins(), extended.width()), (timeline.bins(), timeline.width()));
-            proptest::prop_assert!(timeline.bins().len() <= 64);
+            proptest::prop_assert_eq!((all(&extended), extended.width()), (all(&timeline), timeline.width()));
+            proptest::prop_assert!(all(&timeline).len() <= 64);
             let width = timeline.width().as_nanos();
-            for (bin, count) in timeline.bins().iter().enumerate() {
+            for (bin, count) in all(&timeline).into_iter().enumerate() {
                 let within = times.iter().filter(|time| **time / width == bin as i64).count();
-                proptest::prop_assert_eq!(*count, within as u64);
+                proptest::prop_assert_eq!(count, within as u64);
             }
         }
     }
@@ -158,7 +196,7 @@ mod tests {
         let mut both = short.clone();
         both.merge(&long);
         long.merge(&short);
-        assert_eq!((both.bins(), both.width()), (long.bins(), long.width()));
-        assert_eq!(both.bins().iter().sum::<u64>(), 3);
+        assert_eq!((all(&both), both.width()), (all(&long), long.width()));
+        assert_eq!(all(&both).iter().sum::<u64>(), 3);
     }
 }
