@@ -1,5 +1,7 @@
 //! One end of a connection, independent of its protocol.
 
+use alloc::boxed::Box;
+
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::coding::Recovered;
@@ -89,35 +91,34 @@ impl core::ops::AddAssign for ConnectionTotals {
 }
 
 /// One end of a connection. The crate's documentation defines the order of calls.
-#[allow(clippy::large_enum_variant, reason = "made once per connection and never moved")]
 #[derive(Debug)]
 pub enum Endpoint {
     /// Unreliable datagrams.
-    Datagrams(Datagrams),
+    Datagrams(Box<Datagrams>),
     /// A reliable, ordered stream.
-    Stream(Connection),
+    Stream(Box<Connection>),
     /// Several independent streams.
     Parallel(Parallel),
     /// Unreliable datagrams under congestion control.
-    Dccp(mpdccp::Connection),
+    Dccp(Box<mpdccp::Connection>),
 }
 
 impl Endpoint {
     /// Creates an endpoint over `paths`; a protocol of one path uses the first.
     pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
         match config.protocol {
-            Protocol::Udp => Self::Datagrams(Datagrams::new(config, paths)),
+            Protocol::Udp => Self::Datagrams(Box::new(Datagrams::new(config, paths))),
             Protocol::Tcp => {
                 let first = paths.get(..1).unwrap_or(paths);
-                Self::Stream(Connection::new(config, first, role))
+                Self::Stream(Box::new(Connection::new(config, first, role)))
             }
-            Protocol::Mptcp => Self::Stream(Connection::new(config, paths, role)),
+            Protocol::Mptcp => Self::Stream(Box::new(Connection::new(config, paths, role))),
             Protocol::ParallelTcp => Self::Parallel(Parallel::new(config, paths, role)),
             Protocol::Dccp => {
                 let first = paths.get(..1).unwrap_or(paths);
-                Self::Dccp(mpdccp::Connection::new(config, first, role))
+                Self::Dccp(Box::new(mpdccp::Connection::new(config, first, role)))
             }
-            Protocol::MpDccp => Self::Dccp(mpdccp::Connection::new(config, paths, role)),
+            Protocol::MpDccp => Self::Dccp(Box::new(mpdccp::Connection::new(config, paths, role))),
         }
     }
 

@@ -58,7 +58,7 @@ pub struct Datagrams {
     /// Further copies to be sent, and their paths.
     copies: VecDeque<(Datagram, PathSet)>,
     /// State of the code, if the scheduler sends repair packets.
-    coding: Option<Coding>,
+    coding: Option<Box<Coding>>,
     outbox: Outbox,
     /// Datagram that is being duplicated, and the paths that still lack a copy.
     duplicating: Option<(Datagram, PathSet)>,
@@ -129,7 +129,8 @@ impl Datagrams {
         let room = u32::try_from(mtu).unwrap_or(u32::MAX).saturating_sub(IPV4_HEADER + UDP_HEADER);
         let scheduler = config.scheduler.build();
         let ack_delay = scheduler.ack_delay().filter(|_| paths.len() > 1);
-        let coding = scheduler.grouping().filter(|_| ack_delay.is_some()).map(Coding::new);
+        let grouping = scheduler.grouping().filter(|_| ack_delay.is_some());
+        let coding = grouping.map(|grouping| Box::new(Coding::new(grouping)));
         let room = if coding.is_some() { room.saturating_sub(REPAIR_HEADER) } else { room };
         let wanted = config.segment.map_or(room, |size| size.get().min(u64::from(room)) as u32);
         let inbox = Inbox::new(config);
@@ -400,7 +401,7 @@ impl Datagrams {
         if let Some((datagram, paths)) = self.copies.pop_front() {
             return self.send_copy(now, datagram, paths);
         }
-        if let Some((repair, path)) = self.coding.as_mut().and_then(Coding::next_repair) {
+        if let Some((repair, path)) = self.coding.as_mut().and_then(|coding| coding.next_repair()) {
             return Some(self.send_repair(now, repair, path));
         }
         let (message, datagram) = self.outbox.peek()?;
@@ -533,6 +534,7 @@ impl Datagrams {
         None
     }
 
+    #[inline]
     fn choose(&mut self, now: Instant, message: u32, unit: &Unit) -> Option<PathSet> {
         if let [_] = self.paths.as_slice() {
             let only = PathSet::only(PathId(0));
@@ -561,6 +563,7 @@ impl Datagrams {
     }
 
     /// Records a decision. Returns the paths to send on, if any.
+    #[inline]
     fn follow(&mut self, now: Instant, first_message: u32, choice: Choice) -> Option<PathSet> {
         if let Some(decisions) = &mut self.decisions {
             decisions.push(Decision { at: now, first_message, choice });
