@@ -216,6 +216,22 @@ mod tests {
         assert_eq!(turns(&mut *scheduler, &two, 7), [0, 0, 0, 1, 1, 1, 0]);
     }
 
+    #[test]
+    fn the_turn_passes_over_paths_that_fail_wait_or_are_absent() {
+        let mut scheduler = Config::default().build();
+        let mut four = paths(&[20, 100, 50, 80]);
+        assert_eq!(turns(&mut *scheduler, &four, 5), [0, 1, 2, 3, 0]);
+        four[1].usable = false;
+        assert_eq!(turns(&mut *scheduler, &four, 4), [2, 3, 0, 2]);
+        four[3].backup = true;
+        assert_eq!(turns(&mut *scheduler, &four, 3), [0, 2, 0]);
+        four.remove(1);
+        assert_eq!(turns(&mut *scheduler, &four, 3), [2, 0, 2]);
+        four.pop();
+        four.pop();
+        assert_eq!(turns(&mut *scheduler, &four, 2), [0, 0]);
+    }
+
     // Source: the algorithm reference, §5.2: the last path in iteration order with zero quota.
     #[test]
     fn a_path_that_was_full_keeps_its_turn_in_a_round_of_quotas() {
