@@ -186,12 +186,7 @@ impl Route {
     fn hedged_by(&self, other: &Self, missed: f64) -> Estimate {
         // The copy comes too late more often than both fail together.
         let too_late = missed / self.late.mean - joint(other.late.mean);
-        let misses = |first: f64, second: f64| first * (too_late + second).clamp(0.0, 1.0);
-        Estimate {
-            mean: missed,
-            low: misses(self.late.low, other.late.low),
-            high: misses(self.late.high, joint(other.late.high)),
-        }
+        self.late.times(&other.late.while_another_fails(too_late))
     }
 }
 
