@@ -13,7 +13,6 @@ use crate::relay::Relay;
 use crate::sender::Sender;
 
 /// The machine at one side of a connection.
-#[expect(clippy::large_enum_variant, reason = "nearly all are hosts, which every packet reads")]
 pub enum End {
     /// A host with its endpoint.
     Host(EndHost),

@@ -231,12 +231,8 @@ impl Scheduler for Budget {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{UNIT, paths};
+    use super::super::testing::{UNIT, at, paths};
     use super::*;
-
-    fn at(millis: i64) -> Instant {
-        Instant::from_millis(millis)
-    }
 
     /// Returns how many of `units` units each of two paths carries, one unit every 10 ms.
     fn carried(scheduler: &mut dyn Scheduler, from: i64, units: i64, rtt_ms: [i64; 2]) -> [i64; 2] {

@@ -508,16 +508,8 @@ impl Scheduler for Deadline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{UNIT, paths};
+    use super::super::testing::{UNIT, at, ms, paths};
     use super::*;
-
-    fn at(millis: i64) -> Instant {
-        Instant::from_millis(millis)
-    }
-
-    fn ms(millis: i64) -> Duration {
-        Duration::from_millis(millis)
-    }
 
     fn config(within_ms: i64, share: f64, budget: f64) -> Config {
         Config {

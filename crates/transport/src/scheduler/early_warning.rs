@@ -227,13 +227,9 @@ impl Scheduler for EarlyWarning {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{UNIT, chosen, paths};
+    use super::super::testing::{UNIT, at, chosen, paths};
     use super::*;
     use alloc::vec;
-
-    fn at(millis: i64) -> Instant {
-        Instant::from_millis(millis)
-    }
 
     fn scheduler() -> Box<dyn Scheduler> {
         Config { within: Some(Duration::from_millis(100)), ..Config::default() }.build()

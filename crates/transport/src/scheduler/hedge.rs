@@ -209,13 +209,9 @@ impl Scheduler for Hedge {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{UNIT, paths};
+    use super::super::testing::{UNIT, at, paths};
     use super::*;
     use crate::PathId;
-
-    fn at(millis: i64) -> Instant {
-        Instant::from_millis(millis)
-    }
 
     const SENT: Unit = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
 

@@ -494,6 +494,16 @@ impl SchedulerConfig {
 pub(crate) mod testing {
     use super::*;
 
+    /// Returns an instant in milliseconds.
+    pub const fn at(millis: i64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    /// Returns a duration in milliseconds.
+    pub const fn ms(millis: i64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
     /// Returns usable paths with room and these round-trip times in milliseconds.
     pub fn paths(rtt_ms: &[i64]) -> Vec<PathView> {
         rtt_ms

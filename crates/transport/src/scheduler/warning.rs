@@ -111,17 +111,10 @@ impl<Mark: Copy> Warning<Mark> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{at, ms};
     use super::*;
 
     const MEMORY: Duration = Duration::from_secs(1);
-
-    fn at(millis: i64) -> Instant {
-        Instant::from_millis(millis)
-    }
-
-    fn ms(millis: i64) -> Duration {
-        Duration::from_millis(millis)
-    }
 
     #[test]
     fn the_worst_delay_is_remembered_for_its_time() {
