@@ -90,6 +90,7 @@ def of_probes(rtts_ms: Values, length_s: float) -> dict[str, float]:
     known = rtts_ms[np.isfinite(rtts_ms)]
     for q in (0.5, 0.99, 0.999):
         found[f"round trip p{100 * q:g}, ms"] = float(np.quantile(known, q)) if known.size else float("nan")
+    found["over 300 ms at all, %"] = 100.0 * bool((np.nan_to_num(rtts_ms, nan=np.inf) > 300).any())
     found["reply within 300 ms, %"] = 100 * float(np.mean(np.nan_to_num(rtts_ms, nan=np.inf) <= 300))
     lost = np.isnan(rtts_ms)
     found["lost, %"] = 100 * float(lost.mean())
