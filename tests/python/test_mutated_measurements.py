@@ -84,7 +84,6 @@ PING_LINES = PING.splitlines(keepends=True)
         ("a.csv", CSV.replace(",", ";").replace(";20;", ";20,5;"), "line 2: found"),
         ("a.csv", gzip.compress(CSV.encode())[:-20], "a.csv: found a damaged gzip file"),
         ("dated.csv", DATED_LINES[0], "dated.csv: found text that begins with `time,dl_mbps,rtt_ms`"),
-        ("dated.csv", DATED[:-6], "dated.csv:61: found 2 cells; expected 3"),
         ("dated.csv", "".join(DATED_LINES[:10] + DATED_LINES[20:30] + DATED_LINES[10:]), ":21: found a step of -19 s"),
         ("dated.csv", "".join(DATED_LINES[:10] + DATED_LINES[9:]), ":11: found a step of 0 s"),
         ("dated.csv", DATED + DATED, "dated.csv:62: found `time`; expected a date"),
@@ -95,7 +94,8 @@ PING_LINES = PING.splitlines(keepends=True)
         ("dated.csv", cell(DATED, 20, 1, "1_000"), "dated.csv:21: found `1_000`; expected a number"),
         ("dated.csv", cell(DATED, 20, 1, "\u0661\u0662"), "dated.csv:21: found `\u0661\u0662`; expected a number"),
         ("dated.csv", cell(DATED, 20, 1, "20,5"), "dated.csv:21: found 4 cells; expected 3"),
-        ("ping.txt", "".join(PING_LINES[:30]) + PING_LINES[30][:40], "line 31: found"),
+        ("dated.csv", "".join(DATED_LINES[:30]) + "2026\n", "dated.csv:31: found 1 cells; expected 3"),
+        ("ping.txt", "".join(PING_LINES[:30]) + PING_LINES[30][:40] + "\n", "line 31: found"),
         ("ping.txt", PING.replace("time=12 ms", "time=12,5 ms", 1), "ping.txt:3: found `12,5`"),
         ("ping.txt", PING.replace("time=12 ms", "time=-12 ms", 1), "line 3: found"),
         ("ping.txt", PING + PING.replace("[16", "[17"), "ping.txt:62: found `PING a"),
@@ -118,6 +118,15 @@ def test_a_gap_is_cut_out_and_said(tmp_path: Path) -> None:
         (flight,) = read(tmp_path, name, "".join(lines[:10] + lines[40:]))
         assert flight.length_s == pytest.approx(30)
         assert "cut out" in flight.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("dated.csv", DATED[:-6]), ("ping.txt", "".join(PING_LINES[:-1]) + PING_LINES[-1][:40])]
+)
+def test_a_last_line_that_was_cut_off_is_said(tmp_path: Path, name: str, data: str) -> None:
+    (flight,) = read(tmp_path, name, data)
+    assert flight.length_s == pytest.approx(59, abs=0.1)
+    assert any("cut off" in note for note in flight.notes)
 
 
 def test_zones_within_a_file_may_differ(tmp_path: Path) -> None:

@@ -722,10 +722,14 @@ class TestDates:
             load(path)
         assert measured(path, zone="Europe/Zurich").start_unix_s == 1778666400.0
 
-    def test_the_hour_that_autumn_repeats_is_an_error(self, tmp_path: Path) -> None:
-        text = "time;rtt_ms\n2026-10-25 02:59:59;40\n2026-10-25 02:00:00;41\n"
-        with pytest.raises(TraceError, match=r"a.csv:3: found a step of .*in autumn"):
-            load(write(tmp_path, "a.csv", text), None, Options(zone="Europe/Zurich"))
+    def test_the_hour_that_autumn_repeats_is_its_second_one(self, tmp_path: Path) -> None:
+        whens = ["02:59:59", "02:00:00", "02:59:59", "03:00:00"]
+        text = "time;rtt_ms\n" + "".join(f"2026-10-25 {when};40\n" for when in whens)
+        one = measured(write(tmp_path, "a.csv", text), zone="Europe/Zurich")
+        assert one.times_s.tolist() == [0, 1, 3600, 3601]
+        assert one.start_unix_s == 1792889999.0
+        with pytest.raises(TraceError, match=r"a.csv:3: found a step of -3599 s; expected increasing times"):
+            load(write(tmp_path, "a.csv", text), None, Options(zone="UTC"))
 
     def test_a_heading_without_a_unit_is_asked_for(self, tmp_path: Path) -> None:
         path = write(tmp_path, "a.csv", "date,value\n2026-05-13T10:00:00Z,5\n2026-05-13T10:00:01Z,6\n")

@@ -122,7 +122,7 @@ def _text(source: Source, options: Options) -> tuple[list[float], list[_Report]]
     for number, line in enumerate(source.lines, start=1):
         if line.startswith("Start: "):
             stamp = read_stamp(line.removeprefix("Start: "), zone_of(options))
-            if stamp is None or not (stamp.is_zoned or options.zone):
+            if stamp is None or not stamp.is_zoned:
                 source.fail(number, f"`{line}`", "a date and time with a zone (or --zone)")
             if len(reports) < len(times_s):
                 source.fail(number, "a report without hops before it", "lines such as `  1.|-- 10.0.0.1  0.0%  5 …`")

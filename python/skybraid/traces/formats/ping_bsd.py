@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from skybraid.traces.formats.probes import even_probes, stamped_probes
+from skybraid.traces.formats.probes import even_probes, stamped_probes, unwrapped
 from skybraid.traces.formats.source import MAX_ROWS, Options, Source, number_of, zone_of
 from skybraid.traces.formats.stamps import Stamp, read_stamp
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 _REPLY = re.compile(r"(?P<stamp>.*?)[\s:\]|-]*\b\d+ bytes from .*icmp_seq=(?P<seq>\d+) .*time=(?P<rtt>\S+) ms")
 _TIMEOUT = re.compile(r"Request timeout for icmp_seq (?P<seq>\d+)")
-_HEADING = re.compile(r"PING [^()]*\([^()]*\): \d+ data bytes|PING6\(")
+HEADING = re.compile(r"PING [^()]*\([^()]*\): \d+ data bytes|PING6?\(\d+=")
+"""First line of the output, which busybox has too; of IPv6 `PING6(56=40+8+8 bytes)`, since FreeBSD 13 `PING(…)`."""
+
 _SUMMARY = re.compile(r"(?P<sent>\d+) packets transmitted, (?P<received>\d+) packets received")
 
 
@@ -28,7 +30,7 @@ def recognises(source: Source) -> bool:
     if any(re.search(r"\d+ bytes from .*: seq=\d", line) for line in source.begins):
         # Busybox has the same heading.
         return False
-    return any(_HEADING.search(line) or _TIMEOUT.search(line) for line in source.begins)
+    return any(HEADING.search(line) or _TIMEOUT.search(line) for line in source.begins)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
@@ -43,7 +45,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     newest = -1
     for number, line in enumerate(source.lines, start=1):
         if reply := _REPLY.search(line):
-            sequence = _unwrapped(int(reply["seq"]), newest)
+            sequence = unwrapped(int(reply["seq"]), newest)
             rtt_ms = number_of(source, number, reply["rtt"], "a round-trip time in ms")
             if sequence > MAX_ROWS:
                 source.fail(number, f"icmp_seq={sequence}", f"fewer than {MAX_ROWS} probes")
@@ -52,7 +54,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
                 stamps[sequence] = stamp
             replies.setdefault(sequence, rtt_ms)
         elif timeout := _TIMEOUT.search(line):
-            sequence = _unwrapped(int(timeout["seq"]), newest)
+            sequence = unwrapped(int(timeout["seq"]), newest)
             if sequence > MAX_ROWS:
                 source.fail(number, f"icmp_seq {sequence}", f"fewer than {MAX_ROWS} probes")
             newest = max(newest, sequence)
@@ -65,10 +67,3 @@ def read(source: Source, options: Options) -> list[Measurement]:
     every_s = 1.0 if options.every_s is None else options.every_s
     notes = (f"no dates: probes taken as {every_s:g} s apart (--every)",)
     return [even_probes(source, replies, 0, newest, every_s, notes)]
-
-
-def _unwrapped(sequence: int, newest: int) -> int:
-    """Returns the full number of a 16-bit sequence number near the newest one."""
-    if sequence >= 1 << 16:
-        return sequence
-    return sequence + max(newest + (1 << 15) - sequence, 0) // (1 << 16) * (1 << 16)

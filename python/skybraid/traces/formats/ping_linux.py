@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from skybraid._core import SkybraidError, read_trace
 from skybraid.model.heavy import np
-from skybraid.traces.formats.probes import of_probes
-from skybraid.traces.formats.source import Options, Source, zone_of
-from skybraid.traces.formats.stamps import on_one_clock, read_stamp
+from skybraid.traces.formats.ping_bsd import HEADING
+from skybraid.traces.formats.probes import clock_of, of_probes, unwrapped
+from skybraid.traces.formats.source import CUT, Options, Source, zone_of
+from skybraid.traces.formats.stamps import read_stamp
 from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 _REPLY = re.compile(
     r"(?P<stamp>.*?)[\s:\]|-]*\b\d+ (?!UTC)[^\s\d:]{2,} [^=]*?(?P<key>icmp_seq|icmp_req|seq)=(?P<seq>\d+) "
-    r"(?:ident=\d+ )?(?:ttl|hlim)=\d+ [^=<]*[=<] ?(?P<rtt>\d+(?:[.,]\d+)?) ?\S+(?P<rest>.*)"
+    r"(?:ident=\d+ )?(?:ttl|hlim)=\d+ [^=<]*[=<] ?(?P<rtt>\d+(?:[.,]\d+)?) ?[^\s\d.,]+(?P<rest>.*)"
 )
 _HEADING = re.compile(r"PING \S.*\d")
-_BSD = re.compile(r"PING [^()]*\([^()]*\): \d+ data bytes|PING6\(")
+_SENT = re.compile(r"\b(?:icmp_seq|icmp_req|seq)=(?P<seq>\d+)\b")
 _SUMMARY = re.compile(r"--- .* ---\s*$")
 _ROUND = 1 << 16
 
@@ -38,10 +39,26 @@ class _Reply(NamedTuple):
     is_again: bool
 
 
+class _Log(NamedTuple):
+    """A log as `ping -D` writes it in English.
+
+    Attributes:
+        text: its lines, in their places.
+        start_unix_s: when its first answered probe left, in s since 1970; None without a date.
+        even_s: interval of the probes, that of the summary, else 1 s; None with stamps.
+        notes: assumptions and omissions.
+    """
+
+    text: str
+    start_unix_s: float | None
+    even_s: float | None
+    notes: tuple[str, ...]
+
+
 def recognises(source: Source) -> bool:
     """Whether the file is the output of Linux's ping."""
     found = [match for line in source.begins if (match := _REPLY.match(line))]
-    if any(_BSD.search(line) for line in source.begins):
+    if any(HEADING.search(line) for line in source.begins):
         # Busybox has the heading of the BSDs.
         return any(match["key"] == "seq" for match in found)
     return bool(found) or any(re.match(r"PING .*\d\(\d+\) ", line) for line in source.begins)
@@ -53,37 +70,41 @@ def read(source: Source, options: Options) -> list[Measurement]:
     Raises:
         TraceError: a line is invalid, or there is no reply.
     """
-    text, start_unix_s, even_s = _canonical(source, options)
+    log = _canonical(source, options)
     try:
-        times_s, rtt_ns = read_trace(text, "ping", "rtt", None)
+        times_s, rtt_ns = read_trace(log.text, "ping", "rtt", None)
     except SkybraidError as error:
         raise TraceError(f"{source.path}: {error}") from error
-    times = np.asarray(times_s)
-    notes: tuple[str, ...] = ()
-    if even_s is not None:
-        every_s = even_s if options.every_s is None else options.every_s
+    times, start_unix_s, notes = np.asarray(times_s), log.start_unix_s, log.notes
+    if log.even_s is not None:
+        every_s = log.even_s if options.every_s is None else options.every_s
         times = times * every_s
-        notes = (f"no stamps: probes taken as {every_s:g} s apart (--every, ping -D)",)
+        notes = (*notes, f"no stamps: probes taken as {every_s:g} s apart (--every, ping -D)")
     elif start_unix_s is not None:
         # The first reply's probe; lost ones before it were sent earlier.
         start_unix_s -= float(times[int(np.argmax(np.isfinite(rtt_ns)))])
     return [of_probes(source, times, np.asarray(rtt_ns) * 1e-6, start_unix_s, None, notes)]
 
 
-def _canonical(source: Source, options: Options) -> tuple[str, float | None, float | None]:
-    """Returns the log as `ping -D` writes it in English, when its first answered probe left, and the probes' interval.
-
-    The time is in s since 1970, None without a date; the interval in s that of the summary, else 1, None with stamps.
-    """
+def _canonical(source: Source, options: Options) -> _Log:
+    """Returns the log in the form that the reader of scenarios takes."""
     replies: list[_Reply] = []
     places: list[int] = []
     headings: list[int] = []
     lines = source.lines.copy()
-    sent, even_s = 0, None
+    sent, even_s, silent = 0, None, 0
+    notes: tuple[str, ...] = ()
     for at, line in enumerate(source.lines):
         if found := _REPLY.match(line):
             replies.append(_Reply(found["stamp"], int(found["seq"]), found["rtt"], "DUP" in found["rest"]))
             places.append(at)
+            silent = 0
+        elif at + 1 == source.cut_line and " bytes from " in line:
+            lines[at], notes = "", (CUT,)
+        elif replies and (probe := _SENT.search(line)) is not None:
+            # No answer yet, or a router's complaint.
+            ahead = (int(probe["seq"]) - replies[-1].sequence) % _ROUND
+            silent = max(silent, ahead if ahead < _ROUND // 2 else 0)
         elif _HEADING.search(line):
             if replies:
                 source.fail(at + 1, f"`{line.strip()}`", "one log, its sequence numbers on one clock: a file for each")
@@ -96,7 +117,7 @@ def _canonical(source: Source, options: Options) -> tuple[str, float | None, flo
             sent = 0 if count is None else int(count[0])
             even_s = int(took[1]) * 1e-3 / (sent - 1) if took is not None and sent > 1 else None
     if not replies:
-        return source.text, None, 1.0
+        return _Log(source.text, None, 1.0, notes)
     comma = next((at for at, reply in enumerate(replies) if "," in reply.rtt_ms), None)
     if comma is not None:
         # Of less than 100 ms iputils writes decimals: in another language all of them have a comma.
@@ -104,23 +125,27 @@ def _canonical(source: Source, options: Options) -> tuple[str, float | None, flo
             source.fail(places[comma] + 1, f"`{replies[comma].rtt_ms}`", "decimals as in the other lines")
         replies = [reply._replace(rtt_ms=reply.rtt_ms.replace(",", ".")) for reply in replies]
     # A log that was cut off at its beginning lost nothing there.
-    first = 1 if headings else _first(replies[:5])
+    first = min(replies[0].sequence, 1) if headings else _first(replies[:5])
     stamps = [read_stamp(reply.stamp, zone_of(options)) for reply in replies]
     known = [stamp for stamp in stamps if stamp is not None]
     has_stamps = len(known) == len(stamps)
-    clock_s = on_one_clock(known) if has_stamps else np.empty(0)
+    clock_s, assumed = clock_of(source, known) if has_stamps else (np.empty(0), ())
     start_unix_s = float(clock_s[0]) - float(replies[0].rtt_ms) * 1e-3 if has_stamps and known[0].is_dated else None
+    newest = 0
     for at, (place, reply) in enumerate(zip(places, replies, strict=True)):
-        sequence = reply.sequence if headings else (reply.sequence - first) % _ROUND + 1
+        number = unwrapped((reply.sequence - first) % _ROUND if not headings else reply.sequence - first, newest)
+        newest = max(newest, number)
         stamp = f"[{clock_s[at]:.6f}] " if has_stamps else ""
         again = " (DUP!)" if reply.is_again else ""
-        lines[place] = f"{stamp}64 bytes from x: icmp_seq={sequence} ttl=64 time={reply.rtt_ms} ms{again}"
+        lines[place] = f"{stamp}64 bytes from x: icmp_seq={number + 1} ttl=64 time={reply.rtt_ms} ms{again}"
     if not headings:
         sent = sent - first + 1 if sent < _ROUND else 0
-    return (
+    sent = max(sent, number + silent + 1)
+    return _Log(
         "\n".join([*_english(lines, [*headings, *places]), f"{sent} packets transmitted"]),
         start_unix_s,
         None if has_stamps else even_s or 1.0,
+        (*notes, *assumed),
     )
 
 

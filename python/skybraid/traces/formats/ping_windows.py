@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skybraid.traces.formats.probes import of_probes, stamped_probes
-from skybraid.traces.formats.source import zone_of
+from skybraid.traces.formats.source import CUT, zone_of
 from skybraid.traces.formats.stamps import Stamp, is_day_first, may_be_month_first, read_stamp
 
 if TYPE_CHECKING:
@@ -53,12 +54,17 @@ def read(source: Source, options: Options) -> list[Measurement]:
     if lines and _reply(lines[heading]) is not None:
         # A log that was cut off at its beginning.
         heading -= 1
+    notes: tuple[str, ...] = ()
+    is_over = False
     for number, line in enumerate(lines[heading + 1 :], start=heading + 2):
-        if not line.strip():
-            if rtt_ms:
-                break
-            continue
         reply = _reply(line)
+        # Statistics follow a blank line; after those of Ctrl+Break the probes go on.
+        is_over = reply is None and (is_over or (bool(rtt_ms) and not line.strip()))
+        if is_over or not line.strip():
+            continue
+        if reply is None and number == source.cut_line and line.strip()[-1] not in ".!。":
+            notes = (CUT,)
+            continue
         if reply is None and line.startswith(" ") and rtt_ms:
             source.fail(number, f"`{line.strip()}`", "a reply, a timeout, or a blank line before the statistics")
         if number - 1 in first:
@@ -66,20 +72,18 @@ def read(source: Source, options: Options) -> list[Measurement]:
         rtt_ms.append(math.inf if reply is None else float(reply["rtt"]))
     if not rtt_ms or all(math.isinf(value) for value in rtt_ms):
         source.fail(None, "no reply", "lines such as `Reply from 10.0.0.1: bytes=32 time=12ms TTL=117`")
-    counts = next(
-        (match for line in lines if (match := _COUNTS.search(line)) and "ms" not in line and not _reply(line)),
-        None,
-    )
-    if counts is not None and int(counts[1]) != len(rtt_ms):
-        source.fail(None, f"{len(rtt_ms)} probes", f"{counts[1]} as the statistics say")
+    counts = [match for line in lines if (match := _COUNTS.search(line)) and "ms" not in line and not _reply(line)]
+    if counts and int(counts[-1][1]) != len(rtt_ms):
+        source.fail(None, f"{len(rtt_ms)} probes", f"{counts[-1][1]} as the statistics say")
     if len(stamps) == len(rtt_ms):
-        return [stamped_probes(source, dict(enumerate(rtt_ms)), stamps, len(rtt_ms) - 1)]
+        found = stamped_probes(source, dict(enumerate(rtt_ms)), stamps, len(rtt_ms) - 1)
+        return [replace(found, notes=(*found.notes, *notes))]
     every_s = 1.0 if options.every_s is None else options.every_s
     times_s, at_s = [], 0.0
     for value in rtt_ms:
         times_s.append(at_s)
         at_s += every_s + (TIMEOUT_S if math.isinf(value) else 0.0)
-    notes = (f"no stamps: probes taken as {every_s:g} s apart (--every), timeouts as {TIMEOUT_S:g} s longer",)
+    notes += (f"no stamps: probes taken as {every_s:g} s apart (--every), timeouts as {TIMEOUT_S:g} s longer",)
     return [of_probes(source, times_s, rtt_ms, None, at_s, notes)]
 
 

@@ -15,6 +15,32 @@ if TYPE_CHECKING:
     from skybraid.traces.formats.source import Source
     from skybraid.traces.measurement import Floats
 
+_MAX_BACK_S = 1.0
+"""Time in s by which a clock may be set back during a log."""
+
+
+def clock_of(source: Source, stamps: Sequence[Stamp]) -> tuple[Floats, tuple[str, ...]]:
+    """Returns when the lines of a log were written in s, shape (n,), and notes.
+
+    Raises:
+        TraceError: the clock was set back.
+    """
+    clock_s = on_one_clock(stamps)
+    steps_s = np.diff(clock_s)
+    if (steps_s < -_MAX_BACK_S).any():
+        row = int(np.argmin(steps_s))
+        found = f"a stamp {-steps_s[row]:g} s before the one above it, after {row + 1} others"
+        source.fail(None, found, "one log in its order, its clock not set back")
+    is_assumed = stamps[0].is_dated and not stamps[0].is_zoned
+    return clock_s, ("dates without a zone, taken as UTC (--zone)",) if is_assumed else ()
+
+
+def unwrapped(sequence: int, newest: int) -> int:
+    """Returns the full number of a 16-bit sequence number near the newest one."""
+    if sequence >= 1 << 16:
+        return sequence
+    return sequence + max(newest + (1 << 15) - sequence, 0) // (1 << 16) * (1 << 16)
+
 
 def of_probes(
     source: Source,
@@ -72,7 +98,7 @@ def stamped_probes(source: Source, rtt_ms: dict[int, float], stamps: dict[int, S
     ordered = [stamps[int(number)] for number in numbers]
     rtts = np.array([rtt_ms[int(number)] for number in numbers])
     answered = np.isfinite(rtts)
-    clock_s = on_one_clock(ordered)
+    clock_s, notes = clock_of(source, ordered)
     sent_s = (clock_s - np.where(answered, rtts, 0.0) * 1e-3)[answered]
     numbers = numbers[answered]
     every_s = float((sent_s[-1] - sent_s[0]) / max(numbers[-1] - numbers[0], 1)) or 1.0
@@ -83,4 +109,6 @@ def stamped_probes(source: Source, rtt_ms: dict[int, float], stamps: dict[int, S
     times_s = np.maximum.accumulate(times_s) + 1e-6 * every
     start_unix_s = float(times_s[0]) if ordered[0].is_dated else None
     rtt = [rtt_ms.get(int(number), math.inf) for number in every]
-    return of_probes(source, times_s - times_s[0], rtt, start_unix_s, float(times_s[-1] - times_s[0]) + abs(every_s))
+    return of_probes(
+        source, times_s - times_s[0], rtt, start_unix_s, float(times_s[-1] - times_s[0]) + abs(every_s), notes
+    )

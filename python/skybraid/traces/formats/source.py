@@ -26,6 +26,9 @@ MAX_ROWS = 10_000_000
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
+CUT = "the last line was cut off and is left out"
+"""Note on a file whose last line an interrupted tool did not finish."""
+
 _BYTE_UNITS = {"B/s": 8e-6, "kB/s": 8e-3, "MB/s": 8.0, "GB/s": 8e3}
 
 _LOST_TIMES = 2.0
@@ -111,6 +114,11 @@ class Source:
     def begins(self) -> list[str]:
         """The first lines that are not blank, stripped; the last of them may be cut."""
         return [line.strip() for line in self.head.splitlines() if line.strip()]
+
+    @property
+    def cut_line(self) -> int | None:
+        """Number of the last line where nothing ends it: an interrupted tool may have left it unfinished."""
+        return None if self.text.endswith("\n") else len(self.lines)
 
     def fail(self, line: int | None, found: str, expected: str) -> NoReturn:
         """Raises TraceError for a line, counted from 1, or for the file as a whole."""
@@ -231,9 +239,7 @@ def in_network_unit(
     return values, []
 
 
-def from_zero(
-    source: Source, times_s: Sequence[float], lines: Sequence[int], expected: str = "increasing times"
-) -> Floats:
+def from_zero(source: Source, times_s: Sequence[float], lines: Sequence[int]) -> Floats:
     """Returns times in s from the first one on, shape (n,).
 
     Raises:
@@ -247,6 +253,6 @@ def from_zero(
     steps_s = np.diff(found)
     if (steps_s <= 0).any():
         row = int(np.argmax(steps_s <= 0))
-        source.fail(lines[row + 1], f"a step of {steps_s[row]:g} s", expected)
+        source.fail(lines[row + 1], f"a step of {steps_s[row]:g} s", "increasing times")
     relative: Floats = found - found[0]
     return relative

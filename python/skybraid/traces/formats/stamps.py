@@ -62,14 +62,16 @@ class Stamp(NamedTuple):
     Attributes:
         at_s: in s since 1970 (UTC) with a year, else from any origin.
         is_dated: whether there is a date with its year.
-        is_zoned: whether the text names a zone, or needs none.
+        is_zoned: whether the zone is known, or none is needed.
         grain_s: unit in s to which it was cut: 60 without seconds, 1 without their fraction, else 0.
+        again_s: the second time that a clock shows it, where local times repeat an hour in autumn; else `at_s`.
     """
 
     at_s: float
     is_dated: bool
     is_zoned: bool
     grain_s: float
+    again_s: float
 
 
 def read_stamp(text: str, zone: ZoneInfo | None = None, *, is_day_first: bool | None = None) -> Stamp | None:
@@ -83,7 +85,7 @@ def read_stamp(text: str, zone: ZoneInfo | None = None, *, is_day_first: bool | 
     cleaned = text.strip().strip("\"'[]()").strip()
     since_1970_s = _since_1970(cleaned)
     if since_1970_s is not None:
-        return Stamp(since_1970_s, True, True, float(float(since_1970_s).is_integer()))
+        return Stamp(since_1970_s, True, True, float(float(since_1970_s).is_integer()), since_1970_s)
     for form in _FORMS:
         found = form.fullmatch(cleaned)
         if found is not None:
@@ -109,12 +111,24 @@ def may_be_month_first(text: str) -> bool:
     return re.match(r"\s*\"?\d{1,2}[/-]\d{1,2}[/-]\d{4}\b", text) is not None
 
 
+def in_order(stamps: Sequence[Stamp]) -> list[Stamp]:
+    """Returns stamps of which those of a repeated hour are its second one once the clock has gone back."""
+    found: list[Stamp] = []
+    before_s, is_second = -math.inf, False
+    for stamp in stamps:
+        has_gone_back = stamp.again_s - before_s < before_s - stamp.at_s
+        is_second = stamp.again_s > stamp.at_s and (is_second or has_gone_back)
+        found.append(stamp._replace(at_s=stamp.again_s) if is_second else stamp)
+        before_s = found[-1].at_s
+    return found
+
+
 def on_one_clock(stamps: Sequence[Stamp]) -> Floats:
-    """Returns times in s that do not decrease by midnight, shape (n,).
+    """Returns times in s that do not decrease by midnight or the end of summer time, shape (n,).
 
     Equal whole seconds or minutes are spread evenly; of the first and the last one only a part may have been measured.
     """
-    times_s = np.array([stamp.at_s for stamp in stamps])
+    times_s = np.array([stamp.at_s for stamp in in_order(stamps)])
     if not all(stamp.is_dated for stamp in stamps):
         # A time of day begins again at midnight.
         times_s += 86400.0 * np.cumsum(np.diff(times_s, prepend=times_s[:1]) < -43200)
@@ -162,13 +176,14 @@ def _stamp(parts: dict[str, str | None], zone: ZoneInfo | None, *, is_day_first:
         whole = datetime(
             int(parts.get("year") or 2000), month, int(parts.get("day") or 1), hour, int(str(parts["minute"]))
         )
-        at_s = whole.replace(tzinfo=offset or zone or UTC).timestamp() + float(seconds)
+        whole = whole.replace(tzinfo=offset or zone or UTC)
+        at_s, again_s = (whole.replace(fold=fold).timestamp() + float(seconds) for fold in (0, 1))
     except (ValueError, OverflowError):
         return None
     if float(seconds) >= 61:
         return None
     grain_s = 0.0 if "." in seconds else 1.0 if parts["second"] else 60.0
-    return Stamp(at_s, is_dated, named is not None, grain_s)
+    return Stamp(at_s, is_dated, named is not None or zone is not None, grain_s, max(at_s, again_s))
 
 
 def _offset(named: str | None) -> timezone | None:

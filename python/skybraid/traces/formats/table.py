@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from skybraid.model.heavy import np
 from skybraid.traces.formats.source import (
+    CUT,
     Options,
     Source,
     from_zero,
@@ -25,7 +26,7 @@ from skybraid.traces.formats.source import (
     unix_time,
     zone_of,
 )
-from skybraid.traces.formats.stamps import is_day_first, may_be_month_first, on_one_clock, read_stamp
+from skybraid.traces.formats.stamps import in_order, is_day_first, may_be_month_first, on_one_clock, read_stamp
 from skybraid.traces.measurement import NETWORK, Column, Measurement
 from skybraid.traces.series import UNIT_OF, TraceError
 
@@ -76,6 +77,7 @@ _COUNT = re.compile(
     r"(?<!^time)(?<!^t)(?<!^timestamp)",
     re.IGNORECASE,
 )
+_NUMBER = re.compile(r"\d+([.,]\d+)?")
 _LOST = {"inf", "infinity", "timeout", "timed out", "request timed out", "lost", "*"}
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+")
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
@@ -99,8 +101,15 @@ def recognises(source: Source) -> bool:
     separator = _separator(begins[0])
     headings, first = (_cells(line, separator) for line in begins[:2])
     return len(headings) > 1 and (
-        _clock(headings, first) is not None or any(unix_time(cell, None) is not None for cell in headings)
+        _clock(headings, first) is not None
+        or _lacks_unit(headings, first)
+        or any(unix_time(cell, None) is not None for cell in headings)
     )
+
+
+def _lacks_unit(headings: list[str], first: list[str]) -> bool:
+    """Whether numbers are times of an unknown unit."""
+    return bool(re.fullmatch(r"time|t|timestamp", headings[0], re.IGNORECASE) and _NUMBER.fullmatch(first[0]))
 
 
 class _Clock(NamedTuple):
@@ -128,23 +137,28 @@ def read(source: Source, options: Options) -> list[Measurement]:
     elif options.columns and all(name.isdecimal() and name not in headings for name in options.columns):
         # Columns by number, whatever the headings are.
         headings = [str(number) for number in range(1, len(_cells(rows[1][1], separator)) + 1)]
-    clock = _clock(headings, _cells(rows[1][1], separator))
+    first = _cells(rows[1][1], separator)
+    clock = _clock(headings, first)
+    if clock is None and _lacks_unit(headings, first):
+        source.fail(rows[0][0], f"`{headings[0]}` without a unit", "one in its heading, such as time_s or time_ms")
     if clock is None:
         source.fail(rows[1][0], f"`{rows[1][1]}`", "a column of dates, such as 2026-05-13T12:31:03+02:00")
     meanings = _meanings(source, headings, clock.places, options)
     table: list[list[str]] = []
+    notes: list[str] = []
     for number, line in rows[1:]:
         cells = _cells(line, separator)
+        if len(cells) < len(headings) and number == source.cut_line and table:
+            notes.append(CUT)
+            break
         if len(cells) != len(headings):
             source.fail(number, f"{len(cells)} cells", f"{len(headings)}, as many as headings")
         table.append(cells)
-    lines = [number for number, _ in rows[1:]]
+    lines = [number for number, _ in rows[1 : len(table) + 1]]
     whens = [" ".join(cells[place] for place in clock.places) for cells in table]
     times_s, start_unix_s = _times(source, lines, whens, clock, options)
-    expected = "increasing times (in autumn, local times repeat an hour: use UTC)"
-    found_s = from_zero(source, times_s, lines, expected)
+    found_s = from_zero(source, times_s, lines)
     columns: list[Column] = []
-    notes: list[str] = []
     for place, meaning in meanings.items():
         raw = np.array(
             [_value(source, n, cells[place], headings[place], separator) for n, cells in zip(lines, table, strict=True)]
@@ -183,7 +197,7 @@ def _clock(headings: list[str], first: list[str]) -> _Clock | None:
         return _Clock((dates[0], clocks[0]))
     for place, (heading, cell) in enumerate(zip(headings, first, strict=False)):
         found = _COUNT.fullmatch(heading.strip())
-        if found is not None and re.fullmatch(r"\d+([.,]\d+)?", cell.strip()):
+        if found is not None and _NUMBER.fullmatch(cell.strip()):
             unit = (found["unit"] or found["name"]).lower()
             return _Clock((place,), _SECONDS.get(unit, 1.0))
     return _Clock((clocks[0],)) if clocks and re.search("time|zeit|heure|hora", headings[clocks[0]].lower()) else None
@@ -209,9 +223,10 @@ def _times(
         stamp = read_stamp(when, zone, is_day_first=day_first)
         if stamp is None:
             source.fail(number, f"`{when}`", "a date and time")
-        if stamp.is_dated and zone is None and not stamp.is_zoned:
+        if stamp.is_dated and not stamp.is_zoned:
             source.fail(number, f"`{when}` without a zone", "a zone in the file, or --zone (UTC is one)")
         stamps.append(stamp)
+    stamps = in_order(stamps)
     repeated = float(
         np.mean([float(after.at_s == before.at_s) for before, after in itertools.pairwise(stamps)] or [0.0])
     )

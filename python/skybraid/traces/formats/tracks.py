@@ -47,7 +47,7 @@ def read(source: Source, options: Options) -> list[Imported]:
             latitude, longitude, altitude = (float(word) for word in words)
         except ValueError:
             source.fail(None, f"point {number} at `{', '.join(words)}`", "latitude, longitude and altitude")
-        if not (-90 <= latitude <= 90 and -180 <= longitude <= 180 and abs(altitude) < 1e6):
+        if not (-90 <= latitude <= 90 and -180 <= longitude <= 180) or abs(altitude) >= 1e6:
             source.fail(None, f"point {number} at {latitude:g}, {longitude:g}, {altitude:g} m", "a place on earth")
         if rows and at_s < rows[-1][0]:
             source.fail(None, f"point {number} at {when}, before the one before it", "increasing times")
@@ -62,6 +62,11 @@ def read(source: Source, options: Options) -> list[Imported]:
     times_s, latitude_deg, longitude_deg, altitude_m = np.array(rows).T
     start_s = float(times_s[0])
     notes = []
+    known = np.isfinite(altitude_m)
+    if not known.all() and known.any():
+        notes.append(f"{int((~known).sum())} of {len(known)} altitudes are missing: taken from their neighbours")
+        altitude_m = np.interp(times_s, times_s[known], altitude_m[known])
+    altitude_m = np.nan_to_num(altitude_m)
     if not altitude_m.any():
         notes.append("no altitudes: the track is at 0 m")
     if re.search(r"<altitudeMode>\s*(relativeToGround|clampToGround)", source.text):
@@ -85,7 +90,7 @@ def _gpx(root: ElementTree.Element) -> list[tuple[str | None, list[str]]]:
     for point in root.iter():
         if _name(point) == "trkpt":
             inside = {_name(child): (child.text or "").strip() for child in point}
-            place = [point.get("lat", ""), point.get("lon", ""), inside.get("ele", "0")]
+            place = [point.get("lat", ""), point.get("lon", ""), inside.get("ele", "nan")]
             found.append((inside.get("time"), place))
     return found
 
@@ -96,7 +101,7 @@ def _kml(root: ElementTree.Element) -> list[tuple[str | None, list[str]]]:
         if _name(placemark) == "Placemark":
             inside = {_name(one): (one.text or "").strip() for one in placemark.iter()}
             if {"Point", "when", "coordinates"} <= inside.keys():
-                longitude, latitude, altitude = [*inside["coordinates"].split(","), "0", "0"][:3]
+                longitude, latitude, altitude = [*inside["coordinates"].split(","), "0", "nan"][:3]
                 found.append((inside["when"], [latitude, longitude, altitude]))
     for track in root.iter():
         if _name(track) != "Track":
@@ -104,6 +109,6 @@ def _kml(root: ElementTree.Element) -> list[tuple[str | None, list[str]]]:
         whens = [(child.text or "").strip() for child in track if _name(child) == "when"]
         coords = [(child.text or "").split() for child in track if _name(child) == "coord"]
         for at, words in enumerate(coords):
-            longitude, latitude, altitude = [*words, *("", "", "0")[len(words) :]][:3]
+            longitude, latitude, altitude = [*words, *("", "", "nan")[len(words) :]][:3]
             found.append((whens[at] if at < len(whens) else None, [latitude, longitude, altitude]))
     return found

@@ -11,6 +11,9 @@ from skybraid.traces.formats.table import meaning_of
 from skybraid.traces.measurement import NETWORK, Column, Measurement
 from skybraid.traces.series import UNIT_OF
 
+_UNIT = re.compile(r"[kKMGTmuµn]?(b|B|bits?|bytes?|s|sec)?(/s|ps)?")
+"""What follows a number as its unit."""
+
 
 def recognises(source: Source) -> bool:
     """Never: a column of numbers says neither what it holds nor how far apart the lines are."""
@@ -58,6 +61,8 @@ def _column(
         if line and int(name) > len(cells):
             source.fail(number, f"{len(cells)} numbers", f"at least {name}")
         cell = cells[int(name) - 1] if line else ""
+        if len(cells) == 2 and name == "1" and _UNIT.fullmatch(cells[1]) and cells[1] != meaning.unit:
+            source.fail(number, f"`{line}`", f"a number in {meaning.unit} without its unit")
         values[at] = np.inf if cell.lower() == "inf" else optional_number(source, number, cell, "a number")
     lines = [number for number, _ in kept]
     in_unit, notes = in_network_unit(source, lines, values, meaning.quantity, meaning.scale, lost)
