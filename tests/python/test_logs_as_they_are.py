@@ -1,5 +1,6 @@
 """Logs as people have them: cut off by an interruption, of other versions of a tool, with numbers of unknown units."""
 
+import json
 import math
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from skybraid.traces import MeasuredTrack, TraceError, load
 from skybraid.traces.formats import Options, Source, recognise
 from skybraid.traces.formats.source import CUT
-from test_trace_import import GPX, PING_WINDOWS, measured, values, write
+from skybraid.traces.measurement import gaps_of
+from test_trace_import import DISH_CSV, GPX, PING_WINDOWS, iperf3, measured, values, write
 
 LINUX = """\
 PING 8.8.8.8 (8.8.8.8) 56(84) bytes of data.
@@ -105,3 +107,51 @@ def test_a_missing_altitude_is_taken_from_its_neighbours(tmp_path: Path) -> None
     assert isinstance(one, MeasuredTrack)
     assert one.altitude_m[0] == one.altitude_m[1] == whole.altitude_m[1] > 0
     assert any("altitudes are missing" in note for note in one.notes)
+
+
+class TestOtherTools:
+    def test_a_stream_of_iperf3_that_was_cut_off_is_kept(self, tmp_path: Path) -> None:
+        report = json.loads(iperf3())
+        events = [{"event": "start", "data": report["start"]}]
+        events += [{"event": "interval", "data": one} for one in report["intervals"]]
+        text = "\n".join(map(json.dumps, events))
+        one = measured(write(tmp_path, "a", text[:-20]))
+        whole = values(measured(write(tmp_path, "b", text)), "uplink rate")
+        assert values(one, "uplink rate") == whole[:-1]
+        assert CUT in one.notes
+
+    def test_a_rate_that_is_no_number_is_named(self, tmp_path: Path) -> None:
+        report = json.loads(iperf3())
+        report["intervals"][1]["sum"]["bits_per_second"] = None
+        with pytest.raises(TraceError, match=r"a: found intervals\[1\] with a rate of None bit/s"):
+            load(write(tmp_path, "a", json.dumps(report)))
+
+    def test_a_reply_of_mtr_that_was_cut_off_is_no_loss(self, tmp_path: Path) -> None:
+        one = measured(write(tmp_path, "a", "x 0 1\np 0 1105 1\nx 0 2\np 0 1205 2\nx 0 3\np 0 11"))
+        assert (values(one, "rtt"), one.notes[-1]) == ([1.105, 1.205], CUT)
+
+    def test_a_dishs_row_is_whole_or_an_error_with_its_line(self, tmp_path: Path) -> None:
+        row = DISH_CSV.splitlines()[1]
+        short, wrong = row[: row.rindex(",")], row.replace("35.5", "-35.5")
+        assert wrong != row
+        head = DISH_CSV.splitlines()[0]
+        assert CUT in measured(write(tmp_path, "a", f"{DISH_CSV}{short}")).notes
+        for line, found in ((short, "[0-9]+ cells"), (wrong, "-35.5 as pop_ping_latency_ms")):
+            with pytest.raises(TraceError, match=f"b:2: found {found}"):
+                load(write(tmp_path, "b", f"{head}\n{line}\n"))
+
+
+class TestSeriesWithUnits:
+    TEXT = "time [s],rate [Mbit/s],rtt [ms]\n0,12,30\n1,{},40\n2,14,50\n"
+
+    @pytest.mark.parametrize("cell", ["", "nan", "NA", "-"])
+    def test_a_cell_without_a_value_is_a_gap(self, cell: str, tmp_path: Path) -> None:
+        path = write(tmp_path, "a.csv", f"# starts at 2026-05-13T10:00:00.000Z\n{self.TEXT.format(cell)}")
+        one = measured(path)
+        assert one.start_unix_s == 1778666400.0
+        assert [(gap.start_s, gap.end_s) for gap in gaps_of(one)] == [(1.0, 2.0)]
+        assert values(one, "rtt") == [30, 40, 50]
+
+    def test_decimal_commas_between_semicolons_are_read(self, tmp_path: Path) -> None:
+        text = self.TEXT.format(13).replace(",", ";").replace("12;", "12,5;")
+        assert values(measured(write(tmp_path, "a.csv", text)), "rate") == [12.5, 13.0, 14.0]

@@ -70,18 +70,16 @@ PING_LINES = PING.splitlines(keepends=True)
     [
         ("a.csv", "", "a.csv: found an empty file; expected a measurement"),
         ("a.csv", LINES[0], "a.csv: the trace holds no samples"),
-        ("a.csv", CSV[:-6], "line 61: found `59`, expected a number"),
+        ("a.csv", CSV[:-6] + "\n", "line 61: found `59`, expected a number"),
         ("a.csv", "".join(LINES[:10] + LINES[20:30] + LINES[10:]), "line 21: found `9,22,5`, expected a time later"),
         ("a.csv", "".join(LINES[:10] + LINES[9:]), "line 11: found `8,21,7`, expected a time later"),
         ("a.csv", CSV + CSV, "line 62: found `downlink rate [Mbit/s]`, expected a number"),
         ("a.csv", cell(CSV, 20, 1, "-5"), "line 21: found `-5`, expected a rate from 0"),
-        ("a.csv", cell(CSV, 20, 1, "NaN"), "line 21: found `NaN`, expected a number"),
         ("a.csv", cell(CSV, 20, 1, "inf"), "line 21: found `inf`, expected a number"),
         ("a.csv", cell(CSV, 20, 1, "1e308"), "line 21: found `1e308`, expected a rate"),
         ("a.csv", cell(CSV, 20, 2, "1e308"), "line 21: found `1e308`, expected a delay"),
         ("a.csv", cell(CSV, 20, 2, '"12,5"'), "line 21: found `12,5`, expected a number"),
         ("a.csv", cell(CSV, 20, 1, "20,5"), "line 21: found `19,20,5,6`, expected 3 cells"),
-        ("a.csv", CSV.replace(",", ";").replace(";20;", ";20,5;"), "line 2: found"),
         ("a.csv", gzip.compress(CSV.encode())[:-20], "a.csv: found a damaged gzip file"),
         ("dated.csv", DATED_LINES[0], "dated.csv: found text that begins with `time,dl_mbps,rtt_ms`"),
         ("dated.csv", "".join(DATED_LINES[:10] + DATED_LINES[20:30] + DATED_LINES[10:]), ":21: found a step of -19 s"),
@@ -120,8 +118,22 @@ def test_a_gap_is_cut_out_and_said(tmp_path: Path) -> None:
         assert "cut out" in flight.notes[-1]
 
 
+def test_a_cell_that_is_no_number_is_a_gap_that_is_said(tmp_path: Path) -> None:
+    (flight,) = read(tmp_path, "a.csv", cell(CSV, 20, 1, "NaN"))
+    assert flight.length_s == pytest.approx(59)
+    assert "cut out" in flight.notes[-1]
+
+
+def test_decimal_commas_between_semicolons_are_read(tmp_path: Path) -> None:
+    (flight,) = read(tmp_path, "a.csv", CSV.replace(",", ";").replace(";20;", ";20,5;"))
+    rate = flight.values("rate", "downlink")
+    assert rate is not None
+    assert rate.tolist() == [20 + (at % 7 or 0.5) for at in SECONDS]
+
+
 @pytest.mark.parametrize(
-    ("name", "data"), [("dated.csv", DATED[:-6]), ("ping.txt", "".join(PING_LINES[:-1]) + PING_LINES[-1][:40])]
+    ("name", "data"),
+    [("a.csv", CSV[:-6]), ("dated.csv", DATED[:-6]), ("ping.txt", "".join(PING_LINES[:-1]) + PING_LINES[-1][:40])],
 )
 def test_a_last_line_that_was_cut_off_is_said(tmp_path: Path, name: str, data: str) -> None:
     (flight,) = read(tmp_path, name, data)

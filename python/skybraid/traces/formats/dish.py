@@ -15,10 +15,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from skybraid.model.heavy import np, pl
-from skybraid.traces.formats.source import Options, Source, from_zero, json_values, optional_number, unix_time
+from skybraid.traces.formats.source import CUT, Options, Source, from_zero, json_values, optional_number, unix_time
 from skybraid.traces.measurement import Column, Measurement
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from skybraid.traces.measurement import Floats
 
 _NAMES = ("pop_ping_latency_ms", "pop_ping_drop_rate", "downlink_throughput_bps", "uplink_throughput_bps")
@@ -52,6 +54,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     rows: list[list[float]] = []
     times_s: list[float] = []
     lines: list[int] = []
+    notes: tuple[str, ...] = ()
     for number, row in enumerate(csv.reader(source.lines), start=1):
         if not row:
             continue
@@ -62,7 +65,12 @@ def read(source: Source, options: Options) -> list[Measurement]:
             continue
         if row == headings:
             continue
-        cells = dict(zip(headings, row, strict=False))
+        if len(row) < len(headings) and number == source.cut_line and rows:
+            notes = (CUT,)
+            break
+        if len(row) != len(headings):
+            source.fail(number, f"{len(row)} cells", f"{len(headings)}, as many as headings")
+        cells = dict(zip(headings, row, strict=True))
         at_s = unix_time(cells["datetimestamp_utc"], None)
         if at_s is None:
             source.fail(number, f"`{cells['datetimestamp_utc']}`", "a date and time")
@@ -70,7 +78,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
         lines.append(number)
         rows.append([optional_number(source, number, cells.get(name, ""), f"a number as `{name}`") for name in _NAMES])
     start_s = times_s[0] if times_s else 0.0
-    return [_measurement(source, from_zero(source, times_s, lines), np.array(rows), start_s)]
+    return [_measurement(source, from_zero(source, times_s, lines), np.array(rows), start_s, lines, notes)]
 
 
 def _parquet(source: Source) -> Measurement:
@@ -124,7 +132,7 @@ def _statuses(source: Source) -> Measurement:
                 at_s.append(time_s)
                 rows.append(row)
                 lines.append(number)
-    return _measurement(source, from_zero(source, at_s, lines), np.array(rows), at_s[0] if is_dated else None)
+    return _measurement(source, from_zero(source, at_s, lines), np.array(rows), at_s[0] if is_dated else None, lines)
 
 
 def _renamed(report: dict[str, Any]) -> dict[str, Any]:
@@ -153,19 +161,29 @@ def _history(source: Source) -> Measurement:
     return _measurement(source, np.arange(count, dtype=np.float64), np.array(rings)[:, places].T, None)
 
 
-def _measurement(source: Source, times_s: Floats, values: Floats, start_unix_s: float | None) -> Measurement:
+def _measurement(
+    source: Source,
+    times_s: Floats,
+    values: Floats,
+    start_unix_s: float | None,
+    lines: Sequence[int] = (),
+    notes: tuple[str, ...] = (),
+) -> Measurement:
     latency_ms, drops, down, up = values.T
     latency_ms[latency_ms == -1] = 0.0
-    if (values < 0).any() or (drops > 1).any() or np.isinf(values).any():
-        source.fail(None, "values out of range", "latencies and rates from 0, drop rates from 0 to 1")
+    bad = (values < 0) | np.isinf(values) | (values > np.array([math.inf, 1.0, math.inf, math.inf]))
+    if bad.any():
+        row, place = (int(at[0]) for at in np.nonzero(bad))
+        found = f"{values[row, place]:g} as {_NAMES[place]}"
+        source.fail(lines[row] if lines else None, found, "latencies and rates from 0, drop rates from 0 to 1")
     silent = drops >= 1
     latency_ms = np.where(silent, math.inf, np.where(latency_ms == 0, math.nan, latency_ms))
-    found = [
+    columns = [
         Column("rtt", "ms", latency_ms),
         Column("round_trip_loss", "%", 100 * drops),
         Column("carried", "Mbit/s", down * 1e-6, "downlink"),
         Column("carried", "Mbit/s", up * 1e-6, "uplink"),
     ]
     # Firmware of 2024 has no latency in its status.
-    columns = tuple(one for one in found if np.isfinite(one.values).any())
-    return Measurement(str(source.path), times_s, columns, start_unix_s, notes=(_NOTE,))
+    measured = tuple(one for one in columns if np.isfinite(one.values).any())
+    return Measurement(str(source.path), times_s, measured, start_unix_s, notes=(_NOTE, *notes))

@@ -8,11 +8,12 @@ An interrupted test has an `error` after its intervals, and perhaps its last one
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skybraid.traces.formats import iperf3_text
-from skybraid.traces.formats.source import Options, Source
+from skybraid.traces.formats.source import CUT, Options, Source
 
 if TYPE_CHECKING:
     from skybraid.traces.measurement import Measurement
@@ -30,8 +31,8 @@ def read(source: Source, options: Options) -> list[Measurement]:
     Raises:
         TraceError: the file is no JSON of iperf3, reports an error alone, or holds only what a UDP sender offered.
     """
-    report = _report(source)
     notes: list[str] = []
+    report = _report(source, notes)
     if isinstance(report.get("error"), str):
         if not report.get("intervals"):
             source.fail(None, f"an error of iperf3: {report['error']}", "a finished test")
@@ -61,13 +62,15 @@ def read(source: Source, options: Options) -> list[Measurement]:
             text = Source.of_text(source.path, str(report["server_output_text"]))
             return [replace(one, start_unix_s=start_s) for one in iperf3_text.read(text, options)]
         found = iperf3_text.measurements(source, by_direction, notes, is_udp=is_udp)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except ValueError as error:
+        source.fail(None, str(error), "intervals as iperf3 --json writes them")
+    except (KeyError, TypeError, AttributeError) as error:
         source.fail(None, f"{type(error).__name__} {error}", "intervals as iperf3 --json writes them")
     first_s = [rows[0].start_s for rows in by_direction.values()]
     return [replace(one, start_unix_s=None if start_s is None else start_s + first_s[0]) for one in found]
 
 
-def _report(source: Source) -> dict[str, Any]:
+def _report(source: Source, notes: list[str]) -> dict[str, Any]:
     try:
         found = json.loads(source.text)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -75,13 +78,13 @@ def _report(source: Source) -> dict[str, Any]:
             if "Extra data" in str(error):
                 source.fail(getattr(error, "lineno", None), "a second test", "one test in a file")
             source.fail(None, f"damaged JSON ({error})", "the whole output of iperf3 --json: was the test cut off?")
-        found = _stream(source)
+        found = _stream(source, notes)
     if not isinstance(found, dict):
         source.fail(None, "no JSON object", "the output of iperf3 --json")
     return found
 
 
-def _stream(source: Source) -> dict[str, Any]:
+def _stream(source: Source, notes: list[str]) -> dict[str, Any]:
     """Returns the report that the lines of `--json-stream` amount to."""
     report: dict[str, Any] = {"intervals": []}
     for number, line in enumerate(source.lines, start=1):
@@ -91,6 +94,9 @@ def _stream(source: Source) -> dict[str, Any]:
             event = json.loads(line)
             kind, data = event["event"], event["data"]
         except (json.JSONDecodeError, KeyError, TypeError, RecursionError):
+            if number == source.cut_line and report["intervals"]:
+                notes.append(CUT)
+                break
             source.fail(number, f"`{line}`", "one event of iperf3 --json-stream")
         if kind == "interval":
             report["intervals"].append(data)
@@ -102,15 +108,18 @@ def _stream(source: Source) -> dict[str, Any]:
 def _intervals(sums: list[dict[str, Any]]) -> list[iperf3_text.Interval]:
     """Returns the intervals of a test, without those that were omitted or come again."""
     found: list[iperf3_text.Interval] = []
-    for one in sums:
+    for at, one in enumerate(sums):
         start_s = float(one["start"])
         if one.get("omitted") or (found and start_s == found[-1].start_s):
             continue
+        rate = one.get("bits_per_second")
+        if not isinstance(rate, int | float) or not 0 <= rate < math.inf:
+            raise ValueError(f"intervals[{at}] with a rate of {rate} bit/s")
         interval = iperf3_text.Interval(1, start_s, float(one.get("end", start_s + 1)))
         # Of a sender's UDP, packets are known and losses are not.
         packets = int(one["packets"]) if "lost_packets" in one else 0
         lost = max(int(one.get("lost_packets", 0)), 0)
-        interval.streams["SUM"] = (float(one["bits_per_second"]) * 1e-6, lost, packets)
+        interval.streams["SUM"] = (rate * 1e-6, lost, packets)
         found.append(interval)
     if not found:
         raise ValueError("no intervals")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
 from skybraid.traces import reading
-from skybraid.traces.formats import dish
+from skybraid.traces.formats import dish, table
 from skybraid.traces.formats.source import unix_time
 from skybraid.traces.formats.table import Meaning, meaning_of
 from skybraid.traces.measurement import Column, Measurement
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from skybraid.traces.formats.source import Options, Source
 
 _STARTS = "# starts at "
+
+_UNKNOWN = re.compile(
+    r"^\d[^\n#]*[,;\t][ ]*(?:na|n/a|nan|null|none|--?)?[ ]*(?:[,;\t][^\n]*)?$", re.IGNORECASE | re.MULTILINE
+)
+"""A row with a cell that was not measured, which the scenario's reader has no value for."""
+
+_DECIMAL_COMMA = re.compile(r"^\d+(?:,\d+)?[;\t](?:[^\n]*[;\t])?\d+,\d+(?:[;\t]|$)", re.MULTILINE)
+"""A row of columns that are parted by semicolons or tabs, with a decimal comma."""
 
 _EVEN, _JITTER = 0.9, 0.1
 """Share of rows, and how far they may be from the median interval, of a series without pauses of its own."""
@@ -56,8 +64,15 @@ def read_csv(source: Source, options: Options) -> list[Measurement]:
 
     Columns of one kind keep their names, as those of `trace join`: `att rate [Mbit/s]`.
     """
+    # `trace import` keeps the date of the first row in a comment.
+    begun = next((line for line in source.lines if line.startswith(_STARTS)), None)
+    start_s = None if begun is None else unix_time(begun.removeprefix(_STARTS), None)
     first = next((line for line in source.lines if line.strip() and not line.startswith("#")), "")
     headings = reading.headings_of(first)
+    is_cut = source.cut_line is not None and len(reading.headings_of(source.lines[-1])) < len(headings)
+    if is_cut or _UNKNOWN.search(source.text) or _DECIMAL_COMMA.search(source.text):
+        # The scenario's reader, which knows none of these, would refuse them.
+        return [replace(one, start_unix_s=start_s) for one in table.read(source, options)]
     given = _given(source, headings, options)
     traces: list[tuple[str, Trace]] = []
     left_out = []
@@ -89,9 +104,6 @@ def read_csv(source: Source, options: Options) -> list[Measurement]:
         for (heading, _), column in zip(traces, columns, strict=True)
     ]
     one = traces[0][1]
-    # `trace import` keeps the date of the first row in a comment.
-    begun = next((line for line in source.lines if line.startswith(_STARTS)), None)
-    start_s = None if begun is None else unix_time(begun.removeprefix(_STARTS), None)
     return [Measurement(str(source.path), one.times_s, tuple(columns), start_s, one.end_s, _is_even(one), notes=notes)]
 
 

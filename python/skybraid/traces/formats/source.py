@@ -118,7 +118,7 @@ class Source:
     @property
     def cut_line(self) -> int | None:
         """Number of the last line where nothing ends it: an interrupted tool may have left it unfinished."""
-        return None if self.text.endswith("\n") else len(self.lines)
+        return len(self.lines) if self.lines and not self.text.endswith("\n") else None
 
     def fail(self, line: int | None, found: str, expected: str) -> NoReturn:
         """Raises TraceError for a line, counted from 1, or for the file as a whole."""
