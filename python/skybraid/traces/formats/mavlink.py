@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from skybraid.model.heavy import np
+from skybraid.traces.formats.source import MAX_ROWS
 from skybraid.traces.measurement import Column, Imported, MeasuredTrack, Measurement
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ def _loss(source: Source, packets: list[_Packet]) -> Measurement:
     sender = counts.most_common(1)[0][0]
     own = [packet for packet in packets if packet.sender == sender]
     seconds = int(packets[-1].at_s - start_s) + 1
+    if seconds > MAX_ROWS:
+        source.fail(None, f"stamps {seconds} s apart", f"at most {MAX_ROWS} s: is a stamp damaged?")
     arrived, missed = np.zeros(seconds), np.zeros(seconds)
     before: _Packet | None = None
     for packet in own:
