@@ -2,6 +2,7 @@
 
 import json
 import math
+import struct
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,15 @@ class TestOtherTools:
         for line, found in ((short, "[0-9]+ cells"), (wrong, "-35.5 as pop_ping_latency_ms")):
             with pytest.raises(TraceError, match=f"b:2: found {found}"):
                 load(write(tmp_path, "b", f"{head}\n{line}\n"))
+
+    def test_a_damaged_stamp_of_telemetry_does_not_fill_the_memory(self, tmp_path: Path) -> None:
+        start_us = 1_778_666_400 * 10**6
+        packets = [
+            struct.pack(">QBBBBBB", at_us, 0xFE, 9, number, 1, 1, 0) + bytes(11)
+            for number, at_us in enumerate((start_us, start_us + 10**6, start_us // 100))
+        ]
+        with pytest.raises(TraceError, match=r"a: found stamps [0-9]+ s apart; expected at most 10000000 s"):
+            load(write(tmp_path, "a", b"".join(packets)))
 
 
 class TestSeriesWithUnits:

@@ -399,13 +399,12 @@ def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: st
     is_rare = name == ("outages" if has_probes else "stalls")
     probed = [(own.of(name), flight) for own, flight in zip(events, flights, strict=True) if own is not None]
     lit = [(rows, flight) for rows, flight in probed if not (is_rare and _is_dark(flight, rows))]
-    measured_s = np.concatenate([np.zeros(0), *(rows[:, 1] for rows, _ in lit)])
-    usual_s = math.exp(
-        float(np.log(measured_s if measured_s.size else [value for _, value in RARE_LENGTHS.table]).mean())
-    )
-    lengths_s = np.concatenate(
-        [np.zeros(0), *(rows[:, 1] / _scale(rows[:, 1], usual_s, LENGTHS_OF_ALL) for rows, _ in lit)]
-    )
+    measured = [rows[:, 1] for rows, _ in lit]
+    known_s = np.concatenate([np.zeros(0), *measured])
+    if known_s.size == 0:
+        known_s = np.array([value for _, value in RARE_LENGTHS.table])
+    usual_s = math.exp(float(np.log(known_s).mean()))
+    lengths_s = np.concatenate([np.zeros(0), *(own_s / _scale(own_s, usual_s, LENGTHS_OF_ALL) for own_s in measured)])
     gaps_s = np.concatenate([np.zeros(0), *(np.diff(rows[:, 0]) for rows, _ in lit)])
     span_s = math.fsum(flight.measured_s for _, flight in lit)
     per_s = None

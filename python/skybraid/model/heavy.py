@@ -1,7 +1,7 @@
 """Lazy imports of heavy and optional packages.
 
 polars takes 0.2 s and 60 MB, SciPy 0.3 s, fsspec 0.1 s: a run that keeps no tables goes without. NumPy and rich take
-0.1 s each: the help of most commands goes without them too.
+0.1 s each: no command's help needs them.
 """
 
 from __future__ import annotations

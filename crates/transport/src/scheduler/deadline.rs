@@ -22,8 +22,9 @@ pub const ABOUT: About = About {
               the chance of a miss and the price of the copies. Chances are learned from what \
               became of earlier packets, by the worst recent sign of trouble on their path when \
               they left, and whether it goes on; the odds of a failure are taken to be 3 times \
-              as high while another path fails. The price of a copy rises as the budget is used up, and is at least 30 times \
-              the share that may be missed. Over protocols that retransmit it is `low_rtt`.",
+              as high while another path fails. The price of a copy rises as the budget is used up, \
+              and is at least 30 times the share that may be missed. Over protocols that retransmit \
+              it is `low_rtt`.",
     source: "this project; the correlation: measured between carriers (PAM 2025)",
     linux: "",
     parameters: &[

@@ -39,7 +39,7 @@ struct Counts {
     at_any: Count,
 }
 
-/// Late packets in rows of [`ROW`] packets.
+/// Counts of late packets in rows of [`ROW`] packets.
 #[derive(Clone, Copy, Debug)]
 struct Rows {
     /// Packets of the row that is not complete, and late ones.
@@ -478,7 +478,7 @@ mod tests {
         assert!(covered >= 181 && ratio < 1.15, "{covered} {ratio}");
     }
 
-    // Bursts of 20: 20 episodes, of which the upper end is 1.54 times as many.
+    // Bursts of 20 make 20 episodes; Garwood's upper end for 20 is 1.54 times as many.
     #[test]
     fn losses_in_bursts_are_covered() {
         let (covered, ratio) = coverage(20);

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
 
 _MAX_BACK_S = 1.0
-"""Time in s by which a clock may be set back during a log."""
+"""Maximum backward step of the clock within a log, in s."""
 
 
 def clock_of(source: Source, stamps: Sequence[Stamp]) -> tuple[Floats, tuple[str, ...]]:

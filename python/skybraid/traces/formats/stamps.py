@@ -112,7 +112,7 @@ def may_be_month_first(text: str) -> bool:
 
 
 def in_order(stamps: Sequence[Stamp]) -> list[Stamp]:
-    """Returns stamps of which those of a repeated hour are its second one once the clock has gone back."""
+    """Returns the stamps, with those of a repeated hour at its second occurrence after the clock stepped back."""
     found: list[Stamp] = []
     before_s, is_second = -math.inf, False
     for stamp in stamps:
