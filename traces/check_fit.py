@@ -10,7 +10,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ RUNS = 40
 RUN_S = 300.0
 MAX_PIECES = 12
 PROBE_S = 0.2
+RESAMPLES = 1000
 WITHIN = 'require = { deadline = "300ms", share = "99.9%" }\n'
 FLOW_OF = {
     "single": 'traffic = { kind = "cbr", rate = "40kbit/s", packet = "100B" }\n'
@@ -44,7 +45,17 @@ FLOW_OF = {
 }
 
 
-def outcomes(paths: Sequence[str], file: Path, length_s: float, seed: int, sender: str | None) -> dict[str, float]:
+@dataclass(frozen=True)
+class Piece:
+    """What was found in five minutes."""
+
+    values: dict[str, float]
+    """By name."""
+    rtts_ms: Values
+    """Round trips, NaN where lost."""
+
+
+def outcomes(paths: Sequence[str], file: Path, length_s: float, seed: int, sender: str | None) -> Piece:
     """What flows have over paths.
 
     Args:
@@ -70,23 +81,26 @@ def outcomes(paths: Sequence[str], file: Path, length_s: float, seed: int, sende
             found[f"{name} within 300 ms, %"] = 100 * met / trials
     text = f'duration = "{length_s:.3f}s"\n{paths[0]}{PROBES}'
     tables = skybraid.run(skybraid.Scenario(text, str(file)), seed=seed, tables=["messages"]).tables
-    return found | of_probes(round_trips(tables["messages"]), length_s)
+    # The end of the run cuts the last ones off.
+    rtts_ms = round_trips(tables["messages"])[: -round(1 / PROBE_S)]
+    return Piece(found | of_probes(rtts_ms, length_s), rtts_ms)
 
 
-def round_trips_of(flight: Flight) -> dict[str, float]:
-    """The round trips of a flight as they were measured: a replay halves them, and ends a stall's wait twice."""
+def as_measured(flight: Flight, replayed: Piece) -> Piece:
+    """A flight with its round trips as they were measured: a replay halves them, and ends a stall's wait twice."""
     ways = [flight.values("delay", direction) for direction in DIRECTIONS]
-    if ways[0] is None or ways[1] is None:
-        return {}
+    if flight.has("rate") or ways[0] is None or ways[1] is None:
+        return replayed
     rtts_ms = ways[0] + ways[1]
-    found = of_probes(np.where(np.isfinite(rtts_ms), rtts_ms, np.nan), flight.length_s)
-    return {name: found[name] for name in found if name.startswith(("round", "reply"))}
+    rtts_ms = np.where(np.isfinite(rtts_ms), rtts_ms, np.nan)
+    found = of_probes(rtts_ms, flight.length_s)
+    own = {name: found[name] for name in found if name.startswith(("round", "reply"))}
+    return Piece(replayed.values | own, rtts_ms)
 
 
 def of_probes(rtts_ms: Values, length_s: float) -> dict[str, float]:
-    """What round trips in ms say, NaN where lost; those that the end of the run cut off are left out."""
+    """What round trips in ms say, NaN where lost."""
     found = {}
-    rtts_ms = rtts_ms[: len(rtts_ms) - round(1 / PROBE_S)]
     known = rtts_ms[np.isfinite(rtts_ms)]
     for q in (0.5, 0.99, 0.999):
         found[f"round trip p{100 * q:g}, ms"] = float(np.quantile(known, q)) if known.size else float("nan")
@@ -120,8 +134,8 @@ def turned(flight: Flight) -> Flight:
     return replace(flight, columns=tuple(replace(one, values=np.roll(one.values, half)) for one in flight.columns))
 
 
-def check(name: str, seen: Sequence[Flight], held: Sequence[Flight], folder: Path) -> dict[str, tuple]:
-    """Values of what was held back and of the fit's runs, by their name."""
+def check(name: str, seen: Sequence[Flight], held: Sequence[Flight], folder: Path) -> tuple[list[Piece], list[Piece]]:
+    """Pieces of what was held back, and the fit's runs."""
     pieces = pieces_of(held)
     length_s = min(RUN_S, float(np.median([one.length_s for one in pieces])))
     sender = None
@@ -146,12 +160,9 @@ def check(name: str, seen: Sequence[Flight], held: Sequence[Flight], folder: Pat
             file = folder / f"path{path}.csv"
             write_flight(own, file)
             replayed.append(path_lines(own, file, f"p{path}"))
-        measured.append(outcomes(replayed, folder / "replay.toml", min(length_s, piece.length_s), 1, sender))
-        if not piece.has("rate"):
-            measured[-1] |= round_trips_of(piece)
-    return {
-        key: ([one[key] for one in measured], [one[key] for one in fitted]) for key in measured[0] if key in fitted[0]
-    }
+        flown = outcomes(replayed, folder / "replay.toml", min(length_s, piece.length_s), 1, sender)
+        measured.append(as_measured(piece, flown))
+    return measured, fitted
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -165,28 +176,49 @@ def main(arguments: Sequence[str]) -> int:
             folds = folds_of(SETS[name](traces))
             with tempfile.TemporaryDirectory(prefix="skybraid-fit-") as folder:
                 found = [check(name, *fold, Path(folder)) for fold in folds]
-            for key in found[0]:
-                report(name, key, [one[key] for one in found if key in one])
+            for key in found[0][0][0].values:
+                report(name, key, found)
+            report_tail(name, found)
     except (MissingMeasurementsError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0
 
 
-def report(name: str, key: str, folds: Sequence[tuple[list[float], list[float]]]) -> None:
+Folds = Sequence[tuple[list[Piece], list[Piece]]]
+"""Measured and fitted pieces of each fold."""
+
+
+def report(name: str, key: str, folds: Folds) -> None:
     """Print a row: how many held-back values are covered, and both medians and ranges."""
     inside = total = 0
-    for measured, fitted in folds:
+    by_side = [[[piece.values[key] for piece in side] for side in fold] for fold in folds]
+    for measured, fitted in by_side:
         low, _, high = range_of_next(fitted)
         slack = 1e-6 * abs(high) + 1e-9
         inside += sum(low - slack <= one <= high + slack for one in measured)
         total += len(measured)
-    every = [np.array([one for fold in folds for one in fold[side]]) for side in (0, 1)]
+    every = [np.array([one for fold in by_side for one in fold[side]]) for side in (0, 1)]
     shown = [
         f"{np.nanmedian(own):9.3f} [{np.nanmin(own):.3f}, {np.nanmax(own):.3f}] mean {np.nanmean(own):.3f}"
         for own in every
     ]
     print(f"{name:24} {key:24} {inside:3} of {total:3}   measured {shown[0]:44}   fitted {shown[1]}", flush=True)
+
+
+def report_tail(name: str, folds: Folds) -> None:
+    """Print the tail of the round trips of all pieces together, with the interval that other pieces may have."""
+    shown = []
+    for side in (0, 1):
+        every = [piece.rtts_ms[np.isfinite(piece.rtts_ms)] for fold in folds for piece in fold[side]]
+        generator = np.random.default_rng(1)
+        drawn = [
+            np.quantile(np.concatenate([every[at] for at in generator.integers(len(every), size=len(every))]), 0.999)
+            for _ in range(RESAMPLES)
+        ]
+        low, high = np.quantile(drawn, (0.025, 0.975))
+        shown.append(f"{np.quantile(np.concatenate(every), 0.999):9.1f} [{low:.1f}, {high:.1f}]")
+    print(f"{name:24} {'round trip p99.9 of all, ms':36}   measured {shown[0]:44}   fitted {shown[1]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MAX_BYTES = 8_000_000
+MAX_INSTALLED_BYTES = 320_000_000
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,14 @@ def test_all_wheels_are_small_and_of_the_stable_interface() -> None:
         names = zipfile.ZipFile(file).namelist()
         assert "skybraid/cli/starts/remote-piloting.toml" in names
         assert not [name for name in names if "__pycache__" in name or name.endswith(".pyi.bak")]
+
+
+def test_what_is_installed_is_as_large_as_the_readme_says(fresh: Path) -> None:
+    folder = next((fresh.parent / "lib").glob("python3*/site-packages"))
+    sizes = {one.name: sum(file.stat().st_size for file in one.rglob("*") if file.is_file()) for one in folder.iterdir()}
+    total = sum(size for name, size in sizes.items() if not name.startswith("pip"))
+    libraries = sum(size for name, size in sizes.items() if name.startswith(("_polars", "polars", "numpy")))
+    assert total - libraries < 60_000_000 < total < MAX_INSTALLED_BYTES
 
 
 def test_a_first_flight_needs_nothing_but_the_wheel(fresh: Path, tmp_path: Path) -> None:
