@@ -50,7 +50,9 @@ def test_all_wheels_are_small_and_of_the_stable_interface() -> None:
 
 def test_what_is_installed_is_as_large_as_the_readme_says(fresh: Path) -> None:
     folder = next((fresh.parent / "lib").glob("python3*/site-packages"))
-    sizes = {one.name: sum(file.stat().st_size for file in one.rglob("*") if file.is_file()) for one in folder.iterdir()}
+    sizes = {
+        one.name: sum(file.stat().st_size for file in one.rglob("*") if file.is_file()) for one in folder.iterdir()
+    }
     total = sum(size for name, size in sizes.items() if not name.startswith("pip"))
     libraries = sum(size for name, size in sizes.items() if name.startswith(("_polars", "polars", "numpy")))
     assert total - libraries < 60_000_000 < total < MAX_INSTALLED_BYTES
