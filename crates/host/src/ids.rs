@@ -107,13 +107,18 @@ impl DirectedLink {
         }
     }
 
+    /// Returns both directions of link number `link`.
+    pub const fn both(link: usize) -> [Self; 2] {
+        [Self::new(link, Direction::Uplink), Self::new(link, Direction::Downlink)]
+    }
+
     /// Returns the directed link of this number.
     #[inline]
     pub const fn from_index(index: usize) -> Self {
         Self(index as u32)
     }
 
-    /// Number of the directed link, as in [`Route::Fixed`](crate::Route::Fixed).
+    /// Number of the directed link.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -124,15 +129,24 @@ impl DirectedLink {
         self.0 as usize / 2
     }
 
-    /// Whether it leads from the link's first node to its second.
-    pub const fn is_uplink(self) -> bool {
-        self.0.is_multiple_of(2)
+    /// Direction in which packets cross the link.
+    pub const fn direction(self) -> Direction {
+        if self.0.is_multiple_of(2) { Direction::Uplink } else { Direction::Downlink }
     }
 
     /// Returns the other direction of the same link.
     #[inline]
     pub const fn reverse(self) -> Self {
         Self(self.0 ^ 1)
+    }
+
+    /// Returns the nodes at which a packet enters and leaves, from the `ends` of the link.
+    pub const fn orient(self, ends: [usize; 2]) -> [usize; 2] {
+        let [first, second] = ends;
+        match self.direction() {
+            Direction::Uplink => [first, second],
+            Direction::Downlink => [second, first],
+        }
     }
 }
 
@@ -176,11 +190,14 @@ mod tests {
 
     #[test]
     fn both_directions_of_a_link_belong_to_it() {
-        let up = DirectedLink::new(3, Direction::Uplink);
-        let down = DirectedLink::new(3, Direction::Downlink);
+        let [up, down] = DirectedLink::both(3);
         assert_eq!((up.reverse(), down.reverse()), (down, up));
         assert_eq!((up.link(), down.link()), (3, 3));
-        assert!(up.is_uplink() && !down.is_uplink());
+        assert_eq!(
+            [up, down].map(DirectedLink::direction),
+            [Direction::Uplink, Direction::Downlink]
+        );
+        assert_eq!([up, down].map(|link| link.orient([8, 9])), [[8, 9], [9, 8]]);
         assert_eq!((up.index(), DirectedLink::from_index(7)), (6, down));
     }
 

@@ -60,7 +60,7 @@ pub struct LinkSetup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Over these [directed links](DirectedLink) in order; at least one.
-    Fixed(Vec<usize>),
+    Fixed(Vec<DirectedLink>),
     /// Hop by hop: each node forwards each packet to one of the links that [`Setup::forwarding`] lists for the
     /// node.
     Spread {
@@ -76,7 +76,7 @@ pub enum Route {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarding {
     /// Directed links by node.
-    pub next: Vec<Vec<usize>>,
+    pub next: Vec<Vec<DirectedLink>>,
     /// Whether each node uses its links in turn (round robin) rather than at random.
     pub in_turn: bool,
 }
@@ -97,12 +97,11 @@ pub struct PathSetup {
 impl PathSetup {
     /// Returns the path that consists of link number `number`.
     pub fn over(number: usize, link: &LinkSetup) -> Self {
+        let [uplink, downlink] = DirectedLink::both(number);
         Self {
             name: link.name.clone(),
-            uplink: Route::Fixed(alloc::vec![DirectedLink::new(number, Direction::Uplink).index()]),
-            downlink: Route::Fixed(alloc::vec![
-                DirectedLink::new(number, Direction::Downlink).index()
-            ]),
+            uplink: Route::Fixed(alloc::vec![uplink]),
+            downlink: Route::Fixed(alloc::vec![downlink]),
             info: link.info,
         }
     }

@@ -162,7 +162,7 @@ impl Scenario {
                     Route::Fixed(hops) => Some(
                         hops.iter()
                             .filter_map(|hop| {
-                                let link = self.scenario.links.get(columns::link_of(*hop));
+                                let link = self.scenario.links.get(hop.link());
                                 link.promised("a link of the route")
                             })
                             .map(|link| link.name.clone())

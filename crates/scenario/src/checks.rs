@@ -10,7 +10,7 @@ use skybraid_units::{Bytes, Duration};
 
 use crate::file::FlowFile;
 use crate::key::is_name;
-use crate::network::{DirectedLink, table};
+use crate::network::table;
 use crate::text::ScenarioText;
 use crate::{Flow, Link, Node, Requirement, Scenario};
 
@@ -216,7 +216,6 @@ fn constant_delay(path: &PathSetup, links: &[Link], from: Host) -> Option<Durati
     let Route::Fixed(hops) = route else { return None };
     let mut sum = Duration::ZERO;
     for hop in hops {
-        let hop = DirectedLink(*hop);
         let link = links.get(hop.link()).promised("a link of the route")?;
         let direction = link.config.direction(hop.direction());
         if !direction.changes.is_empty() || link.orbit.is_some() {

@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use skybraid_link::{Direction, LinkConfig, PathConfig, Population};
+use skybraid_host::DirectedLink;
+use skybraid_link::{LinkConfig, PathConfig, Population};
 use skybraid_transport::PathInfo;
 use skybraid_units::Bytes;
 use skybraid_units::invariant::Promised as _;
@@ -103,48 +104,6 @@ pub enum Ecmp {
     RoundRobin,
     /// The first link in the order of the scenario.
     Off,
-}
-
-/// A link and the direction in which a packet crosses it, by the numbering of
-/// [`Route::Fixed`](skybraid_host::Route::Fixed).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DirectedLink(pub usize);
-
-impl DirectedLink {
-    pub const fn new(link: usize, direction: Direction) -> Self {
-        match direction {
-            Direction::Uplink => Self(2 * link),
-            Direction::Downlink => Self(2 * link + 1),
-        }
-    }
-
-    /// Returns both directions of a link.
-    pub const fn both(link: usize) -> [Self; 2] {
-        [Self::new(link, Direction::Uplink), Self::new(link, Direction::Downlink)]
-    }
-
-    /// Returns the index of the link.
-    pub const fn link(self) -> usize {
-        self.0 / 2
-    }
-
-    pub const fn direction(self) -> Direction {
-        if self.0.is_multiple_of(2) { Direction::Uplink } else { Direction::Downlink }
-    }
-
-    /// Returns the opposite direction of the link.
-    pub const fn reverse(self) -> Self {
-        Self(self.0 ^ 1)
-    }
-
-    /// Returns the nodes at which a packet enters and leaves, from the `ends` of the link.
-    pub const fn orient(self, ends: [usize; 2]) -> [usize; 2] {
-        let [a, b] = ends;
-        match self.direction() {
-            Direction::Uplink => [a, b],
-            Direction::Downlink => [b, a],
-        }
-    }
 }
 
 /// A static route.

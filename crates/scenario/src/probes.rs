@@ -1,13 +1,12 @@
 //! Probes of the links that a flow uses, without the flow itself.
 
 use skybraid_host::record::Record;
-use skybraid_host::{Host, LinkSetup, Route};
+use skybraid_host::{DirectedLink, Host, LinkSetup, Route};
 use skybraid_link::{Direction, Draw, Fate};
 use skybraid_statistics::{FLIGHTS, Family, ProbeDelays};
 use skybraid_units::{Bytes, Duration, Instant, Seed};
 
 use crate::Scenario;
-use crate::network::DirectedLink;
 
 /// Seed of the first of the flights that stand for all.
 const FIRST_SEED: u64 = 1 << 63;
@@ -77,7 +76,7 @@ impl Scenario {
         let links = |path: &usize| {
             let path = setup.paths.get(*path)?;
             match if first.from == Host::Vehicle { &path.uplink } else { &path.downlink } {
-                Route::Fixed(hops) => Some(hops.iter().copied().map(DirectedLink).collect()),
+                Route::Fixed(hops) => Some(hops.clone()),
                 Route::Spread { .. } => None,
             }
         };

@@ -6,7 +6,6 @@ use skybraid_transport::congestion::CongestionConfig;
 use skybraid_units::Seed;
 use skybraid_units::invariant::Promised as _;
 
-use crate::network::DirectedLink;
 use crate::{Ecmp, Flow, Link, Route, Scenario, SplitAt};
 
 impl Scenario {
@@ -23,8 +22,7 @@ impl Scenario {
             match route {
                 Route::Fixed(hops) => {
                     for hop in hops {
-                        let used =
-                            used.get_mut(DirectedLink(*hop).link()).promised("a link of the route");
+                        let used = used.get_mut(hop.link()).promised("a link of the route");
                         if let Some(used) = used {
                             *used = true;
                         }

@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::rc::Rc;
 
-use skybraid_host::{Forwarding, Host, Route};
+use skybraid_host::{DirectedLink, Forwarding, Host, Route};
 use skybraid_link::{Direction, Link as RunningLink};
 use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Instant, Seed};
 
-use crate::network::{DirectedLink, Ecmp, Link, Metric, Node, Routing};
+use crate::network::{Ecmp, Link, Metric, Node, Routing};
 
 /// Maximum number of hops of a packet (time to live of RFC 791).
 const MAX_HOPS: usize = 255;
@@ -173,7 +173,8 @@ impl<'a> Router<'a> {
                 if Some(from) == target.behind || from == start {
                     continue;
                 }
-                let length = self.lengths.get(link.0).copied().promised("the length of a link");
+                let length =
+                    self.lengths.get(link.index()).copied().promised("the length of a link");
                 let length = length.unwrap_or(u64::MAX);
                 let through = distance.saturating_add(length);
                 let known = distances.get_mut(from).promised("the distance of a node");
@@ -206,15 +207,15 @@ impl<'a> Router<'a> {
                 Ecmp::RoundRobin => true,
                 Ecmp::Flow | Ecmp::Off => {
                     let links = self.walk(&paths, subflow, host, seed).unwrap_or_default();
-                    return Route::Fixed(numbers(&links));
+                    return Route::Fixed(links);
                 }
             };
             if let Some(only) = self.only_path(&paths) {
-                return Route::Fixed(numbers(&only));
+                return Route::Fixed(only);
             }
             let next = (0..self.nodes.len()).map(|node| match node {
                 node if node == paths.to => Vec::new(),
-                node => numbers(paths.choices(node)),
+                node => paths.choices(node).to_vec(),
             });
             let forwarding = Forwarding { next: next.collect(), in_turn };
             let known = tables.iter().position(|table| *table == forwarding);
@@ -337,11 +338,6 @@ impl<'a> Router<'a> {
         counted.insert(node, count);
         count
     }
-}
-
-/// Returns the numbers of directed links, as routes have them.
-fn numbers(links: &[DirectedLink]) -> Vec<usize> {
-    links.iter().map(|link| link.0).collect()
 }
 
 /// Mixes a hash with a node's number, so that nodes choose independently (SplitMix64, Steele et al. 2014).

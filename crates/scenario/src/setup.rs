@@ -1,14 +1,15 @@
 //! Conversion of a scenario into the setup of a run.
 
 use skybraid_host::record::Record;
-use skybraid_host::{FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup};
+use skybraid_host::{
+    DirectedLink, FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup,
+};
 use skybraid_link::LinkConfig;
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::PathInfo;
 use skybraid_units::Seed;
 use skybraid_units::invariant::Promised as _;
 
-use crate::network::DirectedLink;
 use crate::router::{Router, Subflow};
 use crate::{Flow, Link, Requirement, Scenario};
 
@@ -294,8 +295,7 @@ impl Paths<'_> {
     /// Returns the path information for transports: that of the first link, with the minimum MTU along the route.
     fn info(&self, uplink: &Route, downlink: &Route) -> PathInfo {
         let links = &self.scenario.links;
-        let link =
-            |hop: &usize| links.get(DirectedLink(*hop).link()).promised("a link of the route");
+        let link = |hop: &DirectedLink| links.get(hop.link()).promised("a link of the route");
         let first = match uplink {
             Route::Fixed(hops) => hops.first().and_then(link),
             Route::Spread { .. } => None,

@@ -57,7 +57,7 @@ impl Routes {
                             let last = place + 1 == links.len();
                             let ahead =
                                 if last { Ahead::NOTHING } else { Ahead(hops.len() as u32 + 1) };
-                            hops.push((DirectedLink::from_index(*link), ahead));
+                            hops.push((*link, ahead));
                         }
                         let first = hops.get(first).copied().promised("a link of a fixed route");
                         first.map_or(Start::Nowhere, |(link, ahead)| Start::Hop(link, ahead))
@@ -123,6 +123,6 @@ impl Routes {
             many => self.draws.below(many as u64) as usize,
         };
         let link = *links.get(choice).promised("the chosen link")?;
-        Some((DirectedLink::from_index(link), Ahead(number | Ahead::TABLE)))
+        Some((link, Ahead(number | Ahead::TABLE)))
     }
 }

@@ -8,7 +8,7 @@ use skybraid_host::record::{LinkRow, LinkWaits, Outcome, PacketKind, PacketRow, 
 use skybraid_host::{
     Carried, Carrier, DirectedLink, FlowId, Hosts, InFlight, Numbered, Outgoing, Setup, SideId,
 };
-use skybraid_link::{Fate, Link};
+use skybraid_link::{Direction, Fate, Link};
 use skybraid_transport::Segment;
 use skybraid_units::{Instant, Promised};
 
@@ -455,7 +455,7 @@ impl Network<'_> {
                 entered: now,
                 fate,
                 link: link.link(),
-                uplink: link.is_uplink(),
+                uplink: link.direction() == Direction::Uplink,
                 flow,
                 segment,
             });
@@ -478,7 +478,7 @@ impl Network<'_> {
                     entered: held.entered,
                     fate: Fate::Delivered { at: packet.arrives },
                     link: link.link(),
-                    uplink: link.is_uplink(),
+                    uplink: link.direction() == Direction::Uplink,
                     flow: held.flow,
                     segment: &packet.segment,
                 });

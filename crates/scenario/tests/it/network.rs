@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use skybraid_host::DirectedLink;
 use skybraid_host::record::Record;
 use skybraid_scenario::{Route, Scenario, SubflowRoute};
 use skybraid_units::{Bytes, Seed};
@@ -33,15 +34,15 @@ fn layers(counts: &[u32]) -> String {
     nodes.chain(links).collect()
 }
 
-fn hops(route: &SubflowRoute, away: bool) -> &[usize] {
+fn hops(route: &SubflowRoute, away: bool) -> &[DirectedLink] {
     match &route.routes[usize::from(!away)] {
         Route::Fixed(hops) => hops,
         Route::Spread { .. } => &[],
     }
 }
 
-fn names(scenario: &Scenario, hops: &[usize]) -> Vec<String> {
-    hops.iter().map(|hop| scenario.links[hop / 2].name.clone()).collect()
+fn names(scenario: &Scenario, hops: &[DirectedLink]) -> Vec<String> {
+    hops.iter().map(|hop| scenario.links[hop.link()].name.clone()).collect()
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn ecmp_spreads_connections_and_keeps_each_on_its_path() {
     let scenario = read(&format!("{net}{flows}")).unwrap();
     let routes = scenario.routes(Seed(3));
     for away in [true, false] {
-        let mut taken: BTreeMap<usize, f64> = BTreeMap::new();
+        let mut taken: BTreeMap<DirectedLink, f64> = BTreeMap::new();
         for route in &routes {
             *taken.entry(hops(route, away)[0]).or_default() += 1.0;
         }
@@ -83,7 +84,7 @@ fn choices_at_consecutive_nodes_are_independent() {
     let net = layers(&[1, 4, 4, 1]);
     let flows = format!("[flow.x]\nfrom = 'a'\nto = 'd'\nconnections = 4000\n{FLOW}");
     let scenario = read(&format!("{net}{flows}")).unwrap();
-    let mut taken: BTreeMap<[usize; 2], f64> = BTreeMap::new();
+    let mut taken: BTreeMap<[DirectedLink; 2], f64> = BTreeMap::new();
     for route in scenario.routes(Seed(1)) {
         let hops = hops(&route, true);
         *taken.entry([hops[0], hops[1]]).or_default() += 1.0;
@@ -103,7 +104,8 @@ fn subflows_of_a_connection_are_routed_independently() {
     let scenario = read(&format!("{net}{flow}")).unwrap();
     let routes = scenario.routes(Seed(1));
     assert_eq!(routes.len(), 15);
-    let mut different: Vec<&[usize]> = routes.iter().map(|route| hops(route, true)).collect();
+    let mut different: Vec<&[DirectedLink]> =
+        routes.iter().map(|route| hops(route, true)).collect();
     different.sort_unstable();
     different.dedup();
     assert!(different.len() > 7, "{different:?}");

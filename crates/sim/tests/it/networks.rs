@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use skybraid_link::{LossSource, QueueConfig};
 use skybraid_sim::record::Record;
 use skybraid_sim::{
-    FlowSetup, Forwarding, Host, LinkSetup, Outcome, PathSetup, ProxySetup, Route, Setup, Silent,
-    run,
+    DirectedLink, FlowSetup, Forwarding, Host, LinkSetup, Outcome, PathSetup, ProxySetup, Route,
+    Setup, Silent, run,
 };
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
@@ -55,17 +55,18 @@ impl Layers {
     fn forwarding(&self, away: bool, in_turn: bool) -> Forwarding {
         let mut next = vec![Vec::new(); self.last() + 1];
         for (number, link) in self.links.iter().enumerate() {
+            let [uplink, downlink] = DirectedLink::both(number);
             if away {
-                next[link.ends[0]].push(2 * number);
+                next[link.ends[0]].push(uplink);
             } else {
-                next[link.ends[1]].push(2 * number + 1);
+                next[link.ends[1]].push(downlink);
             }
         }
         Forwarding { next, in_turn }
     }
 
     /// Returns one of the routes, selected by a number.
-    fn way(&self, away: bool, mut choice: usize) -> Vec<usize> {
+    fn way(&self, away: bool, mut choice: usize) -> Vec<DirectedLink> {
         let forwarding = self.forwarding(away, false);
         let mut node = if away { 0 } else { self.last() };
         let mut way = Vec::new();
@@ -74,14 +75,14 @@ impl Layers {
             let link = links[choice % links.len()];
             choice /= 2;
             way.push(link);
-            node = self.links[link / 2].ends[usize::from(link.is_multiple_of(2))];
+            node = self.far_end(link);
         }
         way
     }
 
     /// Returns the node at the end of a directed link.
-    fn far_end(&self, link: usize) -> usize {
-        self.links[link / 2].ends[usize::from(link.is_multiple_of(2))]
+    fn far_end(&self, link: DirectedLink) -> usize {
+        link.orient(self.links[link.link()].ends)[1]
     }
 }
 
@@ -148,8 +149,8 @@ proptest! {
         let mut entered = vec![0i64; layers.last() + 1];
         let mut left = entered.clone();
         for row in &outcome.packets {
-            let link = usize::from(row.link);
-            left[layers.far_end(link ^ 1)] += 1;
+            let link = DirectedLink::from_index(usize::from(row.link));
+            left[layers.far_end(link.reverse())] += 1;
             if row.cause.is_none() && row.left <= end {
                 entered[layers.far_end(link)] += 1;
             }
@@ -272,8 +273,8 @@ fn split_file(from: Host, split: bool) -> (Outcome, Setup) {
     } else {
         paths = vec![PathSetup {
             name: "whole".into(),
-            uplink: Route::Fixed(vec![0, 2]),
-            downlink: Route::Fixed(vec![3, 1]),
+            uplink: Route::Fixed([0, 2].map(DirectedLink::from_index).into()),
+            downlink: Route::Fixed([3, 1].map(DirectedLink::from_index).into()),
             info: PathInfo::default(),
         }];
     }
