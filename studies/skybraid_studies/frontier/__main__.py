@@ -1,12 +1,8 @@
-"""Prints the tables of the study's page: `python -m skybraid_studies.frontier`.
-
-With `chosen` those of the other half, with `drives` those of measured capacities, with `drawn` those of drawn flights,
-with `video` those of video, with `bound` those of the decision bound, with `budgets` those of `deadline` by its budget,
-with `calibration` what `deadline` expected to miss beside what it missed.
-"""
+"""Prints the tables of the study's page: `python -m skybraid_studies.frontier`."""
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import sys
 from typing import TYPE_CHECKING
@@ -141,33 +137,73 @@ def print_tables(tables: Sequence[tuple[str, str]], half: str) -> None:
         typer.echo(table(data, pattern, half) + "\n")
 
 
-def main() -> int:
-    """Prints all tables, or says what is missing."""
-    half = HALVES[0] if "chosen" in sys.argv[1:] else HALVES[1]
-    if "bound" in sys.argv[1:]:
-        typer.echo(bound_table())
-        return 0
-    if "budgets" in sys.argv[1:]:
-        for data in ("two_drones", "drone_dish"):
-            typer.echo(f"{data}\n\n{budget_table(data, DEADLINES_MS[0], HALVES[0])}\n")
-        return 0
-    if "calibration" in sys.argv[1:]:
-        typer.echo(calibration_table(half))
-        return 0
-    if "drawn" in sys.argv[1:]:
-        print_tables([(data, "control") for data in DRAWN], half)
-        return 0
-    if "drives" in sys.argv[1:] and driven(NETWORKS, half).episodes:
-        print_tables(DRIVES, half)
-        return 0
-    if not all(bursts(carrier) for carrier in CARRIERS):
-        typer.echo(f"pam2025_multicarrier_ping: not in {measurements()}, the folder that SKYBRAID_TRACES names")
-        return 1
-    if "video" in sys.argv[1:]:
-        for data, rate in itertools.product(("pairs", "triples"), RATES):
-            typer.echo(f"{data}, video of {rate}, {half}\n\n{video_table(data, rate, half)}\n")
-        return 0
+def print_control(half: str) -> None:
+    """Prints the tables of control and MAVLink over measured delays."""
     print_tables(TABLES, half)
+
+
+def print_drives(half: str) -> None:
+    """Prints the tables over measured capacities."""
+    print_tables(DRIVES, half)
+
+
+def print_drawn(half: str) -> None:
+    """Prints the tables over drawn flights."""
+    print_tables([(data, "control") for data in DRAWN], half)
+
+
+def print_video(half: str) -> None:
+    """Prints the tables of video."""
+    for data, rate in itertools.product(("pairs", "triples"), RATES):
+        typer.echo(f"{data}, video of {rate}, {half}\n\n{video_table(data, rate, half)}\n")
+
+
+def print_bound(_: str) -> None:
+    """Prints the decision bound next to the rules."""
+    typer.echo(bound_table())
+
+
+def print_budgets(half: str) -> None:
+    """Prints what `deadline` misses by its budget."""
+    for data in ("two_drones", "drone_dish"):
+        typer.echo(f"{data}\n\n{budget_table(data, DEADLINES_MS[0], half)}\n")
+
+
+def print_calibration(half: str) -> None:
+    """Prints what `deadline` expected to miss beside what it missed."""
+    typer.echo(calibration_table(half))
+
+
+PRINTERS = {
+    "control": print_control,
+    "drives": print_drives,
+    "drawn": print_drawn,
+    "video": print_video,
+    "bound": print_bound,
+    "budgets": print_budgets,
+    "calibration": print_calibration,
+}
+
+
+def missing(table: str) -> str | None:
+    """Returns the measurements that a table needs and that are not there."""
+    if table == "drives" and not driven(NETWORKS, HALVES[1]).episodes:
+        return "conext23_paired"
+    if table in ("control", "video", "calibration") and not all(bursts(carrier) for carrier in CARRIERS):
+        return "pam2025_multicarrier_ping"
+    return None
+
+
+def main() -> int:
+    """Prints the tables of one kind, or says what is missing."""
+    parser = argparse.ArgumentParser("python -m skybraid_studies.frontier", description="Print the study's tables.")
+    parser.add_argument("table", nargs="?", choices=PRINTERS, default="control", help="What they show.")
+    parser.add_argument("--chosen", action="store_true", help="Of the half that chose the parameters.")
+    read = parser.parse_args()
+    if name := missing(read.table):
+        typer.echo(f"{name}: not in {measurements()}, the folder that SKYBRAID_TRACES names")
+        return 1
+    PRINTERS[read.table](HALVES[0 if read.chosen else 1])
     return 0
 
 

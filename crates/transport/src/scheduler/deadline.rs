@@ -23,7 +23,7 @@ pub const ABOUT: About = About {
               became of earlier packets, by the worst recent sign of trouble on their path when \
               they left, and whether it goes on; the odds of a failure are taken to be 3 times \
               as high while another path fails. The price of a copy rises as the budget is used up, \
-              and is at least 30 times the share that may be missed. Over protocols that retransmit \
+              and is at least 50 times the share that may be missed. Over protocols that retransmit \
               it is `low_rtt`.",
     source: "this project; the correlation: measured between carriers (PAM 2025)",
     linux: "",
@@ -121,7 +121,7 @@ const USUAL: Duration = Duration::from_millis(300);
 /// Factor between two estimates of a chance that are not distinguished.
 const SIMILAR: f64 = 3.0;
 /// Lowest price of a copy with all savings, in shares that may be missed, and as a chance.
-const MIN_PRICE_SHARES: f64 = 30.0;
+const MIN_PRICE_SHARES: f64 = 50.0;
 const MIN_PRICE: f64 = 1e-9;
 /// Age beyond the round-trip time of a packet without a fate at which its path is silent.
 const SILENCE: Duration = Duration::from_millis(300);
