@@ -12,13 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from build_traces import MissingMeasurementsError, measurement_folder
-from check_fit import RUN_S, folds_of, pieces_of
+from check_fit import RUN_S, folds_of
 from fit_series import VIDEO_MBPS, Values
 from measured_flights import SETS
 
 from skybraid.fit import fit_link
 from skybraid.fit.draw import draw_flight
 from skybraid.fit.goodness import range_of_next
+from skybraid.fit.link import windows
 from skybraid.fit.process import autocorrelation, normal_scores
 from skybraid.traces.flights import DIRECTIONS, Flight
 
@@ -58,7 +59,7 @@ def check(name: str, flights: Sequence[Flight]) -> dict[str, tuple[int, int]]:
         # Each half predicts the other.
         folds += [fold[::-1] for fold in folds]
     for seen, held in folds:
-        pieces = pieces_of(held)
+        pieces = windows(held, RUN_S)
         link, random = fit_link(seen), np.random.default_rng(1)
         length_s = min(RUN_S, float(np.median([one.length_s for one in pieces])))
         drawn = [numbers(draw_flight(link, length_s, random)) for _ in range(DRAWS)]

@@ -29,7 +29,6 @@ from skybraid.traces.replay import DELAY_MS, RATE_MBPS, path_lines, write_flight
 
 RUNS = 40
 RUN_S = 300.0
-MAX_PIECES = 12
 PROBE_S = 0.2
 RESAMPLES = 1000
 WITHIN = 'require = { deadline = "300ms", share = "99.9%" }\n'
@@ -114,12 +113,6 @@ def of_probes(rtts_ms: Values, length_s: float) -> dict[str, float]:
     return found
 
 
-def pieces_of(flights: Sequence[Flight]) -> list[Flight]:
-    """At most `MAX_PIECES` pieces of five minutes of what was held back."""
-    found = windows(flights, RUN_S)
-    return [found[int(at)] for at in np.linspace(0, len(found) - 1, min(len(found), MAX_PIECES))]
-
-
 def folds_of(flights: Sequence[Flight]) -> list[tuple[Sequence[Flight], Sequence[Flight]]]:
     """What is fitted, and what is held back from it: every other flight, or the second half of a single one."""
     if len(flights) > 1:
@@ -136,7 +129,7 @@ def turned(flight: Flight) -> Flight:
 
 def check(name: str, seen: Sequence[Flight], held: Sequence[Flight], folder: Path) -> tuple[list[Piece], list[Piece]]:
     """Pieces of what was held back, and the fit's runs."""
-    pieces = pieces_of(held)
+    pieces = windows(held, RUN_S)
     length_s = min(RUN_S, float(np.median([one.length_s for one in pieces])))
     sender = None
     if seen[0].has("rate"):

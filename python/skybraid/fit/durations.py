@@ -21,6 +21,18 @@ ENOUGH_FOR_QUANTILES = 20
 MAX_TIMES_LONGEST = 10.0
 """How many times as long as the longest of few durations the next one may be."""
 
+MIN_TAIL = 10
+"""Durations of which a tail is fitted, at least."""
+
+TAIL_SHAPE, TAIL_EVENTS = 0.4, 10
+"""Shape of the tail of stalls and times without service (0.0 to 0.8 of eleven measured sets, `docs/fit.md`), and the
+durations as which it counts."""
+
+MIN_SHAPE, MAX_SHAPE = 0.05, 0.8
+"""Of the tail: nearly exponential, and heavier than any measured."""
+
+_TAIL_PROBABILITIES = (0.25, 0.5, 0.75, 0.9, 0.97, 1.0)
+
 _FEW_PROBABILITIES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99)
 
 _ROUNDS = 500
@@ -115,29 +127,69 @@ def fit_intervals(intervals_s: Floats, span_s: float) -> Exponentials:
     return Exponentials(tuple(float(weight) for weight in weights[order]), tuple(float(mean) for mean in means[order]))
 
 
-def fit_durations(durations_s: Floats, longest_s: float = 0.0) -> Quantiles:
+@dataclass(frozen=True)
+class Usual:
+    """What durations of a kind are like on other networks.
+
+    Attributes:
+        mean_s: their mean in s.
+        events: durations as which that counts.
+        longest_s: how long in s one may be, if none longer was measured.
+        shortest_s: in s, from which on one is found.
+    """
+
+    mean_s: float
+    events: int
+    longest_s: float
+    shortest_s: float = 0.0
+
+
+def fit_durations(durations_s: Floats, usual: Usual | None = None) -> Quantiles:
     """Fits durations: by their quantiles, few as of an exponential law whose mean is not known.
 
-    The next of them is longer than the longest of n with the probability `1 / (n + 1)`. The next after n of an
-    exponential law that sum to s is longer than x with `(1 + x / s) ** -n` (Lomax 1954; the prior is 1 / mean).
+    The next of them is longer than the longest of n with the probability `1 / (n + 1)`, and then by as much as the
+    generalised Pareto law of the longest fifth has it (Pickands 1975). The next after n of an exponential law that sum
+    to s is longer than x with `(1 + x / s) ** -n` (Lomax 1954; the prior is 1 / mean): of times beyond the shortest, to
+    which usual ones are added.
 
     Args:
         durations_s: in s, shape (n,), n at least 1.
-        longest_s: how long the next one may be, in s.
+        usual: of other networks.
     """
-    count = len(durations_s)
-    if count < ENOUGH_FOR_QUANTILES:
-        sum_s = float(durations_s.sum())
-        max_s = max(longest_s, MAX_TIMES_LONGEST * float(durations_s.max()))
+    usual = usual or Usual(0.0, 0, 0.0)
+    longest_s = float(durations_s.max())
+    if len(durations_s) < ENOUGH_FOR_QUANTILES:
+        count = len(durations_s) + usual.events
+        of_all_s = float(durations_s.sum()) + usual.events * usual.mean_s
+        sum_s = max(of_all_s - count * usual.shortest_s, 0.0)
+        max_s = max(usual.longest_s, MAX_TIMES_LONGEST * longest_s)
 
         def quantile_s(p: float) -> float:
-            return min(sum_s * (math.pow(1 - p, -1 / count) - 1), max_s)
+            return min(usual.shortest_s + sum_s * (math.pow(1 - p, -1 / count) - 1), max_s)
 
         return Quantiles((*((p, quantile_s(p)) for p in _FEW_PROBABILITIES), (1.0, quantile_s(0.999))))
     table = quantile_table(durations_s)
-    seen_s = table[-1][1]
-    if longest_s <= seen_s:
+    if usual.longest_s <= longest_s:
         return Quantiles(table)
-    share = count / (count + 1)
-    middle = ((1 + share) / 2, math.sqrt(seen_s * longest_s))
-    return Quantiles((*((share * p, value) for p, value in table), middle, (1.0, longest_s)))
+    share = len(durations_s) / (len(durations_s) + 1)
+    seen = ((share * p, value) for p, value in table)
+    beyond = _tail(durations_s)
+    return Quantiles(
+        (*seen, *((share + (1 - share) * p, min(longest_s + beyond_s, usual.longest_s)) for p, beyond_s in beyond))
+    )
+
+
+def _tail(durations_s: Floats) -> list[tuple[float, float]]:
+    """Returns by how many s the next duration is longer than the longest, if it is, as quantiles.
+
+    The shape is by probability-weighted moments (Hosking and Wallis 1987), drawn to that of other networks.
+    """
+    values = np.sort(durations_s)
+    count = max(len(values) // 5, MIN_TAIL)
+    excess = values[-count:] - values[-count - 1]
+    mean = float(excess.mean())
+    weighted = float((excess * (1 - (np.arange(1, count + 1) - 0.35) / count)).mean())
+    own = 2 - mean / (mean - 2 * weighted) if mean > 2 * weighted else 0.0
+    shape = min(max((count * own + TAIL_EVENTS * TAIL_SHAPE) / (count + TAIL_EVENTS), MIN_SHAPE), MAX_SHAPE)
+    scale_s = mean * (1 - shape) + shape * float(excess[-1])
+    return [(p, scale_s / shape * (math.pow(1 - min(p, 0.999), -shape) - 1)) for p in _TAIL_PROBABILITIES]

@@ -7,9 +7,17 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from skybraid.fit.durations import Exponentials, Quantiles, fit_durations, fit_intervals
+from skybraid.fit.durations import Exponentials, Quantiles, Usual, fit_durations, fit_intervals
 from skybraid.fit.epochs import EVERY_S, find_phases, without_steps
-from skybraid.fit.events import DOWN_MBPS, Events, delay_events, events_of, rate_events
+from skybraid.fit.events import (
+    DOWN_MBPS,
+    MIN_OUTAGE_S,
+    MIN_STALL_S,
+    Events,
+    delay_events,
+    events_of,
+    rate_events,
+)
 from skybraid.fit.loaded import BASE_S, without_load
 from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
 from skybraid.fit.spread import spread_of
@@ -55,10 +63,13 @@ counts as half of one.
 RARE_LENGTHS = Quantiles(((0.0, 2.0), (0.25, 2.0), (0.5, 3.0), (0.75, 7.5), (0.9, 22.5), (1.0, 34.0)))
 """How long these lasted, in s; used where none was measured."""
 
-LONGEST_STALL_S = 10.0
-"""How long in s a stall may be, if none longer was measured.
+USUAL_RARE = Usual(mean_s=7.5, events=2, longest_s=RARE_LENGTHS.table[-1][1], shortest_s=MIN_OUTAGE_S)
+"""Times without service where few were measured: the same; means differ by a factor of 2 between eight networks."""
 
-Four times the longest of some 250 from cars with service (PAM 2025, CICV5G: 2.5 s); where there was next to none, 33 s.
+USUAL_STALL = Usual(mean_s=0.4, events=5, longest_s=10.0, shortest_s=MIN_STALL_S)
+"""Stalls of cars with service: 250 of PAM 2025 and CICV5G, means of 0.25 to 0.48 s, the longest 2.5 s.
+
+Where there was next to no service one lasted 33 s.
 """
 
 LENGTHS_OF_ALL = 2
@@ -509,8 +520,8 @@ def _laws(pooled: _Pooled) -> tuple[Exponentials | None, Quantiles | None]:
         return None, None
     if pooled.lengths_s.size == 0:
         return Exponentials((1.0,), (1 / pooled.per_s,)), RARE_LENGTHS
-    longest_s = RARE_LENGTHS.table[-1][1] if pooled.is_rare else LONGEST_STALL_S
-    return fit_intervals(pooled.gaps_s, pooled.span_s), fit_durations(pooled.lengths_s, longest_s)
+    usual = USUAL_RARE if pooled.is_rare else USUAL_STALL
+    return fit_intervals(pooled.gaps_s, pooled.span_s), fit_durations(pooled.lengths_s, usual)
 
 
 def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None, Quantiles | None]:
