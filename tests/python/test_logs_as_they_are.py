@@ -43,6 +43,12 @@ class TestPing:
         text = "64 bytes from 8.8.8.8: icmp_seq=65535 ttl=55 time=12.1 ms\n" + line.format(0) + "\n"
         assert values(measured(write(tmp_path, "b", text)), "rtt") == [12.1, math.inf]
 
+    def test_a_zone_of_several_places_is_asked_for(self, tmp_path: Path) -> None:
+        path = write(tmp_path, "a", "[2026-05-13 10:00:00 CST] 64 bytes from 8.8.8.8: icmp_seq=1 ttl=55 time=12.1 ms\n")
+        with pytest.raises(TraceError, match="a: found the zone `CST`; expected --zone"):
+            load(path)
+        assert measured(path, zone="Asia/Shanghai").start_unix_s == pytest.approx(1778637599.9879)
+
     def test_stamps_of_the_repeated_hour_lose_no_probe(self, tmp_path: Path) -> None:
         whens = ["02:59:59", "02:00:00", "02:00:01"]
         lines = [
@@ -75,7 +81,7 @@ class TestPing:
     def test_a_line_of_windows_that_was_cut_off_is_no_timeout(self, tmp_path: Path) -> None:
         text = "Pinging a with 32 bytes of data:\nReply from 8.8.8.8: bytes=32 time=12ms TTL=117\n"
         one = measured(write(tmp_path, "a", text + "Reply from 8.8.8.8: byt"))
-        assert (values(one, "rtt"), one.notes[0]) == ([12.0], CUT)
+        assert (values(one, "rtt"), one.notes[-1]) == ([12.0], CUT)
         assert values(measured(write(tmp_path, "b", text + "Request timed out.")), "rtt") == [12.0, math.inf]
 
 

@@ -831,7 +831,7 @@ class TestOwnTables:
         assert np.diff(one.times_s) == pytest.approx([1.0] * 99)
 
     def test_a_round_trip_takes_time(self, tmp_path: Path) -> None:
-        with pytest.raises(TraceError, match=r"a.csv:3: found 0 as rtt; expected a value in range \(lost: --lost 0\)"):
+        with pytest.raises(TraceError, match=r"a.csv:3: found 0 as rtt; expected 0 to 9e\+09 ms \(lost: --lost 0\)"):
             load(write(tmp_path, "a.csv", "seconds,rtt_ms\n0,20\n1,0\n"))
 
     def test_marks_of_lost_probes_are_read_or_named(self, tmp_path: Path) -> None:
@@ -1092,7 +1092,7 @@ class TestMeasured:
 class TestImport:
     def test_the_value_of_a_lost_probe_is_the_users_to_name(self, tmp_path: Path) -> None:
         path = write(tmp_path, "ping.csv", "time [s],rate [Mbit/s],rtt [ms]\n0,-1,40\n1,5,-1\n2,6,-1.0\n")
-        with pytest.raises(TraceError, match="found `-1`"):
+        with pytest.raises(TraceError, match=r"ping.csv:2: found -1 as rate"):
             load(path, "csv", Options(lost=-1))
         path.write_text(path.read_text().replace("0,-1,40", "0,4,40"))
         one = measured(path, lost=-1)

@@ -293,7 +293,7 @@ class TestErrors:
             read(tmp_path / "trace.csv", column, unit)
 
     def test_a_device_and_a_file_above_the_bound_are_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(TraceError, match="found something else; expected a file"):
+        with pytest.raises(TraceError, match="found a device; expected a file"):
             read("/dev/zero")
         large = tmp_path / "large.csv"
         with large.open("wb") as file:
@@ -333,7 +333,7 @@ class TestErrors:
 
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         for name in ("none.csv", "none.parquet"):
-            with pytest.raises(TraceError, match=f"{name}: no such file; expected a trace"):
+            with pytest.raises(TraceError, match=f"{name}: no such file; expected"):
                 read(tmp_path / name)
 
     def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:

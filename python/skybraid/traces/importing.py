@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
+from skybraid.traces.files import PACKED
 from skybraid.traces.formats import Options, Source, entry_of, recognise
 from skybraid.traces.measurement import (
     NETWORK,
@@ -41,7 +43,9 @@ def load(path: str | Path, format: str | None = None, options: Options | None = 
     """
     source = Source(Path(path))
     options = options or Options()
-    return list(entry_of(format or options.format or recognise(source)).read(source, options))
+    found = entry_of(format or options.format or recognise(source)).read(source, options)
+    measured = [_without_unmeasured(source, one) for one in found]
+    return [replace(one, notes=(*one.notes, *source.notes)) for one in measured]
 
 
 def import_files(
@@ -176,6 +180,24 @@ def scenario_lines(found: Imported, path: Path) -> list[str]:
     return lines
 
 
+def _without_unmeasured(source: Source, one: Imported) -> Imported:
+    """Returns a measurement without its columns that have no value, with a note.
+
+    Raises:
+        TraceError: no column of a network quantity has one.
+    """
+    if isinstance(one, MeasuredTrack):
+        return one
+    empty = [column for column in one.columns if column.quantity in NETWORK and np.isnan(column.values).all()]
+    if not empty:
+        return one
+    names = ", ".join(f"`{column.name}`" for column in empty)
+    kept = tuple(column for column in one.columns if not any(column is other for other in empty))
+    if not any(column.quantity in NETWORK for column in kept):
+        source.fail(None, f"no value of {names}", "a number in a row at least")
+    return replace(one, columns=kept, notes=(*one.notes, f"{names} left out, which have no value"))
+
+
 def _needs_end(measurement: Measurement) -> bool:
     """Whether the last row's time differs from what a reader takes for it: as long as the step before."""
     times_s = measurement.times_s
@@ -195,4 +217,5 @@ def _shown(value: float, places: int) -> str:
 
 
 def _stem(path: Path) -> str:
-    return path.name.removesuffix(".gz").rsplit(".", 1)[0]
+    packed = next((suffix for suffix in PACKED if path.name.endswith(suffix)), "")
+    return path.name.removesuffix(packed).rsplit(".", 1)[0]

@@ -6,17 +6,15 @@ Text formats are parsed by the same Rust readers that a scenario uses; Parquet i
 from __future__ import annotations
 
 import contextlib
-import gzip
 import math
 import re
-import stat
-import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from skybraid._core import SkybraidError, read_trace
 from skybraid.model.heavy import np, pl
+from skybraid.traces.files import check_file, decoded, read_bytes
 from skybraid.traces.series import LOSS_UNITS, RATE_UNITS, TIME_UNITS, UNIT_OF, Quantity, Trace, TraceError
 from skybraid.traces.writing import BITS_PER_OPPORTUNITY
 
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 Format = Literal["csv", "mahimahi", "parquet", "ping", "hypatia"]
 
 FORMATS: tuple[str, ...] = get_args(Format)
-
-MAX_BYTES = 1_000_000_000
-"""Bytes that a trace's file may have."""
 
 _TIME_NAMES = ("time", "t", "@timestamp")
 
@@ -113,55 +108,11 @@ def _rate_of_opportunities(times_s: NDArray[np.float64], name: str) -> Trace:
     return Trace(starts, rates, "rate", UNIT_OF["rate"], name, period_s)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The contents of a trace's file.
-
-    Raises:
-        TraceError: it is absent, no file, too large or cannot be read.
-    """
-    _refuse_devices(path)
-    try:
-        with path.open("rb") as file:
-            found = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise TraceError(f"{path}: no such file; expected a trace ({', '.join(FORMATS)})") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from error
-    if found[:2] == b"\x1f\x8b":
-        try:
-            with gzip.open(path) as packed:
-                found = packed.read(MAX_BYTES + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise TraceError(f"{path}: found a damaged gzip file ({error}); expected a whole one") from error
-    _refuse_large(path, len(found))
-    return found
-
-
 def _read_text(path: Path) -> str:
-    data = read_bytes(path)
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     try:
-        # Lines of old Macs end in CR alone.
-        return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+        return decoded(read_bytes(path))
     except UnicodeDecodeError as error:
         raise TraceError(f"{path}: byte {error.start} is not text; expected one of {', '.join(FORMATS)}") from error
-
-
-def _refuse_devices(path: Path) -> None:
-    """Raises TraceError for a device or a folder, and for a file that is too large; what is absent comes out later."""
-    try:
-        found = path.stat()
-    except OSError:
-        return
-    if not (stat.S_ISREG(found.st_mode) or stat.S_ISFIFO(found.st_mode)):
-        raise TraceError(f"{path}: found something else; expected a file")
-    _refuse_large(path, found.st_size)
-
-
-def _refuse_large(path: Path, size: int) -> None:
-    """Raises TraceError for more than `MAX_BYTES`."""
-    if size > MAX_BYTES:
-        raise TraceError(f"{path}: found more than {MAX_BYTES // 10**6} MB; expected at most so much")
 
 
 def _recognise(path: Path, text: str) -> Format:
@@ -295,7 +246,7 @@ def _quantity(path: Path, name: str, unit: str) -> Quantity:
 
 def _read_parquet(path: Path, column: str | int | None, unit: str | None) -> Trace:
     """Read one column of a Parquet file. Raises TraceError."""
-    _refuse_devices(path)
+    check_file(path)
     try:
         table = pl.read_parquet(path)
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -58,7 +59,7 @@ FORMATS = {
     "parquet": Entry("Parquet", "a column", series.recognises_parquet, series.read_parquet),
     "mahimahi": Entry("mahimahi opportunities", "rate", series.recognises_mahimahi, series.read_mahimahi),
     "hypatia": Entry("Hypatia series", "round trip", series.recognises_hypatia, series.read_hypatia),
-    "dated": Entry("CSV with dates", "columns by heading, or `--as`", table.recognises, table.read),
+    "dated": Entry("CSV or JSON records with dates", "columns by heading, or `--as`", table.recognises, table.read),
     "values": Entry("numbers without times", "what `--every` and `--as` say", values.recognises, values.read),
     "ping": Entry("`ping` of Linux", "round trip, loss", ping_linux.recognises, ping_linux.read),
     "ping-bsd": Entry("`ping` of macOS and BSD", "round trip, loss", ping_bsd.recognises, ping_bsd.read),
@@ -78,6 +79,34 @@ FORMATS = {
     "track": Entry("GPX, KML", "track", tracks.recognises, tracks.read),
 }
 """All formats by the name that `--format` takes."""
+
+
+_MAX_TITLE = 12
+"""Lines above headings that an error names."""
+
+_OTHER_BYTES = (
+    (b"\xd0\xcf\x11\xe0", "a workbook of Excel", "its sheet saved as CSV"),
+    (b"\x89HDF", "a file of HDF5 (MATLAB 7.3, pandas)", "its columns as CSV or Parquet"),
+    (b"MATLAB 5", "a file of MATLAB", "its columns as CSV or Parquet"),
+    (b"SQLite format 3", "a database of SQLite", "its columns as CSV or Parquet"),
+    (b"%PDF", "a PDF", "the measurement itself"),
+)
+"""Beginnings of other files, what they are, and what is expected instead."""
+
+_OTHER_TEXTS = (
+    (r"^(\[Connecting\] |seq=\d+ rtt=)", "irtt's output for people", "its JSON: irtt client -o FILE.json"),
+    (r"^HPING ", "hping's output", "that of ping -D, fping -D or irtt client -o"),
+    (r"^\S+ +: (xmt/rcv/|[\d.]+ [\d.-]+)", "sums of fping", "its lines of each probe: fping -D -l or -c"),
+    (r'^\{"(resp|timeout)": *\{"host"', "JSON of fping", "its lines of each probe: fping -D -l or -c"),
+    (r"<dm_log_packet>", "XML of MobileInsight", "CSV of what its analyzers write, with a timestamp and units"),
+    (
+        r"\A\s*[\[{]",
+        "JSON of no known tool",
+        'that of iperf3, irtt, mtr, a speed test or a Starlink dish, or records such as {"time": …, "rtt_ms": 12}',
+    ),
+    (r"^\s*<(!doctype|html)", "a page", "the measurement itself"),
+)
+"""Outputs that are not read, what they are, and what is expected instead."""
 
 
 def entry_of(name: str) -> Entry:
@@ -108,20 +137,27 @@ def recognise(source: Source) -> str:
 
 def _ask(source: Source, names: list[str]) -> NoReturn:
     """Raises TraceError with the formats that a file may be of."""
-    if not source.data.strip():
+    if not source.data.removeprefix(codecs.BOM_UTF8).strip():
         source.fail(None, "an empty file", "a measurement")
+    any_format = f"--format with one of {', '.join(FORMATS)}"
     is_text = bool(source.begins) and source.begins[0].replace("\t", " ").isprintable()
-    shown = "text" if is_text else "bytes"
-    first = source.begins[0][:60] if shown == "text" else source.data[:12].hex(" ")
+    if not is_text:
+        for magic, kind, expected in _OTHER_BYTES:
+            if source.data.startswith(magic):
+                source.fail(None, kind, expected)
+        source.fail(None, f"bytes that begin with `{source.data[:12].hex(' ')}`", any_format)
+    first = source.begins[0][:60]
     if names:
         source.fail(None, f"what may be {' or '.join(names)}", "--format with one of them")
-    if re.search(r"^(\[Connecting\] |seq=\d+ rtt=)", source.head, re.MULTILINE):
-        source.fail(None, "irtt's output for people", "its JSON: irtt client -o FILE.json")
-    begins = "begins" if is_text else "begin"
-    if is_text and all(re.fullmatch(r"[-+\d.eE]+|inf|nan", cell.lower()) for cell in re.split(r"[\s,;]+", first)):
-        how = (
-            "--format values --every 1s --as '1=downlink rate [Mbit/s]', the column's number and meaning, or --format "
-        )
-        how += f"with another of {', '.join(FORMATS)}"
-        source.fail(None, f"numbers without headings that begin with `{first}`", how)
-    source.fail(None, f"{shown} that {begins} with `{first}`", f"--format with one of {', '.join(FORMATS)}")
+    for form, found, expected in _OTHER_TEXTS:
+        if re.search(form, source.head, re.MULTILINE):
+            source.fail(None, found, expected)
+    if all(re.fullmatch(r"[-+\d.eE]+|inf|nan", cell.lower()) for cell in re.split(r"[\s,;]+", first)):
+        how = "--format values --every 1s --as '1=downlink rate [Mbit/s]', the column's number and meaning, or "
+        source.fail(None, f"numbers without headings that begin with `{first}`", how + any_format)
+    if len(source.begins) == 1:
+        source.fail(1, f"one line alone, `{first}`", "a measurement: headings and rows, or a tool's output")
+    for above in range(1, min(len(source.lines), _MAX_TITLE)):
+        if table.recognises(Source.of_text(source.path, "\n".join(source.lines[above:]))):
+            source.fail(1, f"`{first}` above headings", "headings on the first line, or # before the lines above them")
+    source.fail(None, f"text that begins with `{first}`", any_format)

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from skybraid.model.heavy import np, pl
-from skybraid.traces.formats.source import CUT, Options, Source, from_zero, json_values, optional_number, unix_time
+from skybraid.traces.formats.source import Options, Source, from_zero, json_values, optional_number, unix_time
 from skybraid.traces.measurement import Column, Measurement
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ def read(source: Source, options: Options) -> list[Measurement]:
     rows: list[list[float]] = []
     times_s: list[float] = []
     lines: list[int] = []
-    notes: tuple[str, ...] = ()
     for number, row in enumerate(csv.reader(source.lines), start=1):
         if not row:
             continue
@@ -65,8 +64,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
             continue
         if row == headings:
             continue
-        if len(row) < len(headings) and number == source.cut_line and rows:
-            notes = (CUT,)
+        if len(row) < len(headings) and source.drop_cut(number):
             break
         if len(row) != len(headings):
             source.fail(number, f"{len(row)} cells", f"{len(headings)}, as many as headings")
@@ -78,7 +76,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
         lines.append(number)
         rows.append([optional_number(source, number, cells.get(name, ""), f"a number as `{name}`") for name in _NAMES])
     start_s = times_s[0] if times_s else 0.0
-    return [_measurement(source, from_zero(source, times_s, lines), np.array(rows), start_s, lines, notes)]
+    return [_measurement(source, from_zero(source, times_s, lines), np.array(rows), start_s, lines)]
 
 
 def _parquet(source: Source) -> Measurement:
@@ -167,7 +165,6 @@ def _measurement(
     values: Floats,
     start_unix_s: float | None,
     lines: Sequence[int] = (),
-    notes: tuple[str, ...] = (),
 ) -> Measurement:
     latency_ms, drops, down, up = values.T
     latency_ms[latency_ms == -1] = 0.0
@@ -186,4 +183,4 @@ def _measurement(
     ]
     # Firmware of 2024 has no latency in its status.
     measured = tuple(one for one in columns if np.isfinite(one.values).any())
-    return Measurement(str(source.path), times_s, measured, start_unix_s, notes=(_NOTE, *notes))
+    return Measurement(str(source.path), times_s, measured, start_unix_s, notes=(_NOTE,))

@@ -40,6 +40,8 @@ def read(source: Source, options: Options) -> list[Measurement]:
     for number, line in enumerate(source.lines, start=1):
         found = _LINE.match(line.strip())
         if found is None:
+            if " : [" in line:
+                source.drop_cut(number)
             continue
         if target not in ("", found["host"]):
             source.fail(number, f"`{found['host']}` after `{target}`", "one target in a file")

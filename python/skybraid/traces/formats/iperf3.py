@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skybraid.traces.formats import iperf3_text
-from skybraid.traces.formats.source import CUT, Options, Source
+from skybraid.traces.formats.source import Options, Source
 
 if TYPE_CHECKING:
     from skybraid.traces.measurement import Measurement
@@ -32,7 +32,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
         TraceError: the file is no JSON of iperf3, reports an error alone, or holds only what a UDP sender offered.
     """
     notes: list[str] = []
-    report = _report(source, notes)
+    report = _report(source)
     if isinstance(report.get("error"), str):
         if not report.get("intervals"):
             source.fail(None, f"an error of iperf3: {report['error']}", "a finished test")
@@ -70,7 +70,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     return [replace(one, start_unix_s=None if start_s is None else start_s + first_s[0]) for one in found]
 
 
-def _report(source: Source, notes: list[str]) -> dict[str, Any]:
+def _report(source: Source) -> dict[str, Any]:
     try:
         found = json.loads(source.text)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -78,13 +78,13 @@ def _report(source: Source, notes: list[str]) -> dict[str, Any]:
             if "Extra data" in str(error):
                 source.fail(getattr(error, "lineno", None), "a second test", "one test in a file")
             source.fail(None, f"damaged JSON ({error})", "the whole output of iperf3 --json: was the test cut off?")
-        found = _stream(source, notes)
+        found = _stream(source)
     if not isinstance(found, dict):
         source.fail(None, "no JSON object", "the output of iperf3 --json")
     return found
 
 
-def _stream(source: Source, notes: list[str]) -> dict[str, Any]:
+def _stream(source: Source) -> dict[str, Any]:
     """Returns the report that the lines of `--json-stream` amount to."""
     report: dict[str, Any] = {"intervals": []}
     for number, line in enumerate(source.lines, start=1):
@@ -94,8 +94,7 @@ def _stream(source: Source, notes: list[str]) -> dict[str, Any]:
             event = json.loads(line)
             kind, data = event["event"], event["data"]
         except (json.JSONDecodeError, KeyError, TypeError, RecursionError):
-            if number == source.cut_line and report["intervals"]:
-                notes.append(CUT)
+            if source.drop_cut(number):
                 break
             source.fail(number, f"`{line}`", "one event of iperf3 --json-stream")
         if kind == "interval":

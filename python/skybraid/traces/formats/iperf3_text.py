@@ -161,7 +161,7 @@ def _start(lines: Sequence[str], options: Options) -> float | None:
                 return None
         else:
             continue
-        if found is not None and found.is_dated:
+        if found is not None and found.is_dated and not found.unknown_zone:
             return found.at_s
     return None
 

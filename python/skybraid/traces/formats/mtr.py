@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from skybraid.model.heavy import np
 from skybraid.traces.formats.probes import of_probes
-from skybraid.traces.formats.source import CUT, Options, Source, from_zero, json_values, number_of, zone_of
+from skybraid.traces.formats.source import Options, Source, from_zero, json_values, number_of, zone_of
 from skybraid.traces.formats.stamps import read_stamp
 from skybraid.traces.measurement import Column, Measurement
 
@@ -62,13 +62,11 @@ def read(source: Source, options: Options) -> list[Measurement]:
 def _raw(source: Source, options: Options) -> Measurement:
     rtt_ms: dict[int, list[float]] = {}
     places: dict[tuple[int, int], int] = {}
-    cut: tuple[str, ...] = ()
     for number, line in enumerate(source.lines, start=1):
         words = line.split()
         if not words or words[0] in {"h", "d", "m"}:
             continue
-        if number == source.cut_line and rtt_ms and len(words) < (3 if words[0] == "x" else 4):
-            cut = (CUT,)
+        if len(words) < (3 if words[0] == "x" else 4) and source.drop_cut(number):
             # A reply that was cut off may be that of the last probe.
             for unanswered in [probes for probes in rtt_ms.values() if math.isinf(probes[-1])]:
                 unanswered.pop()
@@ -99,9 +97,7 @@ def _raw(source: Source, options: Options) -> Measurement:
     every_s = 1.0 if options.every_s is None else options.every_s
     rtt = rtt_ms[target]
     taken = f"hop {target + 1}, the last that answered; no stamps: probes taken as {every_s:g} s apart (--every)"
-    return of_probes(
-        source, np.arange(len(rtt), dtype=np.float64) * every_s, rtt, None, len(rtt) * every_s, (taken, *cut)
-    )
+    return of_probes(source, np.arange(len(rtt), dtype=np.float64) * every_s, rtt, None, len(rtt) * every_s, (taken,))
 
 
 def _csv(source: Source) -> tuple[list[float], list[_Report]]:

@@ -13,7 +13,7 @@ from skybraid._core import SkybraidError, read_trace
 from skybraid.model.heavy import np
 from skybraid.traces.formats.ping_bsd import HEADING
 from skybraid.traces.formats.probes import clock_of, of_probes, unwrapped
-from skybraid.traces.formats.source import CUT, Options, Source, zone_of
+from skybraid.traces.formats.source import Options, Source, zone_of
 from skybraid.traces.formats.stamps import read_stamp
 from skybraid.traces.series import TraceError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Measurement
 
 _REPLY = re.compile(
-    r"(?P<stamp>.*?)[\s:\]|-]*\b\d+ (?!UTC)[^\s\d:]{2,} [^=]*?(?P<key>icmp_seq|icmp_req|seq)=(?P<seq>\d+) "
+    r"(?P<stamp>.*?)[\s:\]|-]*\b\d+ (?![A-Z]{2,5}\b)[^\s\d:]{2,} [^=]*?(?P<key>icmp_seq|icmp_req|seq)=(?P<seq>\d+) "
     r"(?:ident=\d+ )?(?:ttl|hlim)=\d+ [^=<]*[=<] ?(?P<rtt>\d+(?:[.,]\d+)?) ?[^\s\d.,]+(?P<rest>.*)"
 )
 _HEADING = re.compile(r"PING \S.*\d")
@@ -93,14 +93,13 @@ def _canonical(source: Source, options: Options) -> _Log:
     headings: list[int] = []
     lines = source.lines.copy()
     sent, even_s, silent = 0, None, 0
-    notes: tuple[str, ...] = ()
     for at, line in enumerate(source.lines):
         if found := _REPLY.match(line):
             replies.append(_Reply(found["stamp"], int(found["seq"]), found["rtt"], "DUP" in found["rest"]))
             places.append(at)
             silent = 0
-        elif at + 1 == source.cut_line and " bytes from " in line:
-            lines[at], notes = "", (CUT,)
+        elif " bytes from " in line and source.drop_cut(at + 1):
+            lines[at] = ""
         elif replies and (probe := _SENT.search(line)) is not None:
             # No answer yet, or a router's complaint.
             ahead = (int(probe["seq"]) - replies[-1].sequence) % _ROUND
@@ -117,7 +116,7 @@ def _canonical(source: Source, options: Options) -> _Log:
             sent = 0 if count is None else int(count[0])
             even_s = int(took[1]) * 1e-3 / (sent - 1) if took is not None and sent > 1 else None
     if not replies:
-        return _Log(source.text, None, 1.0, notes)
+        return _Log(source.text, None, 1.0, ())
     comma = next((at for at, reply in enumerate(replies) if "," in reply.rtt_ms), None)
     if comma is not None:
         # Of less than 100 ms iputils writes decimals: in another language all of them have a comma.
@@ -145,7 +144,7 @@ def _canonical(source: Source, options: Options) -> _Log:
         "\n".join([*_english(lines, [*headings, *places]), f"{sent} packets transmitted"]),
         start_unix_s,
         None if has_stamps else even_s or 1.0,
-        (*notes, *assumed),
+        assumed,
     )
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skybraid.traces.formats.probes import of_probes, stamped_probes
-from skybraid.traces.formats.source import CUT, zone_of
+from skybraid.traces.formats.source import zone_of
 from skybraid.traces.formats.stamps import Stamp, is_day_first, may_be_month_first, read_stamp
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ def read(source: Source, options: Options) -> list[Measurement]:
     if lines and _reply(lines[heading]) is not None:
         # A log that was cut off at its beginning.
         heading -= 1
-    notes: tuple[str, ...] = ()
     is_over = False
     for number, line in enumerate(lines[heading + 1 :], start=heading + 2):
         reply = _reply(line)
@@ -62,8 +60,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
         is_over = reply is None and (is_over or (bool(rtt_ms) and not line.strip()))
         if is_over or not line.strip():
             continue
-        if reply is None and number == source.cut_line and line.strip()[-1] not in ".!。":
-            notes = (CUT,)
+        if reply is None and line.strip()[-1] not in ".!。" and source.drop_cut(number):
             continue
         if reply is None and line.startswith(" ") and rtt_ms:
             source.fail(number, f"`{line.strip()}`", "a reply, a timeout, or a blank line before the statistics")
@@ -76,14 +73,13 @@ def read(source: Source, options: Options) -> list[Measurement]:
     if counts and int(counts[-1][1]) != len(rtt_ms):
         source.fail(None, f"{len(rtt_ms)} probes", f"{counts[-1][1]} as the statistics say")
     if len(stamps) == len(rtt_ms):
-        found = stamped_probes(source, dict(enumerate(rtt_ms)), stamps, len(rtt_ms) - 1)
-        return [replace(found, notes=(*found.notes, *notes))]
+        return [stamped_probes(source, dict(enumerate(rtt_ms)), stamps, len(rtt_ms) - 1)]
     every_s = 1.0 if options.every_s is None else options.every_s
     times_s, at_s = [], 0.0
     for value in rtt_ms:
         times_s.append(at_s)
         at_s += every_s + (TIMEOUT_S if math.isinf(value) else 0.0)
-    notes += (f"no stamps: probes taken as {every_s:g} s apart (--every), timeouts as {TIMEOUT_S:g} s longer",)
+    notes = (f"no stamps: probes taken as {every_s:g} s apart (--every), timeouts as {TIMEOUT_S:g} s longer",)
     return [of_probes(source, times_s, rtt_ms, None, at_s, notes)]
 
 

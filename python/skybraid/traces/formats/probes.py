@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
-from skybraid.traces.formats.stamps import Stamp, on_one_clock
+from skybraid.traces.formats.stamps import KNOWN_ZONE, Stamp, on_one_clock
 from skybraid.traces.measurement import Column, Measurement
 
 if TYPE_CHECKING:
@@ -23,8 +23,11 @@ def clock_of(source: Source, stamps: Sequence[Stamp]) -> tuple[Floats, tuple[str
     """Returns when the lines of a log were written in s, shape (n,), and notes.
 
     Raises:
-        TraceError: the clock was set back.
+        TraceError: the clock was set back, or a zone is of several places.
     """
+    unknown = next((stamp.unknown_zone for stamp in stamps if stamp.unknown_zone), None)
+    if unknown is not None:
+        source.fail(None, f"the zone `{unknown}`", KNOWN_ZONE)
     clock_s = on_one_clock(stamps)
     steps_s = np.diff(clock_s)
     if (steps_s < -_MAX_BACK_S).any():

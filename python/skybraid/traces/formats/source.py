@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from skybraid.model.heavy import np
+from skybraid.traces.files import decoded, encoding_of, read_bytes
 from skybraid.traces.formats.stamps import read_stamp
-from skybraid.traces.reading import read_bytes
-from skybraid.traces.series import LOSS_UNITS, RATE_UNITS, TIME_UNITS, TraceError
+from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +26,11 @@ MAX_ROWS = 10_000_000
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
+UNKNOWN = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--"}
+"""Cells, in lower case, that say that nothing was measured."""
+
 CUT = "the last line was cut off and is left out"
 """Note on a file whose last line an interrupted tool did not finish."""
-
-_BYTE_UNITS = {"B/s": 8e-6, "kB/s": 8e-3, "MB/s": 8.0, "GB/s": 8e3}
 
 _LOST_TIMES = 2.0
 """Ratio from which on a largest time that occurs more than once is taken for a mark of lost probes."""
@@ -71,10 +72,16 @@ class Options:
 
 
 class Source:
-    """A file to import; its contents are read once, when they are first asked for."""
+    """A file to import; its contents are read once, when they are first asked for.
+
+    Attributes:
+        path: of the file.
+        notes: omissions, for all measurements of the file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.notes: list[str] = []
 
     @cached_property
     def data(self) -> bytes:
@@ -83,13 +90,11 @@ class Source:
 
     @cached_property
     def text(self) -> str:
-        """Contents as text, its lines ended by LF; Windows writes UTF-16 and code pages, old Macs CR."""
-        encoding = "utf-16" if self.data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        """Contents as text, as `decoded` gives it; what is no Unicode is taken for the code page of Windows."""
         try:
-            found = self.data.decode(encoding)
+            return decoded(self.data)
         except UnicodeDecodeError:
-            found = self.data.decode("cp1252", errors="replace")
-        return found.replace("\r\n", "\n").replace("\r", "\n")
+            return decoded(self.data.decode("cp1252", errors="replace").encode())
 
     @classmethod
     def of_text(cls, path: Path, text: str) -> Source:
@@ -101,9 +106,8 @@ class Source:
     @cached_property
     def head(self) -> str:
         """The first 4000 bytes as text."""
-        if self.data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            return self.text[:4000]
-        return self.data[:4000].decode("utf-8-sig", errors="replace")
+        data = self.data[:4000]
+        return decoded(data.decode(encoding_of(data), errors="replace").encode())
 
     @cached_property
     def lines(self) -> list[str]:
@@ -120,6 +124,13 @@ class Source:
         """Number of the last line where nothing ends it: an interrupted tool may have left it unfinished."""
         return len(self.lines) if self.lines and not self.text.endswith("\n") else None
 
+    def drop_cut(self, number: int) -> bool:
+        """Leaves a damaged line out, with a note, if it is the last one and nothing ends it; returns whether it is."""
+        if number != self.cut_line:
+            return False
+        self.notes.append(CUT)
+        return True
+
     def fail(self, line: int | None, found: str, expected: str) -> NoReturn:
         """Raises TraceError for a line, counted from 1, or for the file as a whole."""
         place = f"{self.path}" if line is None else f"{self.path}:{line}"
@@ -128,7 +139,7 @@ class Source:
 
 
 def json_values(source: Source) -> Iterator[tuple[int, Any]]:
-    """Yields the JSON values of a file, one after another, each with the line on which it begins.
+    """Yields the JSON values of a file, one after another, each with the line on which it begins; not a cut last one.
 
     Raises:
         TraceError: one is damaged.
@@ -140,6 +151,8 @@ def json_values(source: Source) -> Iterator[tuple[int, Any]]:
         try:
             value, place = decoder.raw_decode(text, found.start())
         except (ValueError, RecursionError) as error:
+            if found.start() > 0 and source.drop_cut(len(source.lines)):
+                return
             source.fail(line, f"damaged JSON ({error})", "whole values: was the file cut off?")
         yield line, value
 
@@ -163,7 +176,7 @@ def optional_number(source: Source, line: int, text: str, what: str) -> float:
     Raises:
         TraceError: it is neither.
     """
-    if text.strip().lower() in {"", "na", "n/a", "nan", "null", "none", "-", "--"}:
+    if text.strip().lower() in UNKNOWN:
         return math.nan
     return number_of(source, line, text.strip(), what)
 
@@ -185,7 +198,7 @@ def zone_of(options: Options) -> ZoneInfo | None:
 def unix_time(text: str, zone: ZoneInfo | None) -> float | None:
     """Returns a date and time, as `stamps` reads them, in s since 1970; None for other texts."""
     found = read_stamp(text, zone)
-    return found.at_s if found is not None and found.is_dated else None
+    return found.at_s if found is not None and found.is_dated and not found.unknown_zone else None
 
 
 def has_zone(text: str) -> bool:
@@ -197,18 +210,6 @@ def has_zone(text: str) -> bool:
 def range_of(quantity: str) -> tuple[float, float]:
     """Returns the range of a network quantity in Mbit/s, ms or %, as scenarios have it: 1000 Tbit/s, 100 days."""
     return 0.0, {"rate": 1e9, "loss": 100.0, "round_trip_loss": 100.0}.get(quantity, 9e9)
-
-
-def unit_scale(quantity: str, unit: str) -> float | None:
-    """Returns the size of a unit in the unit of a network quantity (Mbit/s, ms, %); None for another unit."""
-    units = {
-        "rate": RATE_UNITS | _BYTE_UNITS,
-        "delay": TIME_UNITS,
-        "rtt": TIME_UNITS,
-        "loss": LOSS_UNITS,
-        "round_trip_loss": LOSS_UNITS,
-    }[quantity]
-    return units.get(unit)
 
 
 def in_network_unit(
@@ -228,7 +229,8 @@ def in_network_unit(
     if bad.any():
         row = int(np.argmax(bad))
         hint = f" (lost: --lost {raw[row]:g})" if is_time else ""
-        source.fail(lines[row], f"{raw[row]:g} as {quantity}", f"a value in range{hint}")
+        unit = "Mbit/s" if quantity == "rate" else "ms" if is_time else "%"
+        source.fail(lines[row], f"{raw[row]:g} as {quantity}", f"{low:g} to {high:g} {unit}{hint}")
     known = raw[np.isfinite(values)]
     if is_time and known.size:
         # Tools without a word for a lost probe write a large number, always the same.

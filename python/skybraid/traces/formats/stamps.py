@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from zoneinfo import ZoneInfo
 
     from skybraid.traces.measurement import Floats
 
@@ -35,10 +35,11 @@ _MONTHS = {
 }
 _CLOCK = r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})[:.](?P<second>\d{2}(?:[.,:]\d+)?)\s*(?P<half>[AaPp]\.?[Mm]\.?)?"
 _MINUTES = _CLOCK.replace(r"[:.](?P<second>\d{2}(?:[.,:]\d+)?)", r"(?::(?P<second>\d{2}(?:[.,:]\d+)?))?", 1)
-_ZONE = r"\s*(?P<zone>[A-Z]{1,4}(?![A-Za-z])|[+-]\d{2}:?\d{2})?"
+_ZONE = r"\s*(?P<zone>[A-Z]{1,4}(?![A-Za-z])|[A-Z][a-z]+/[A-Za-z_/]+|[+-]\d{2}(?::?\d{2})?)?"
 _ZONED_YEAR = r"(?:\s+(?P<late>[A-Z]{3,4}))?\s+(?P<year>\d{4})"
 _ISO = r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})"
 _NAMED = r"(?P<name>[A-Za-z]{3})[a-z]*"
+_SINCE_1970 = re.compile(r"(?P<whole>1\d{9}(?:\d{3}){0,3})(?:\.\d+)?|1\.\d+[eE]\+?(?P<exponent>09|9|12|15|18)")
 _FORMS = tuple(
     re.compile(form)
     for form in (
@@ -52,8 +53,15 @@ _FORMS = tuple(
         rf"(?:\w{{3}},?\s+)?(?P<name>[A-Za-z]{{3}})[a-z]*\s+(?P<day>\d{{1,2}}),?\s+{_CLOCK}{_ZONED_YEAR}",
         rf"(?:\w{{3}},?\s+)?(?P<name>[A-Za-z]{{3}})[a-z]*\s+(?P<day>\d{{1,2}})(?:,?\s+(?P<year>\d{{4}}))?,?\s+{_CLOCK}{_ZONE}",
         _CLOCK,
+        r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?P<second>)\s*(?P<half>[AaPp]\.?[Mm]\.?)?",
     )
 )
+
+
+KNOWN_ZONE = "--zone with the place meant (CST may be America/Chicago or Asia/Shanghai), or offsets such as +08:00"
+"""Expected instead of a zone that is of several places or of none."""
+
+_DAY_S = 86400.0
 
 
 class Stamp(NamedTuple):
@@ -65,6 +73,7 @@ class Stamp(NamedTuple):
         is_zoned: whether the zone is known, or none is needed.
         grain_s: unit in s to which it was cut: 60 without seconds, 1 without their fraction, else 0.
         again_s: the second time that a clock shows it, where local times repeat an hour in autumn; else `at_s`.
+        unknown_zone: its zone, if that is of several places or of none; it was taken for UTC.
     """
 
     at_s: float
@@ -72,6 +81,7 @@ class Stamp(NamedTuple):
     is_zoned: bool
     grain_s: float
     again_s: float
+    unknown_zone: str = ""
 
 
 def read_stamp(text: str, zone: ZoneInfo | None = None, *, is_day_first: bool | None = None) -> Stamp | None:
@@ -79,7 +89,7 @@ def read_stamp(text: str, zone: ZoneInfo | None = None, *, is_day_first: bool | 
 
     Args:
         text: of a cell or before a line.
-        zone: of dates without one; UTC without it.
+        zone: of dates without one, or with one that is of several places; UTC without it.
         is_day_first: whether dates with slashes begin with the day; None: unknown.
     """
     cleaned = text.strip().strip("\"'[]()").strip()
@@ -112,10 +122,17 @@ def may_be_month_first(text: str) -> bool:
 
 
 def in_order(stamps: Sequence[Stamp]) -> list[Stamp]:
-    """Returns the stamps, with those of a repeated hour at its second occurrence after the clock stepped back."""
+    """Returns the stamps of a log, of which times of day go on after midnight.
+
+    Those of an hour that is repeated in autumn are at its second occurrence after the clock stepped back.
+    """
     found: list[Stamp] = []
-    before_s, is_second = -math.inf, False
-    for stamp in stamps:
+    before_s, is_second, midnights_s = -math.inf, False, 0.0
+    for one in stamps:
+        stamp = one
+        if not one.is_dated:
+            midnights_s += _DAY_S if one.at_s + midnights_s - before_s < -_DAY_S / 2 else 0.0
+            stamp = one._replace(at_s=one.at_s + midnights_s, again_s=one.again_s + midnights_s)
         has_gone_back = stamp.again_s - before_s < before_s - stamp.at_s
         is_second = stamp.again_s > stamp.at_s and (is_second or has_gone_back)
         found.append(stamp._replace(at_s=stamp.again_s) if is_second else stamp)
@@ -124,14 +141,11 @@ def in_order(stamps: Sequence[Stamp]) -> list[Stamp]:
 
 
 def on_one_clock(stamps: Sequence[Stamp]) -> Floats:
-    """Returns times in s that do not decrease by midnight or the end of summer time, shape (n,).
+    """Returns times in s in the order of `in_order`, shape (n,).
 
     Equal whole seconds or minutes are spread evenly; of the first and the last one only a part may have been measured.
     """
     times_s = np.array([stamp.at_s for stamp in in_order(stamps)])
-    if not all(stamp.is_dated for stamp in stamps):
-        # A time of day begins again at midnight.
-        times_s += 86400.0 * np.cumsum(np.diff(times_s, prepend=times_s[:1]) < -43200)
     if not all(stamp.grain_s for stamp in stamps):
         return times_s
     starts = np.flatnonzero(np.diff(times_s, prepend=math.nan) != 0)
@@ -148,10 +162,11 @@ def on_one_clock(stamps: Sequence[Stamp]) -> Floats:
 
 def _since_1970(text: str) -> float | None:
     # From 2001 to 2033 these begin with 1; other numbers of that length are bytes and the like.
-    for digits, size in ((9, 1.0), (12, 1e-3), (15, 1e-6), (18, 1e-9)):
-        if re.fullmatch(rf"1\d{{{digits}}}(\.\d+)?", text):
-            return float(text) * size
-    return None
+    found = _SINCE_1970.fullmatch(text)
+    if found is None:
+        return None
+    digits = int(found["exponent"]) if found["exponent"] else len(found["whole"]) - 1
+    return float(text) * 10.0 ** (9 - digits)
 
 
 def _stamp(parts: dict[str, str | None], zone: ZoneInfo | None, *, is_day_first: bool | None) -> Stamp | None:
@@ -169,7 +184,7 @@ def _stamp(parts: dict[str, str | None], zone: ZoneInfo | None, *, is_day_first:
     if parts.get("half"):
         hour = hour % 12 + (12 if str(parts["half"]).lower().startswith("p") else 0)
     offset = _offset(named)
-    if month is None or (named is not None and offset is None):
+    if month is None:
         return None
     is_dated = parts.get("year") is not None
     try:
@@ -183,13 +198,19 @@ def _stamp(parts: dict[str, str | None], zone: ZoneInfo | None, *, is_day_first:
     if float(seconds) >= 61:
         return None
     grain_s = 0.0 if "." in seconds else 1.0 if parts["second"] else 60.0
-    return Stamp(at_s, is_dated, named is not None or zone is not None, grain_s, max(at_s, again_s))
+    is_zoned = offset is not None or zone is not None
+    return Stamp(at_s, is_dated, is_zoned, grain_s, max(at_s, again_s), "" if is_zoned else named or "")
 
 
-def _offset(named: str | None) -> timezone | None:
+def _offset(named: str | None) -> tzinfo | None:
     if named is None:
         return None
+    if "/" in named:
+        try:
+            return ZoneInfo(named)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            return None
     if named[0] in "+-":
-        minutes = int(named[1:3]) * 60 + int(named[-2:])
+        minutes = int(named[1:3]) * 60 + int(named[3:].lstrip(":") or 0)
         return timezone(timedelta(minutes=-minutes if named[0] == "-" else minutes)) if minutes < 1440 else None
     return timezone(timedelta(minutes=_ZONES[named])) if named in _ZONES else None

@@ -1,9 +1,9 @@
-"""Columns with dates: CSV of one's own scripts, with zones and gaps.
+"""Columns with dates: CSV or JSON records of one's own scripts, with zones and gaps.
 
 The first column that holds dates (`stamps`) is the time, else a date with a time of day, else a column that counts
-(`seconds`, `time_s`, `elapsed_ms`). Rows of the same whole second are spread over it. What a column holds follows
-from its heading where that names quantity and unit (`dl_mbps`, `rtt [ms]`, `Upload (kbit/s)`, `loss_pct`); `--as` says
-it otherwise. A cell that is empty or says `NA`, `nan`, `null` or `-` was not measured.
+(`seconds`, `time_s`, `elapsed_ms`), else a time of day. Rows of the same whole second are spread over it. What a column
+holds follows from its heading where that names quantity and unit (`dl_mbps`, `rtt [ms]`, `Upload (kbit/s)`,
+`loss_pct`); `--as` says it otherwise. A cell that is empty or says `NA`, `nan`, `null` or `-` was not measured.
 """
 
 from __future__ import annotations
@@ -11,31 +11,37 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from skybraid.model.heavy import np
+from skybraid.traces.formats import records
 from skybraid.traces.formats.source import (
-    CUT,
     Options,
     Source,
     from_zero,
     in_network_unit,
     number_of,
     optional_number,
-    unit_scale,
     unix_time,
     zone_of,
 )
-from skybraid.traces.formats.stamps import in_order, is_day_first, may_be_month_first, on_one_clock, read_stamp
+from skybraid.traces.formats.stamps import (
+    KNOWN_ZONE,
+    in_order,
+    is_day_first,
+    may_be_month_first,
+    on_one_clock,
+    read_stamp,
+)
+from skybraid.traces.formats.units import scale_of, seconds_of
 from skybraid.traces.measurement import NETWORK, Column, Measurement
 from skybraid.traces.series import UNIT_OF, TraceError
 
-_UNITS = {
-    "gbps": "Gbit/s", "mbps": "Mbit/s", "kbps": "kbit/s", "bps": "bit/s", "gbit/s": "Gbit/s", "mbit/s": "Mbit/s",
-    "kbit/s": "kbit/s", "bit/s": "bit/s", "ms": "ms", "msec": "ms", "us": "us", "µs": "us", "ns": "ns", "s": "s",
-    "sec": "s", "seconds": "s", "milliseconds": "ms", "%": "%", "pct": "%", "percent": "%", "ratio": "ratio",
-    "ppm": "ppm",
-}  # fmt: skip
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from skybraid.traces.measurement import Floats
+
 _QUANTITIES = (
     ("round_trip_loss", r"round.?trip.?loss|ping.?loss|probe.?loss"),
     ("rtt", r"rtt|round.?trip|ping|laten[czt]"),
@@ -46,7 +52,10 @@ _QUANTITIES = (
         r"rate|throughput|bandwidth|bitrate|speed|goodput|capacity|download|upload|durchsatz|datenrate|débit|velocidad|\bdl\b|\bul\b|dl_|ul_",
     ),
 )
-_DIRECTIONS = (("downlink", r"down|\bdl\b|dl_|_dl|\brx\b"), ("uplink", r"up(load|link|$|_|\b)|\bul\b|ul_|_ul|\btx\b"))
+_DIRECTIONS = (
+    ("downlink", r"down|\bdl\b|dl_|_dl|\brx\b|pdsch"),
+    ("uplink", r"up(load|link|$|_|\b)|\bul\b|ul_|_ul|\btx\b|pusch"),
+)
 
 
 _TOOLS = (
@@ -70,18 +79,22 @@ _MAX_UNKNOWN = 0.5
 """Share of a column that may be unknown before it is left out."""
 
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}|\d{8}")
-_TIME = re.compile(r"\d{1,2}:\d{2}:\d{2}([.,]\d+)?(\s*[AaPp]\.?[Mm]\.?)?")
+_TIME = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[AaPp]\.?[Mm]\.?)?")
 _COUNT = re.compile(
-    r"(?P<name>time|t|elapsed|elapsed.?time|timestamp|seconds?|secs?)"
-    r"(?:[ _]*[\[(]?(?P<unit>s|secs?|seconds?|ms|msec|us|ns|min)[\])]?)?"
-    r"(?<!^time)(?<!^t)(?<!^timestamp)",
+    r"(?P<name>(?:(?:relative|elapsed|test|run|flight)[ _]?)?(?:time|timestamp|zeit|temps|tiempo|hora)"
+    r"|t|elapsed|seconds?|secs?)"
+    r"(?: since start)?(?:[ _]*[\[(]? *(?P<unit>[a-zµμ]+) *[\])]?)?",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"\d+([.,]\d+)?")
+_TIMED = re.compile(r"time|date|stamp|epoch|utc|unix|zeit|heure|hora|fecha|\bts\b|^t$|^\d*$", re.IGNORECASE)
+"""Headings below which a number may be s, ms, us or ns since 1970."""
+
+_PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"\d+([.,]\d+)?([eE][-+]?\d+)?")
 _LOST = {"inf", "infinity", "timeout", "timed out", "request timed out", "lost", "*"}
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+")
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
-_SECONDS = {"ms": 1e-3, "msec": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
+_SEPARATORS = (";", "\t", ",", "|", " ")
 
 
 class Meaning(NamedTuple):
@@ -93,13 +106,34 @@ class Meaning(NamedTuple):
     unit: str
 
 
+class _Clock(NamedTuple):
+    """The columns that hold the time: one or two of dates, or one that counts in units of `size_s`."""
+
+    places: tuple[int, ...]
+    size_s: float | None = None
+
+
+class _Table(NamedTuple):
+    """Headings, rows of as many cells, and the line of each row."""
+
+    headings: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+    separator: str
+
+
 def recognises(source: Source) -> bool:
     """Whether the file is a table, one column of which holds dates or counts time."""
+    if records.is_json(source):
+        record = records.first_record(source)
+        return len(record) > 1 and _clock(list(record), list(record.values())) is not None
     begins = [line for line in source.begins if not line.startswith("#")]
     if len(begins) < 2:
         return False
     separator = _separator(begins[0])
-    headings, first = (_cells(line, separator) for line in begins[:2])
+    headings, first = (next(csv.reader([line], delimiter=separator), []) for line in begins[:2])
+    if separator == " ":
+        headings, first = begins[0].split(), begins[1].split()
     return len(headings) > 1 and (
         _clock(headings, first) is not None
         or _lacks_unit(headings, first)
@@ -112,62 +146,39 @@ def _lacks_unit(headings: list[str], first: list[str]) -> bool:
     return bool(re.fullmatch(r"time|t|timestamp", headings[0], re.IGNORECASE) and _NUMBER.fullmatch(first[0]))
 
 
-class _Clock(NamedTuple):
-    """The columns that hold the time: one or two of dates, or one that counts in units of `size_s`."""
-
-    places: tuple[int, ...]
-    size_s: float | None = None
-
-
-def read(source: Source, options: Options) -> list[Measurement]:
+def read(source: Source, options: Options, *, has_units: bool = False) -> list[Measurement]:
     """Reads the columns whose meaning is known; the others are named in a note.
+
+    Args:
+        source: the file.
+        options: facts that the file does not contain.
+        has_units: whether a unit alone says what a column holds, and columns of one kind keep their names.
 
     Raises:
         TraceError: a line is invalid, a date has no zone, or the meaning of no column is known.
     """
-    rows = [(n, line) for n, line in enumerate(source.lines, start=1) if line.strip() and not line.startswith("#")]
-    if len(rows) < 2:
-        source.fail(None, "no rows", "headings and a row at least")
-    separator = _separator(rows[0][1])
-    headings = _cells(rows[0][1], separator)
-    if any(unix_time(cell, None) is not None for cell in headings):
-        # Without headings columns have their numbers.
-        headings = [str(number) for number in range(1, len(headings) + 1)]
-        rows.insert(0, (0, ""))
-    elif options.columns and all(name.isdecimal() and name not in headings for name in options.columns):
-        # Columns by number, whatever the headings are.
-        headings = [str(number) for number in range(1, len(_cells(rows[1][1], separator)) + 1)]
-    first = _cells(rows[1][1], separator)
+    table = _table(source, options)
+    headings, first = table.headings, table.rows[0]
     clock = _clock(headings, first)
     if clock is None and _lacks_unit(headings, first):
-        source.fail(rows[0][0], f"`{headings[0]}` without a unit", "one in its heading, such as time_s or time_ms")
+        expected = "one in its heading, such as time_s or time_ms"
+        source.fail(max(table.lines[0] - 1, 1), f"`{headings[0]}` without a unit", expected)
     if clock is None:
-        source.fail(rows[1][0], f"`{rows[1][1]}`", "a column of dates, such as 2026-05-13T12:31:03+02:00")
-    meanings = _meanings(source, headings, clock.places, options)
-    table: list[list[str]] = []
-    notes: list[str] = []
-    for number, line in rows[1:]:
-        cells = _cells(line, separator)
-        if len(cells) < len(headings) and number == source.cut_line and table:
-            notes.append(CUT)
-            break
-        if len(cells) != len(headings):
-            source.fail(number, f"{len(cells)} cells", f"{len(headings)}, as many as headings")
-        table.append(cells)
-    lines = [number for number, _ in rows[1 : len(table) + 1]]
-    whens = [" ".join(cells[place] for place in clock.places) for cells in table]
-    times_s, start_unix_s = _times(source, lines, whens, clock, options)
-    found_s = from_zero(source, times_s, lines)
+        shown = table.separator.join(first)
+        source.fail(table.lines[0], f"`{shown}`", "a column of dates, such as 2026-05-13T12:31:03+02:00")
+    meanings = _meanings(source, headings, clock.places, options, has_units=has_units)
+    whens = [" ".join(cells[place] for place in clock.places) for cells in table.rows]
+    times_s, start_unix_s = _times(source, table.lines, whens, clock, options)
+    found_s = from_zero(source, times_s, table.lines)
     columns: list[Column] = []
+    notes: list[str] = []
     for place, meaning in meanings.items():
-        raw = np.array(
-            [_value(source, n, cells[place], headings[place], separator) for n, cells in zip(lines, table, strict=True)]
-        )
+        raw = _values(source, table, place)
         if not options.columns and np.isnan(raw).mean() > _MAX_UNKNOWN and len(meanings) > 1:
             share = 100 * np.isnan(raw).mean()
             notes.append(f"`{headings[place]}` left out: {share:.0f} % of its rows were not measured (--as takes it)")
             continue
-        values, told = in_network_unit(source, lines, raw, meaning.quantity, meaning.scale, options.lost)
+        values, told = in_network_unit(source, table.lines, raw, meaning.quantity, meaning.scale, options.lost)
         columns.append(Column(meaning.quantity, UNIT_OF[NETWORK[meaning.quantity]], values, meaning.direction))
         notes += told
     if not columns:
@@ -179,6 +190,58 @@ def read(source: Source, options: Options) -> list[Measurement]:
     return [Measurement(str(source.path), found_s, tuple(columns), start_unix_s, notes=tuple(notes))]
 
 
+def _table(source: Source, options: Options) -> _Table:
+    """Returns the cells of a file; headings that come again are passed over.
+
+    Raises:
+        TraceError: a row has another number of cells than the headings, or there are no rows.
+    """
+    separator = next((_separator(line) for line in source.lines if line.strip() and not line.startswith("#")), ",")
+    rows = records.rows_of(source) if records.is_json(source) else list(_rows(source, separator))
+    if not rows:
+        source.fail(None, "no rows", "headings and a row at least")
+    headings = rows[0][1]
+    if any(unix_time(cell, None) is not None for cell in headings):
+        # Without headings columns have their numbers.
+        headings = [str(number) for number in range(1, len(headings) + 1)]
+    else:
+        rows = [row for row in rows[1:] if row[1] != headings]
+        if options.columns and rows and all(name.isdecimal() and name not in headings for name in options.columns):
+            # Columns by number, whatever the headings are.
+            headings = [str(number) for number in range(1, len(rows[0][1]) + 1)]
+    count = len(headings)
+    kept: list[list[str]] = []
+    lines: list[int] = []
+    for number, cells in rows:
+        if len(cells) != count and (len(cells) < count or any(cells[count:])):
+            if len(cells) < count and source.drop_cut(number):
+                break
+            source.fail(number, f"{len(cells)} cells", f"{count}, as many as headings")
+        kept.append(cells[:count])
+        lines.append(number)
+    if not kept:
+        source.fail(None, "headings without rows", "a row at least")
+    return _Table(headings, kept, lines, separator)
+
+
+def _rows(source: Source, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the cells of each row that is neither blank nor a comment, with the line on which it begins."""
+    lines = ["" if line.startswith("#") else line for line in source.lines]
+    if separator == " ":
+        yield from ((number, line.split()) for number, line in enumerate(lines, start=1) if line.strip())
+        return
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    number = 1
+    try:
+        for cells in reader:
+            stripped = [cell.strip() for cell in cells]
+            if any(stripped):
+                yield number, stripped
+            number = reader.line_num + 1
+    except csv.Error as error:
+        source.fail(number, str(error), "cells with closed quotes")
+
+
 def _clock(headings: list[str], first: list[str]) -> _Clock | None:
     """Returns the columns of the time by the cells of the first row: dates, a date and a time of day, or a count."""
     month_first = is_day_first(first)
@@ -186,21 +249,22 @@ def _clock(headings: list[str], first: list[str]) -> _Clock | None:
         # Whether these begin with a day or a month is for all rows to tell.
         month_first = False
     # A row may have more cells than headings.
-    first = first[: len(headings)]
-    for place, cell in enumerate(first):
+    cells = list(enumerate(zip(headings, first, strict=False)))
+    for place, (heading, cell) in cells:
         stamp = read_stamp(cell, is_day_first=month_first)
-        if stamp is not None and stamp.is_dated:
+        if stamp is not None and stamp.is_dated and (not _NUMBER.fullmatch(cell) or _TIMED.search(heading)):
             return _Clock((place,))
-    dates = [place for place, cell in enumerate(first) if _DATE.fullmatch(cell)]
-    clocks = [place for place, cell in enumerate(first) if _TIME.fullmatch(cell)]
+    dates = [place for place, (_, cell) in cells if _DATE.fullmatch(cell)]
+    clocks = [place for place, (_, cell) in cells if _TIME.fullmatch(cell)]
     if dates and clocks:
         return _Clock((dates[0], clocks[0]))
-    for place, (heading, cell) in enumerate(zip(headings, first, strict=False)):
+    for place, (heading, cell) in cells:
         found = _COUNT.fullmatch(heading.strip())
         if found is not None and _NUMBER.fullmatch(cell.strip()):
-            unit = (found["unit"] or found["name"]).lower()
-            return _Clock((place,), _SECONDS.get(unit, 1.0))
-    return _Clock((clocks[0],)) if clocks and re.search("time|zeit|heure|hora", headings[clocks[0]].lower()) else None
+            size_s = seconds_of(found["unit"] or found["name"])
+            if size_s is not None or found["name"].lower().startswith("elapsed"):
+                return _Clock((place,), size_s or 1.0)
+    return _Clock((clocks[0],)) if clocks and _TIMED.search(headings[clocks[0]]) else None
 
 
 def _times(
@@ -210,7 +274,7 @@ def _times(
     if clock.size_s is not None:
         size_s = clock.size_s
         return [
-            number_of(source, n, when.replace(",", "."), "a time") * size_s
+            (float(when) if _PLAIN.fullmatch(when) else number_of(source, n, when.replace(",", "."), "a time")) * size_s
             for n, when in zip(lines, whens, strict=True)
         ], None
     day_first = is_day_first(whens)
@@ -223,6 +287,8 @@ def _times(
         stamp = read_stamp(when, zone, is_day_first=day_first)
         if stamp is None:
             source.fail(number, f"`{when}`", "a date and time")
+        if stamp.unknown_zone:
+            source.fail(number, f"`{when}`, whose zone is not of one place", KNOWN_ZONE)
         if stamp.is_dated and not stamp.is_zoned:
             source.fail(number, f"`{when}` without a zone", "a zone in the file, or --zone (UTC is one)")
         stamps.append(stamp)
@@ -247,38 +313,54 @@ def meaning_of(text: str) -> Meaning:
     quantities = ", ".join(NETWORK)
     if found is None or found[2] not in NETWORK:
         raise TraceError(f"--as: found `{text}`; expected `[uplink|downlink] QUANTITY [UNIT]` with one of {quantities}")
-    scale = unit_scale(found[2], found[3])
+    scale = scale_of(found[2], found[3])
     if scale is None:
         raise TraceError(f"--as: found the unit `{found[3]}`; expected one of {found[2]}")
     return Meaning(found[2], found[1] or "", scale, found[3])
 
 
-def _value(source: Source, number: int, cell: str, heading: str, separator: str) -> float:
-    if cell.strip().lower() in _LOST:
-        return float("inf")
-    if separator == "," and _THOUSANDS.fullmatch(cell):
-        source.fail(number, f"`{cell}`", "a number without commas: this may be thousands or a decimal comma")
-    if _DECIMAL_COMMA.fullmatch(cell):
-        # Commas do not part such columns, so that one is a decimal comma.
-        cell = cell.replace(",", ".")
-    return optional_number(source, number, cell, f"a number as `{heading}`")
+def _values(source: Source, table: _Table, place: int) -> Floats:
+    """Returns the numbers of a column, shape (n,); infinity: a lost probe."""
+    heading = table.headings[place]
+    found = np.empty(len(table.rows))
+    for at, cells in enumerate(table.rows):
+        cell = cells[place]
+        if _PLAIN.fullmatch(cell):
+            found[at] = float(cell)
+        elif cell.lower() in _LOST:
+            found[at] = np.inf
+        elif table.separator == "," and _THOUSANDS.fullmatch(cell):
+            source.fail(
+                table.lines[at], f"`{cell}`", "a number without commas: this may be thousands or a decimal comma"
+            )
+        else:
+            # Commas do not part such columns, or are in quotes, so that one is a decimal comma.
+            number = cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell
+            found[at] = optional_number(source, table.lines[at], number, f"a number as `{heading}`")
+    return found
 
 
-def _meanings(source: Source, headings: list[str], places: tuple[int, ...], options: Options) -> dict[int, Meaning]:
-    for name in options.columns:
-        if name not in headings:
-            raise TraceError(f"{source.path}: --as: found no column `{name}`; expected one of {', '.join(headings)}")
+def _meanings(
+    source: Source, headings: list[str], places: tuple[int, ...], options: Options, *, has_units: bool
+) -> dict[int, Meaning]:
+    given_by_heading = {_heading(source, headings, name): text for name, text in options.columns.items()}
     found: dict[int, Meaning] = {}
     of_tool = next((columns for marks, columns in _TOOLS if marks <= set(headings)), {})
     for at, heading in enumerate(headings):
         if at in places:
             continue
-        given = options.columns.get(heading, None if options.columns else of_tool.get(heading))
-        meaning = meaning_of(given) if given is not None else None if options.columns else _guess(heading)
+        given = given_by_heading.get(heading, None if options.columns else of_tool.get(heading))
+        guess = None if options.columns else (has_units and _by_unit(heading)) or _guess(heading)
+        meaning = meaning_of(given) if given is not None else guess
         if meaning is not None:
             found[at] = meaning
     names = [(meaning.quantity, meaning.direction) for meaning in found.values()]
-    if len(set(names)) < len(names):
+    if has_units:
+        for at, one in found.items():
+            name = _without_unit(headings[at])
+            if names.count((one.quantity, one.direction)) > 1 and name != f"{one.direction} {one.quantity}".strip():
+                found[at] = one._replace(direction=f"{name} {one.direction}".strip())
+    elif len(set(names)) < len(names):
         both = ", ".join(headings[at] for at in found)
         source.fail(None, f"columns that hold the same: {both}", "--as 'NAME=QUANTITY [UNIT]' for those to take")
     if not found:
@@ -287,35 +369,65 @@ def _meanings(source: Source, headings: list[str], places: tuple[int, ...], opti
     return found
 
 
+def _heading(source: Source, headings: list[str], name: str) -> str:
+    """Returns the heading of a column that the user names, perhaps without its unit."""
+    for heading in headings:
+        if name in (heading, _without_unit(heading)):
+            return heading
+    listed = ", ".join(f"`{heading}`" for heading in headings)
+    raise TraceError(f"{source.path}: --as: found no column `{name}`; expected one of {listed}")
+
+
+def _without_unit(heading: str) -> str:
+    return heading.partition("[")[0].strip()
+
+
+def _by_unit(heading: str) -> Meaning | None:
+    """Returns the meaning of `NAME [UNIT]`, whose unit says whether it is a rate, a time or a loss."""
+    parts = re.fullmatch(r"(.*?)\s*\[\s*(.*?)\s*\]", heading)
+    if parts is None:
+        return None
+    name, unit = parts[1], parts[2]
+    quantity, scale = next(
+        ((one, size) for one in ("rate", "delay", "loss") if (size := scale_of(one, unit)) is not None), ("", 0.0)
+    )
+    if not quantity:
+        return None
+    # As `trace import` and `trace join` write them: "uplink rate", "lte downlink delay".
+    own = re.fullmatch(r"(?:(.+) )?(rate|delay|rtt|loss|round_trip_loss)", name)
+    direction = _direction(name)
+    if own is not None and NETWORK[own[2]] in (quantity, "rtt" if quantity == "delay" else ""):
+        words = (own[1] or "").split(" ")
+        is_word = len(words) == 1 and direction != "" and quantity != "delay"
+        return Meaning(own[2], direction if is_word else own[1] or "", scale, unit)
+    is_round_trip = bool(re.search("rtt|round", name, re.IGNORECASE))
+    kinds = {"delay": "rtt", "loss": "round_trip_loss", "rate": "rate"}
+    return Meaning(kinds[quantity] if is_round_trip else quantity, direction, scale, unit)
+
+
 def _guess(heading: str) -> Meaning | None:
     """Returns what a heading says; None where it names no quantity or no unit."""
-    name = heading.strip().lower()
+    name = heading.strip()
     bracketed = re.search(r"[\[(]\s*([^\])]+?)\s*[\])]", name)
-    found = bracketed or re.search(r"[_\s]([a-zµ%/]+)$", name)
+    found = bracketed or re.search(r"[_\s]([A-Za-zµμ%/]+)$|(%)$", name)
     if found is None:
         return None
-    # A capital B is a byte.
-    size = re.fullmatch(r"([kKMG]?)B(/s|ps)", heading.strip()[found.start(1) : found.end(1)])
-    unit = _UNITS.get(found[1]) if size is None else f"{size[1].replace('K', 'k')}B/s"
-    if unit is None:
-        return None
-    name = name[: bracketed.start()] if bracketed else name
+    unit = found[1] or found[2]
+    name = (name[: bracketed.start()] if bracketed else name).lower()
     quantity = next((one for one, pattern in _QUANTITIES if re.search(pattern, name)), None)
-    if quantity is None:
-        quantity = "rate" if unit.endswith(("bit/s", "B/s")) else None
-    scale = None if quantity is None else unit_scale(quantity, unit)
+    if quantity is None and scale_of("rate", unit) is not None:
+        quantity = "rate"
+    scale = None if quantity is None else scale_of(quantity, unit)
     if quantity is None or scale is None:
         return None
-    direction = next((one for one, pattern in _DIRECTIONS if re.search(pattern, name)), "")
-    return Meaning(quantity, "" if quantity in ("rtt", "round_trip_loss") else direction, scale, unit)
+    return Meaning(quantity, "" if quantity in ("rtt", "round_trip_loss") else _direction(name), scale, unit)
+
+
+def _direction(name: str) -> str:
+    return next((one for one, pattern in _DIRECTIONS if re.search(pattern, name.lower())), "")
 
 
 def _separator(line: str) -> str:
-    marks = (";", "\t", ",") if re.match(r"\d{4}-\d{2}-\d{2} ", line) else (";", "\t", ",", " ")
+    # A date and a time of day are one cell.
+    marks = _SEPARATORS[:-1] if re.match(r"\d{4}-\d{2}-\d{2} ", line) else _SEPARATORS
     return next((mark for mark in marks if mark in line), ",")
-
-
-def _cells(line: str, separator: str) -> list[str]:
-    if separator == " ":
-        return line.split()
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
