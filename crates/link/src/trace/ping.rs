@@ -5,7 +5,8 @@
 //! are evenly spaced, by the summary's time if there is one. A sequence number without a reply is a lost probe, as
 //! is a probe that the summary's "packets transmitted" counts after the last sequence number. Lost probes are
 //! evenly spaced between their neighbours. A log without its heading was cut off at its beginning: nothing before
-//! its first reply was lost. Duplicate replies (`DUP!`) are skipped. Sequence numbers have 16 bits and wrap around
+//! its first reply was lost. A last line that nothing ends is left out if it is no whole reply: an interrupted ping did
+//! not finish it. Duplicate replies (`DUP!`) are skipped. Sequence numbers have 16 bits and wrap around
 //! after 65535.
 //!
 //! Round-trip times and losses share their times, which begin with the first probe, lost or not, and their end.
@@ -64,7 +65,8 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
     let mut took_ms = None;
     let mut newest = 0;
     let mut is_headed = false;
-    for (index, line) in text.lines().enumerate() {
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((index, line)) = lines.next() {
         if let Some((before, after)) = line.split_once(" packets transmitted") {
             let count = before.rsplit(char::is_whitespace).next().unwrap_or_default();
             transmitted = count.parse::<u64>().unwrap_or(0).min(MAX_PROBES);
@@ -86,7 +88,11 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
             is_headed = true;
         }
         if line.contains(" bytes from ") {
-            let mut reply = read_reply(line.trim(), index + 1)?;
+            let is_last = lines.peek().is_none() && !text.ends_with('\n');
+            let mut reply = match read_reply(line.trim(), index + 1) {
+                Err(_) if is_last && !replies.is_empty() => break,
+                found => found?,
+            };
             reply.sequence = unwrapped(reply.sequence, newest);
             newest = newest.max(reply.sequence);
             replies.entry(reply.sequence).or_insert(reply);
@@ -205,18 +211,18 @@ fn read_reply(line: &str, number: usize) -> Result<Reply, TraceError> {
         found: line.to_string(),
         expected: expected.to_string(),
     };
-    let value_after = |key: &str| {
+    let value_after = |key: &str, unit: &str| {
         let (_, rest) = line.split_once(key)?;
         let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
         let (value, after) = rest.split_at_checked(end)?;
-        // A decimal comma would cut the number short.
-        if after.starts_with(',') {
+        // A decimal comma, or the end of a line that was cut, would cut the number short.
+        if !after.trim_start().starts_with(unit) || after.starts_with(',') {
             return None;
         }
         value.parse::<f64>().ok().filter(|value| value.is_finite())
     };
-    let sequence = value_after("icmp_seq=").or_else(|| value_after("icmp_req="));
-    let rtt_ms = value_after("time=").or_else(|| value_after("time<"));
+    let sequence = value_after("icmp_seq=", "").or_else(|| value_after("icmp_req=", ""));
+    let rtt_ms = value_after("time=", "ms").or_else(|| value_after("time<", "ms"));
     let (Some(sequence), Some(rtt_ms)) = (sequence, rtt_ms) else { return Err(wrong(EXPECTED)) };
     if !(0.0..1e9).contains(&rtt_ms) || !(0.0..1e15).contains(&sequence) {
         return Err(wrong(EXPECTED));

@@ -204,6 +204,17 @@ fn a_ping_log_without_stamps_is_spaced_evenly() {
 }
 
 #[test]
+fn a_last_reply_that_was_cut_off_is_left_out() {
+    let log = "64 bytes from a: icmp_seq=1 ttl=64 time=5 ms\n";
+    for end in ["64 bytes from a: icmp_s", "64 bytes from a: icmp_seq=2 ttl=64 time=1"] {
+        let found = ping::read(&format!("{log}{end}"), None, true).unwrap();
+        assert_eq!(found.rtt.values(), [5e6]);
+        let error = ping::read(&format!("{log}{end}\n{log}"), None, true).unwrap_err().to_string();
+        assert!(error.starts_with("line 2: found"), "{error}");
+    }
+}
+
+#[test]
 fn a_broken_ping_log_is_rejected() {
     let error = |text: &str| ping::read(text, None, true).unwrap_err().to_string();
     assert!(error("PING\n64 bytes from 10.0.0.1: ttl=64 time=1 ms").starts_with("line 2: found"));

@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 FORMATS = {
     "csv": Entry("CSV, headings with units", "its columns", series.recognises_csv, series.read_csv),
-    "parquet": Entry("Parquet", "a column", series.recognises_parquet, series.read_parquet),
+    "parquet": Entry("Parquet", "its columns", series.recognises_parquet, series.read_parquet),
     "mahimahi": Entry("mahimahi opportunities", "rate", series.recognises_mahimahi, series.read_mahimahi),
     "hypatia": Entry("Hypatia series", "round trip", series.recognises_hypatia, series.read_hypatia),
     "dated": Entry("CSV or JSON records with dates", "columns by heading, or `--as`", table.recognises, table.read),

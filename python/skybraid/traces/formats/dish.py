@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _NAMES = ("pop_ping_latency_ms", "pop_ping_drop_rate", "downlink_throughput_bps", "uplink_throughput_bps")
 _RINGS = ("popPingLatencyMs", "popPingDropRate", "downlinkThroughputBps", "uplinkThroughputBps")
 _STAMPS = ("datetimestampUtc", "timestamp", "time")
+_MAX_NAMED = 20_000
+"""Characters within which a report has a name of its own."""
+
 _NOTE = "rates are what was carried, not what the dish could have carried"
 
 
@@ -35,7 +38,8 @@ def recognises(source: Source) -> bool:
         return b"pop_ping_drop_rate" in source.data
     if source.head.lstrip().startswith(("{", "[")):
         # A number that is zero is left out, so that the drop rate may be nowhere.
-        return re.search("dish_?get_?(status|history)|pop_?ping_?(drop_?rate|latency)", source.text, re.I) is not None
+        names = "dish_?get_?(status|history)|pop_?ping_?(drop_?rate|latency)"
+        return re.search(names, source.text[:_MAX_NAMED], re.IGNORECASE) is not None
     return bool(source.begins) and "pop_ping_drop_rate" in source.begins[0]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
 from skybraid.traces import reading
-from skybraid.traces.formats import dish, table
+from skybraid.traces.formats import dish, records, table
 from skybraid.traces.formats.source import unix_time
 from skybraid.traces.measurement import Column, Measurement
 
@@ -48,7 +48,7 @@ def recognises_hypatia(source: Source) -> bool:
 
 def recognises_parquet(source: Source) -> bool:
     """Whether the file is Parquet."""
-    return source.data[:4] == b"PAR1" and not dish.recognises(source)
+    return records.is_parquet(source) and not dish.recognises(source)
 
 
 def read_csv(source: Source, options: Options) -> list[Measurement]:
@@ -84,9 +84,9 @@ def read_hypatia(source: Source, options: Options) -> list[Measurement]:
 
 
 def read_parquet(source: Source, options: Options) -> list[Measurement]:
-    """Reads the first column that is not the time."""
-    del options
-    return [_of(source, reading.read(source.path, format="parquet"), "")]
+    """Reads the columns as those of CSV."""
+    (found,) = table.read(source, options, has_units=True)
+    return [replace(found, is_sampled=_is_even(found.times_s))]
 
 
 def _of(source: Source, trace: Trace, direction: str) -> Measurement:

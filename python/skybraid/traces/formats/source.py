@@ -26,6 +26,9 @@ MAX_ROWS = 10_000_000
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
+_VALUE = re.compile(r"[^\s,]")
+"""Beginning of a value in JSON."""
+
 UNKNOWN = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--"}
 """Cells, in lower case, that say that nothing was measured."""
 
@@ -146,7 +149,7 @@ def json_values(source: Source) -> Iterator[tuple[int, Any]]:
     """
     decoder, text, place = json.JSONDecoder(), source.text, 0
     line, counted = 1, 0
-    while found := re.compile(r"[^\s,]").search(text, place):
+    while found := _VALUE.search(text, place):
         line, counted = line + text.count("\n", counted, found.start()), found.start()
         try:
             value, place = decoder.raw_decode(text, found.start())
@@ -176,9 +179,7 @@ def optional_number(source: Source, line: int, text: str, what: str) -> float:
     Raises:
         TraceError: it is neither.
     """
-    if text.strip().lower() in UNKNOWN:
-        return math.nan
-    return number_of(source, line, text.strip(), what)
+    return math.nan if text.strip().lower() in UNKNOWN else number_of(source, line, text, what)
 
 
 def zone_of(options: Options) -> ZoneInfo | None:

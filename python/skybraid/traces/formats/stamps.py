@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -170,36 +171,56 @@ def _since_1970(text: str) -> float | None:
 
 
 def _stamp(parts: dict[str, str | None], zone: ZoneInfo | None, *, is_day_first: bool | None) -> Stamp | None:
+    day, month = parts.get("day"), parts.get("name") or parts.get("month")
     if parts.get("first") is not None:
         if is_day_first is None:
             return None
-        pair = (str(parts["first"]), str(parts["second_of"]))
-        parts["day"], parts["month"] = pair if is_day_first else pair[::-1]
-    name = parts.get("name")
-    month = _MONTHS.get(name.lower()) if name else int(parts.get("month") or 1)
-    named = parts.get("zone") or parts.get("late")
-    seconds = (parts["second"] or "0").replace(",", ".")
-    seconds = re.sub(r":(\d+)$", r".\1", seconds)
-    hour = int(str(parts["hour"]))
-    if parts.get("half"):
-        hour = hour % 12 + (12 if str(parts["half"]).lower().startswith("p") else 0)
-    offset = _offset(named)
-    if month is None:
+        day, month = parts["first"], parts["second_of"]
+        if not is_day_first:
+            day, month = month, day
+    named, year = parts.get("zone") or parts.get("late"), parts.get("year")
+    minute = _minute(year, month, day, parts["hour"], parts["minute"], parts.get("half"), named, zone)
+    seconds_text = parts["second"] or "0"
+    if not seconds_text.isdecimal():
+        seconds_text = seconds_text.replace(",", ".").replace(":", ".")
+    seconds = float(seconds_text)
+    if minute is None or seconds >= 61:
         return None
-    is_dated = parts.get("year") is not None
+    at_s, again_s, is_zoned = minute
+    grain_s = 0.0 if "." in seconds_text else 1.0 if parts["second"] else 60.0
+    unknown_zone = "" if is_zoned else named or ""
+    return Stamp(at_s + seconds, year is not None, is_zoned, grain_s, again_s + seconds, unknown_zone)
+
+
+@lru_cache(maxsize=1024)
+def _minute(
+    year: str | None,
+    month: str | None,
+    day: str | None,
+    hour: str | None,
+    minute: str | None,
+    half: str | None,
+    named: str | None,
+    zone: ZoneInfo | None,
+) -> tuple[float, float, bool] | None:
+    """Returns when a minute began in s since 1970, the same for its second occurrence, and whether its zone is known.
+
+    Rows of the same minute follow one another.
+    """
+    month_number = 1 if month is None else int(month) if month.isdecimal() else _MONTHS.get(month.lower())
+    hour_number = int(hour or 0)
+    if half is not None:
+        hour_number = hour_number % 12 + (12 if half.lower().startswith("p") else 0)
+    offset = _offset(named)
+    if month_number is None:
+        return None
     try:
-        whole = datetime(
-            int(parts.get("year") or 2000), month, int(parts.get("day") or 1), hour, int(str(parts["minute"]))
-        )
-        whole = whole.replace(tzinfo=offset or zone or UTC)
-        at_s, again_s = (whole.replace(fold=fold).timestamp() + float(seconds) for fold in (0, 1))
+        begun = datetime(int(year or 2000), month_number, int(day or 1), hour_number, int(minute or 0))
+        begun = begun.replace(tzinfo=offset or zone or UTC)
+        at_s, again_s = (begun.replace(fold=fold).timestamp() for fold in (0, 1))
     except (ValueError, OverflowError):
         return None
-    if float(seconds) >= 61:
-        return None
-    grain_s = 0.0 if "." in seconds else 1.0 if parts["second"] else 60.0
-    is_zoned = offset is not None or zone is not None
-    return Stamp(at_s, is_dated, is_zoned, grain_s, max(at_s, again_s), "" if is_zoned else named or "")
+    return at_s, max(at_s, again_s), offset is not None or zone is not None
 
 
 def _offset(named: str | None) -> tzinfo | None:

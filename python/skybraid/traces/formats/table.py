@@ -164,7 +164,7 @@ def read(source: Source, options: Options, *, has_units: bool = False) -> list[M
         expected = "one in its heading, such as time_s or time_ms"
         source.fail(max(table.lines[0] - 1, 1), f"`{headings[0]}` without a unit", expected)
     if clock is None:
-        shown = table.separator.join(first)
+        shown = (table.separator or ",").join(first)
         source.fail(table.lines[0], f"`{shown}`", "a column of dates, such as 2026-05-13T12:31:03+02:00")
     meanings = _meanings(source, headings, clock.places, options, has_units=has_units)
     whens = [" ".join(cells[place] for place in clock.places) for cells in table.rows]
@@ -196,8 +196,14 @@ def _table(source: Source, options: Options) -> _Table:
     Raises:
         TraceError: a row has another number of cells than the headings, or there are no rows.
     """
-    separator = next((_separator(line) for line in source.lines if line.strip() and not line.startswith("#")), ",")
-    rows = records.rows_of(source) if records.is_json(source) else list(_rows(source, separator))
+    separator = ""
+    if records.is_parquet(source):
+        rows = records.parquet_rows(source)
+    elif records.is_json(source):
+        rows = records.json_rows(source)
+    else:
+        separator = next((_separator(line) for line in source.lines if line.strip() and not line.startswith("#")), ",")
+        rows = list(_rows(source, separator))
     if not rows:
         source.fail(None, "no rows", "headings and a row at least")
     headings = rows[0][1]
