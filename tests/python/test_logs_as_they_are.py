@@ -147,14 +147,86 @@ class TestOtherTools:
             with pytest.raises(TraceError, match=f"b:2: found {found}"):
                 load(write(tmp_path, "b", f"{head}\n{line}\n"))
 
-    def test_a_damaged_stamp_of_telemetry_does_not_fill_the_memory(self, tmp_path: Path) -> None:
-        start_us = 1_778_666_400 * 10**6
+    @pytest.mark.parametrize("end", ['{"dishGetStatus": {"dev', ""])
+    def test_a_status_of_a_dish_that_was_cut_off_is_left_out(self, end: str, tmp_path: Path) -> None:
+        one = measured(write(tmp_path, "a", self.statuses(1000, 1001) + end))
+        assert values(one, "rtt") == [35.5, 35.5]
+        assert (CUT in one.notes) == (end != "")
+
+    def test_a_dish_that_was_started_again_is_another_clock(self, tmp_path: Path) -> None:
+        with pytest.raises(TraceError, match="a:3: found a status 996 s before the one above it"):
+            load(write(tmp_path, "a", self.statuses(1000, 1001, 5, 6)))
+
+    @staticmethod
+    def statuses(*uptimes_s: int) -> str:
+        reports = [{"deviceState": {"uptimeS": str(at_s)}, "popPingLatencyMs": 35.5} for at_s in uptimes_s]
+        return "".join(json.dumps({"dishGetStatus": report}) + "\n" for report in reports)
+
+    def test_a_line_of_fping_that_was_cut_off_is_said(self, tmp_path: Path) -> None:
+        text = "8.8.8.8 : [0], 64 bytes, 12.3 ms (12.3 avg, 0% loss)\n8.8.8.8 : [1], 64 bytes, 1"
+        one = measured(write(tmp_path, "a", text))
+        assert values(one, "rtt") == [12.3]
+        assert CUT in one.notes
+
+    def test_a_capture_of_another_link_layer_is_named(self, tmp_path: Path) -> None:
+        capture = (
+            struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 105) + struct.pack("<IIII", 1, 0, 4, 4) + b"wifi"
+        )
+        path = write(tmp_path, "a.pcap", capture)
+        with pytest.raises(TraceError, match=r"found no whole IP packet \(link layer 105\)"):
+            load(path, None, Options(peer=path))
+
+
+class TestLogsOfAircraft:
+    START_US = 1_778_666_400 * 10**6
+
+    def telemetry(self, *damaged: tuple[int, int]) -> bytes:
+        """Returns fifty packets, ten a second, with some of their stamps replaced."""
+        stamps_us = [self.START_US + number * 100_000 for number in range(50)]
+        for number, at_us in damaged:
+            stamps_us[number] = at_us
         packets = [
             struct.pack(">QBBBBBB", at_us, 0xFE, 9, number, 1, 1, 0) + bytes(11)
-            for number, at_us in enumerate((start_us, start_us + 10**6, start_us // 100))
+            for number, at_us in enumerate(stamps_us)
         ]
-        with pytest.raises(TraceError, match=r"a: found stamps [0-9]+ s apart; expected at most 10000000 s"):
-            load(write(tmp_path, "a", b"".join(packets)))
+        return b"".join(packets)
+
+    @pytest.mark.parametrize(
+        "damaged",
+        [
+            [(20, START_US // 100)],
+            [(20, START_US + 3600 * 10**6)],
+            [(20, 0), (21, 1)],
+            [(49, (1 << 60) - 1)],
+        ],
+    )
+    def test_a_damaged_stamp_is_between_its_neighbours(self, damaged: list[tuple[int, int]], tmp_path: Path) -> None:
+        one = measured(write(tmp_path, "a", self.telemetry(*damaged)))
+        assert values(one, "uplink loss") == [0.0] * 5
+        assert f"{len(damaged)} of 50 stamps are damaged: taken as between their neighbours" in one.notes
+
+    def test_a_pause_of_telemetry_is_no_damage(self, tmp_path: Path) -> None:
+        later = [(number, self.START_US + (600 + number) * 10**6) for number in range(25, 50)]
+        one = measured(write(tmp_path, "a", self.telemetry(*later)))
+        assert one.length_s == 650
+        assert not any("damaged" in note for note in one.notes)
+
+    def test_a_clock_that_was_set_back_is_refused(self, tmp_path: Path) -> None:
+        earlier = [(number, self.START_US + (number - 3600) * 10**6) for number in range(25, 50)]
+        with pytest.raises(TraceError, match=r"a: found a clock that was set back by 3577.4 s"):
+            load(write(tmp_path, "a", self.telemetry(*earlier)))
+
+    def test_a_damaged_stamp_of_ardupilot_loses_one_message(self, tmp_path: Path) -> None:
+        def layout(number: int, length: int, name: bytes, form: bytes, columns: bytes) -> bytes:
+            return b"\xa3\x95\x80" + struct.pack("<BB4s16s64s", number, length, name, form, columns)
+
+        stamps_us = [second * 10**6 if second != 7 else 1 << 60 for second in range(20)]
+        radio = b"".join(b"\xa3\x95\x83" + struct.pack("<QB", at_us, 200) for at_us in stamps_us)
+        log = layout(128, 89, b"FMT", b"BBnNZ", b"Type,Length,Name,Format,Columns")
+        log += layout(131, 12, b"RAD", b"QB", b"TimeUS,RSSI") + radio
+        one = measured(write(tmp_path, "a.bin", log))
+        assert one.times_s.tolist() == [second for second in range(20) if second != 7]
+        assert "1 of 20 stamps are damaged: their messages are left out" in one.notes
 
 
 class TestSeriesWithUnits:

@@ -6,8 +6,12 @@ import io
 import lzma
 import math
 import zipfile
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
+from typing import Literal
 
+import polars as pl
 import pytest
 
 from skybraid.traces import TraceError, load
@@ -118,6 +122,58 @@ class TestRecords:
             load(write(tmp_path, "a.jsonl", f"{self.TEXT}7\n"))
 
 
+class TestParquet:
+    SECONDS = tuple(datetime(2026, 5, 13, 10, 0, second, tzinfo=UTC) for second in range(3))
+
+    @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+    @pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich", None])
+    def test_dates_have_a_zone_or_need_one(
+        self, unit: Literal["ms", "us", "ns"], zone: str | None, tmp_path: Path
+    ) -> None:
+        times = pl.Series(self.SECONDS).dt.replace_time_zone(zone).cast(pl.Datetime(unit, zone))
+        pl.DataFrame({"time": times, "rtt_ms": [12, None, 14]}).write_parquet(tmp_path / "a.parquet")
+        if zone is None:
+            with pytest.raises(TraceError, match="without a zone; expected a zone in the file, or --zone"):
+                load(tmp_path / "a.parquet")
+        one = measured(tmp_path / "a.parquet", zone=zone or "UTC")
+        assert one.start_unix_s == (1778659200.0 if zone == "Europe/Zurich" else 1778666400.0)
+        assert one.column("rtt").values.tolist() == pytest.approx([12, math.nan, 14], nan_ok=True)
+
+    @pytest.mark.parametrize(
+        "times",
+        [
+            pl.Series(["2026-05-13T10:00:00Z", "2026-05-13T10:00:01Z", "2026-05-13T10:00:02Z"]),
+            pl.Series([1778666400.0, 1778666401.0, 1778666402.0]),
+            pl.Series([1778666400 * 10**9, 1778666401 * 10**9, 1778666402 * 10**9]),
+            pl.Series([timedelta(seconds=second) for second in range(3)]),
+            pl.Series([time(23, 59, 59), time(0, 0, 0), time(0, 0, 1)]),
+        ],
+        ids=["text", "seconds", "nanoseconds", "durations", "times-of-day"],
+    )
+    @pytest.mark.parametrize(
+        "cells",
+        [
+            pl.Series(["12.5", "13", "14"]),
+            pl.Series(["12.5", "13", "14"], dtype=pl.Categorical),
+            pl.Series([Decimal("12.5"), Decimal(13), Decimal(14)]),
+            pl.Series([12.5, 13, 14], dtype=pl.Float32),
+        ],
+        ids=["text", "dictionary", "decimal", "float"],
+    )
+    def test_columns_of_many_types_are_read(self, times: pl.Series, cells: pl.Series, tmp_path: Path) -> None:
+        table = pl.DataFrame({"time": times, "rtt [ms]": cells, "cells": [[1], [2], [3]]})
+        table.write_parquet(tmp_path / "a.parquet")
+        one = measured(tmp_path / "a.parquet")
+        assert (one.times_s.tolist(), values(one, "rtt")) == ([0, 1, 2], [12.5, 13, 14])
+
+    def test_a_file_that_was_cut_off_is_damaged(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.parquet"
+        pl.DataFrame({"time [s]": [0, 1], "rate [Mbit/s]": [1, 2]}).write_parquet(path)
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(TraceError, match=r"a.parquet: found damaged Parquet"):
+            load(path)
+
+
 class TestFiles:
     @pytest.mark.parametrize(
         ("name", "data"),
@@ -145,6 +201,8 @@ class TestFiles:
             (zipped("a.csv", "b.csv"), "a zip file of 2 files"),
             (zipped("[Content_Types].xml", "xl/workbook.xml"), "a workbook of Excel"),
             (bytes.fromhex("d0cf11e0a1b11ae1"), "a workbook of Excel"),
+            ('{"format":"skybraid-gateway-log","version":1}\n', "the log of a gateway"),
+            ("FMT, 128, 89, FMT, BBnNZ, Type,Length,Name,Format,Columns\n", "a log of ArduPilot as text"),
             ("HPING 8.8.8.8 (eth0 8.8.8.8): S set\n", "hping's output"),
             ("8.8.8.8 : 12.3 13.3 - 12.1\n", "sums of fping"),
         ],

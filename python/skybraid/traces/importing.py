@@ -45,7 +45,7 @@ def load(path: str | Path, format: str | None = None, options: Options | None = 
     options = options or Options()
     found = entry_of(format or options.format or recognise(source)).read(source, options)
     measured = [_without_unmeasured(source, one) for one in found]
-    return [replace(one, notes=(*one.notes, *source.notes)) for one in measured]
+    return [replace(one, notes=(*one.notes, *dict.fromkeys(source.notes))) for one in measured]
 
 
 def import_files(

@@ -99,6 +99,8 @@ _OTHER_TEXTS = (
     (r"^\S+ +: (xmt/rcv/|[\d.]+ [\d.-]+)", "sums of fping", "its lines of each probe: fping -D -l or -c"),
     (r'^\{"(resp|timeout)": *\{"host"', "JSON of fping", "its lines of each probe: fping -D -l or -c"),
     (r"<dm_log_packet>", "XML of MobileInsight", "CSV of what its analyzers write, with a timestamp and units"),
+    (r"^FMT, 128, ", "a log of ArduPilot as text", "the log itself (.bin)"),
+    (r'"skybraid-gateway-log"', "the log of a gateway", "a measurement (skybraid report FILE and judge read it)"),
     (
         r"\A\s*[\[{]",
         "JSON of no known tool",

@@ -7,10 +7,12 @@ the others: type, length, name, format, columns. `GPS` has the week (`GWk`) and 
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import TYPE_CHECKING, Any
 
 from skybraid.model.heavy import np
+from skybraid.traces.formats.damage import sound_stamps
 from skybraid.traces.measurement import Column, Imported, MeasuredTrack, Measurement
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def read(source: Source, options: Options) -> list[Imported]:
     """Reads the radio's values and the track.
 
     Raises:
-        TraceError: the log has neither.
+        TraceError: the log has neither, or is of several starts.
     """
     del options
     messages = _messages(source, {"GPS", "RAD", "RADI"})
@@ -106,16 +108,17 @@ def _offset_s(fixes: list[dict[str, Any]]) -> float | None:
     return None
 
 
-def _increasing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _increasing(source: Source, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    sound = sound_stamps(source, np.array([_time_s(row) for row in rows]), "their messages are left out")
     kept: list[dict[str, Any]] = []
-    for row in rows:
+    for row in itertools.compress(rows, sound):
         if not kept or _time_s(row) > _time_s(kept[-1]):
             kept.append(row)
     return kept
 
 
 def _radio(source: Source, rows: list[dict[str, Any]], offset_s: float | None) -> Measurement:
-    kept = _increasing(rows)
+    kept = _increasing(source, rows)
     times_s = np.array([_time_s(row) for row in kept])
     columns = tuple(
         Column(name, "packets" if name == "rxerrors" else "device", np.array([float(row[key]) for row in kept]))
@@ -127,7 +130,7 @@ def _radio(source: Source, rows: list[dict[str, Any]], offset_s: float | None) -
 
 
 def _track(source: Source, rows: list[dict[str, Any]], offset_s: float | None) -> MeasuredTrack:
-    kept = _increasing(rows)
+    kept = _increasing(source, rows)
     table = np.array([[_time_s(row), float(row["Lat"]), float(row["Lng"]), float(row["Alt"])] for row in kept])
     times_s, latitude_deg, longitude_deg, altitude_m = table.T
     start_s = None if offset_s is None else offset_s + float(times_s[0])

@@ -9,7 +9,6 @@ length. A second in which all pings were dropped has no latency, or one of -1. T
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from typing import TYPE_CHECKING, Any
@@ -130,6 +129,10 @@ def _statuses(source: Source) -> Measurement:
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 expected = "the dish's get_status as grpcurl prints it, or its values with a datetimestamp_utc"
                 source.fail(number, f"{type(error).__name__} {error}", expected)
+            if at_s and time_s < at_s[-1]:
+                source.fail(
+                    number, f"a status {at_s[-1] - time_s:g} s before the one above it", "one start of the dish"
+                )
             if not at_s or time_s > at_s[-1]:
                 at_s.append(time_s)
                 rows.append(row)
@@ -148,8 +151,11 @@ def _renamed(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _history(source: Source) -> Measurement:
+    reports = list(json_values(source))
+    if len(reports) > 1:
+        source.fail(reports[1][0], "a second report", "one get_history in a file")
     try:
-        report = _renamed(json.loads(source.text))
+        report = _renamed(reports[0][1])
         history = report.get("dishGetHistory", report)
         current = int(history["current"])
         rings = [[float(value or 0.0) for value in history[name]] for name in _RINGS]

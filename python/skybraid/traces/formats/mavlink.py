@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from skybraid.model.heavy import np
+from skybraid.traces.formats.damage import sound_stamps
 from skybraid.traces.formats.source import MAX_ROWS
 from skybraid.traces.measurement import Column, Imported, MeasuredTrack, Measurement
 
@@ -26,7 +27,6 @@ _EXTRA = {_POSITION: 104, _RADIO_STATUS: 185, _RADIO: 21}
 
 _MAX_MISSED = 128
 """Missing numbers from which on a sender has started again rather than lost packets."""
-
 
 _GROUND = 200
 
@@ -53,12 +53,12 @@ def read(source: Source, options: Options) -> list[Imported]:
     """Reads the loss by sender and second, the radio's values, and the track.
 
     Raises:
-        TraceError: there is no packet.
+        TraceError: there is no packet, or the clock was set back.
     """
     packets = list(_packets(source))
     if not packets:
         source.fail(None, "no MAVLink packet", "stamped packets as ground stations log them")
-    packets.sort(key=lambda packet: packet.at_s)
+    packets = _with_times(source, packets)
     found: list[Imported] = []
     del options
     found.append(_loss(source, packets))
@@ -97,6 +97,18 @@ def _packets(source: Source) -> Iterator[_Packet]:
         payload = data[start + head : start + head + length]
         yield _Packet(stamp * 1e-6, numbers[0], (numbers[1], numbers[2]), kind, payload)
         place = end
+
+
+def _with_times(source: Source, packets: list[_Packet]) -> list[_Packet]:
+    """Returns packets in order of time; one with a damaged stamp is between its neighbours.
+
+    Raises:
+        TraceError: the clock was set back.
+    """
+    at_s = np.array([packet.at_s for packet in packets])
+    sound = np.flatnonzero(sound_stamps(source, at_s, "taken as between their neighbours"))
+    at_s = np.interp(np.arange(len(at_s)), sound, at_s[sound])
+    return [packets[at]._replace(at_s=float(at_s[at])) for at in np.argsort(at_s, kind="stable")]
 
 
 def _crc(data: bytes) -> int:

@@ -87,7 +87,9 @@ def read(source: Source, options: Options) -> list[Measurement]:
     here, there = list(_packets(source)), list(_packets(other))
     for capture, packets in ((source, here), (other, there)):
         if not packets:
-            capture.fail(None, "no whole IP packet", "a capture of the link, of IPv4 or IPv6")
+            links = ", ".join(str(link) for link in sorted({link for _, link, _ in _frames(capture)}))
+            found = f"no whole IP packet (link layer {links})" if links else "no packet with its time"
+            capture.fail(None, found, "a capture of the link, of IPv4 or IPv6, over Ethernet, PPP or `-i any`")
     # Of packets that a capture cut, only as much counts as it has.
     kept = min([len(one.data) for one in (*here, *there) if one.is_cut], default=_KEPT)
     own, twice = _unique(here, kept)
@@ -201,13 +203,17 @@ def _arrivals(
 
 
 def _packets(source: Source) -> Iterator[_Packet]:
-    frames = _pcapng(source) if source.data[:4] == _NG else _pcap(source)
-    for count, (at_s, link, frame) in enumerate(frames):
+    for count, (at_s, link, frame) in enumerate(_frames(source)):
         if count >= MAX_ROWS:
             source.fail(None, f"more than {MAX_ROWS} packets", "fewer")
         found = _packet(at_s, _network_layer(link, frame))
         if found is not None:
             yield found
+
+
+def _frames(source: Source) -> Iterator[tuple[float, int, bytes]]:
+    """Yields the time in s since 1970, the number of the link layer and the bytes of each frame."""
+    return _pcapng(source) if source.data[:4] == _NG else _pcap(source)
 
 
 def _pcap(source: Source) -> Iterator[tuple[float, int, bytes]]:

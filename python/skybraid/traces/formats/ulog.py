@@ -9,6 +9,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from skybraid.model.heavy import np
+from skybraid.traces.formats.damage import sound_stamps
 from skybraid.traces.measurement import Column, Imported, MeasuredTrack, Measurement
 from skybraid.traces.series import TraceError
 
@@ -73,16 +74,17 @@ def _offset_s(fixes: Mapping[str, Any] | None) -> float | None:
     return (float(fixes["time_utc_usec"][first]) - float(fixes["timestamp"][first])) * 1e-6
 
 
-def _times(data: Mapping[str, Any], offset_s: float | None) -> tuple[Any, Any, float | None]:
+def _times(source: Source, data: Mapping[str, Any], offset_s: float | None) -> tuple[Any, Any, float | None]:
     """Returns the rows at which time goes on, their times in s from the first, and the first since 1970."""
     at_s = np.asarray(data["timestamp"], dtype=np.float64) * 1e-6
-    rows = np.flatnonzero(np.diff(np.maximum.accumulate(at_s), prepend=-np.inf) > 0)
+    sound = np.flatnonzero(sound_stamps(source, at_s, "their messages are left out"))
+    rows = sound[np.diff(np.maximum.accumulate(at_s[sound]), prepend=-np.inf) > 0]
     start_s = None if offset_s is None else offset_s + float(at_s[rows[0]])
     return rows, at_s[rows] - at_s[rows[0]], start_s
 
 
 def _radio(source: Source, data: Mapping[str, Any], offset_s: float | None) -> Measurement:
-    rows, times_s, start_s = _times(data, offset_s)
+    rows, times_s, start_s = _times(source, data, offset_s)
     columns = tuple(
         Column(name, "device", np.asarray(data[key], dtype=np.float64)[rows])
         for key, name in _RADIO.items()
@@ -92,7 +94,7 @@ def _radio(source: Source, data: Mapping[str, Any], offset_s: float | None) -> M
 
 
 def _loss(source: Source, data: Mapping[str, Any], offset_s: float | None) -> Measurement:
-    rows, times_s, start_s = _times(data, offset_s)
+    rows, times_s, start_s = _times(source, data, offset_s)
     # Its `rx_message_lost_rate` is an average since the start: the counts over time show when packets were lost.
     heard, lost = (np.diff(np.asarray(data[key], dtype=np.float64)[rows]) for key in (_HEARD, _LOST))
     total = np.maximum(heard, 0) + np.maximum(lost, 0)
@@ -104,7 +106,7 @@ def _loss(source: Source, data: Mapping[str, Any], offset_s: float | None) -> Me
 
 
 def _track(source: Source, data: Mapping[str, Any], offset_s: float | None) -> MeasuredTrack | None:
-    rows, times_s, start_s = _times(data, offset_s)
+    rows, times_s, start_s = _times(source, data, offset_s)
     if "latitude_deg" in data:
         names, sizes = ("latitude_deg", "longitude_deg", "altitude_msl_m"), (1.0, 1.0, 1.0)
     else:

@@ -1,0 +1,43 @@
+"""Stamps of binary logs that a damaged byte has put far from their neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skybraid.model.heavy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from skybraid.traces.formats.source import Source
+    from skybraid.traces.measurement import Floats
+
+_NEIGHBOURS = 5
+"""Stamps on either side of one that it is compared with."""
+
+_MAX_OFF_S, _MAX_OFF = 60.0, 10.0
+"""Distance of a stamp from the median of its neighbours, in s and in their own median distance, that is no damage."""
+
+
+def sound_stamps(source: Source, at_s: Floats, fate: str) -> NDArray[np.bool_]:
+    """Returns which stamps are sound, shape (n,); a note names the number of the others.
+
+    Args:
+        source: the file.
+        at_s: stamps in their order in the file, in s; shape (n,).
+        fate: what becomes of the others, for the note.
+
+    Raises:
+        TraceError: the clock was set back.
+    """
+    around = np.pad(at_s, _NEIGHBOURS, constant_values=np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(around, 2 * _NEIGHBOURS + 1)
+    median_s = np.nanmedian(windows, axis=1)
+    usual_s = np.nanmedian(np.abs(windows - median_s[:, None]), axis=1)
+    found: NDArray[np.bool_] = np.abs(at_s - median_s) <= np.maximum(_MAX_OFF_S, _MAX_OFF * usual_s)
+    if not found.all():
+        source.notes.append(f"{int((~found).sum())} of {len(found)} stamps are damaged: {fate}")
+    back_s = -float(np.diff(at_s[found]).min(initial=0.0))
+    if back_s > _MAX_OFF_S:
+        source.fail(None, f"a clock that was set back by {back_s:.6g} s", "one log from one start")
+    return found
