@@ -14,10 +14,10 @@ from typing import Literal
 import polars as pl
 import pytest
 
-from skybraid.traces import TraceError, load
+from skybraid.traces import TraceError, load, read
 from skybraid.traces.formats.source import CUT
-from skybraid.traces.formats.units import scale_of
 from skybraid.traces.importing import import_files
+from skybraid.traces.units import scale_of
 from test_trace_import import measured, values, write
 
 UNITS = "time [s],rate [Mbit/s]\n0,12\n1,13\n"
@@ -59,6 +59,14 @@ class TestUnits:
     @pytest.mark.parametrize("unit", ["M", "Mbit", "dBm", "bananas/s", ""])
     def test_another_unit_is_none(self, unit: str) -> None:
         assert [scale_of(quantity, unit) for quantity in ("rate", "delay", "loss")] == [None] * 3
+
+    def test_a_trace_is_read_in_any_spelling_of_its_unit(self, tmp_path: Path) -> None:
+        path = write(tmp_path, "a.csv", "sep=;\ntime (msec);DL [Mbits/sec];rtt (ms)\n0;12;30\n500;13;31\n")
+        for column, unit, cells in (("DL", "Mbit/s", [12, 13]), ("rtt", "ms", [30, 31])):
+            trace = read(path, column)
+            assert trace.unit == unit
+            assert trace.times_s == pytest.approx([0, 0.5])
+            assert trace.values == pytest.approx(cells)
 
     @pytest.mark.parametrize("times", ["time [s]", "Time (sec)", "Zeit [s]", "t_s", "elapsed [s]", "relative time (s)"])
     @pytest.mark.parametrize("rates", ["DL [Mb/s]", "Downlink (Mbits/sec)", "downlink rate [Mbps]", "dl_mbps"])

@@ -5,7 +5,6 @@ Text formats are parsed by the same Rust readers that a scenario uses; Parquet i
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from skybraid._core import SkybraidError, read_trace
 from skybraid.model.heavy import np, pl
 from skybraid.traces.files import check_file, decoded, read_bytes
 from skybraid.traces.series import LOSS_UNITS, RATE_UNITS, TIME_UNITS, UNIT_OF, Quantity, Trace, TraceError
+from skybraid.traces.units import scale_of, seconds_of
 from skybraid.traces.writing import BITS_PER_OPPORTUNITY
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ def read(
     column: str | int | None = None,
     unit: str | None = None,
     format: Format | None = None,  # noqa: A002 (the word that users of the command type)
-    lost: float | None = None,
 ) -> Trace:
     """Read a trace.
 
@@ -46,7 +45,6 @@ def read(
     For a ping log "rtt" (default; a lost probe is a gap without a path until the next one was sent) or "loss".
     unit: unit of the values where the file does not state it, for example "Mbit/s", "ms", "%".
     format: default: told from the name and the first lines.
-    lost: value of a delay or round trip in a CSV that stands for a lost probe, such as -1.
 
     Raises TraceError. A mahimahi trace becomes its rate in steps of 100 ms.
     """
@@ -55,16 +53,17 @@ def read(
         return _read_parquet(path, column, unit)
     text = _read_text(path)
     chosen = format or _recognise(path, text)
-    time_scale = 1.0
+    time_scale = value_scale = 1.0
     asked, label = None, str(path)
     quantity: Quantity = "rtt"
     if chosen == "csv":
         found = _csv_column(path, text, column, unit)
-        quantity = _quantity(path, found.name, found.unit)
-        asked, unit, label = str(found.number), found.unit, f"{path}, {found.name}"
+        quantity, size = _quantity(path, found.name, found.unit)
+        asked, label = str(found.number), f"{path}, {found.name}"
         time_scale = found.time_scale
-        if lost is not None and quantity in ("delay", "rtt"):
-            text = _with_losses(text, found.number, lost)
+        # The scenario's reader knows few spellings.
+        is_known = found.unit in RATE_UNITS | TIME_UNITS | LOSS_UNITS
+        unit, value_scale = (found.unit, 1.0) if is_known else (UNIT_OF[quantity], size)
     elif chosen == "ping":
         asked = "rtt" if column is None else str(column)
         quantity = "loss" if asked == "loss" else "rtt"
@@ -75,20 +74,9 @@ def read(
         raise TraceError(f"{path}: {error}") from error
     if chosen == "mahimahi":
         return _rate_of_opportunities(times_s, label)
-    return Trace(times_s * time_scale, values * _FROM_BASE[quantity], quantity, UNIT_OF[quantity], label)
-
-
-def _with_losses(text: str, number: int, lost: float) -> str:
-    """The rows of a CSV with infinity where a column, by its number from 1, says that the probe was lost."""
-
-    def marked(line: str) -> str:
-        cells = line.split(",")
-        with contextlib.suppress(ValueError, IndexError):
-            if float(cells[number - 1]) == lost:
-                cells[number - 1] = "inf"
-        return ",".join(cells)
-
-    return "\n".join(marked(line) for line in text.split("\n"))
+    return Trace(
+        times_s * time_scale, values * (_FROM_BASE[quantity] * value_scale), quantity, UNIT_OF[quantity], label
+    )
 
 
 def _rate_of_opportunities(times_s: NDArray[np.float64], name: str) -> Trace:
@@ -163,14 +151,9 @@ def _cells(line: str) -> list[str]:
     return [cell.strip().strip('"') for cell in line.split(separator)]
 
 
-def headings_of(line: str) -> list[str]:
-    """The cells of a line that names columns."""
-    return _cells(line.strip())
-
-
 def _name_and_unit(cell: str) -> tuple[str, str | None]:
-    """Split a header cell `name [unit]`."""
-    match = re.fullmatch(r"(.*?)\s*\[(.*)\]", cell)
+    """Split a header cell `name [unit]` or `name (unit)`."""
+    match = re.fullmatch(r"(.*?)\s*[\[(](.*)[\])]", cell)
     return (match[1], match[2].strip()) if match else (cell, None)
 
 
@@ -227,19 +210,19 @@ def _choose(path: Path, place: str, header: list[str], column: str | int | None,
 def _seconds(path: Path, cell: str) -> float:
     """The size in s of the unit that the header cell of the times states; s where it states none."""
     unit = _name_and_unit(cell)[1] or "s"
-    if unit not in TIME_UNITS:
+    size_s = seconds_of(unit)
+    if size_s is None:
         raise TraceError(f"{path}: column `{cell}`: found unit `{unit}`; expected one of {', '.join(TIME_UNITS)}")
-    return TIME_UNITS[unit] * 1e-3
+    return size_s
 
 
-def _quantity(path: Path, name: str, unit: str) -> Quantity:
-    """Returns the quantity of a column of this name and unit."""
-    if unit in RATE_UNITS:
-        return "rate"
-    if unit in LOSS_UNITS:
-        return "loss"
-    if unit in TIME_UNITS:
-        return "rtt" if re.search(r"rtt|round", name, re.IGNORECASE) else "delay"
+def _quantity(path: Path, name: str, unit: str) -> tuple[Quantity, float]:
+    """Returns the quantity of a column of this name and unit, and the size of the unit in that of a `Trace`."""
+    for kind in ("rate", "loss", "delay"):
+        size = scale_of(kind, unit)
+        if size is not None:
+            is_round_trip = kind == "delay" and re.search(r"rtt|round", name, re.IGNORECASE)
+            return "rtt" if is_round_trip else kind, size
     listed = ", ".join([*RATE_UNITS, *TIME_UNITS, *LOSS_UNITS])
     raise TraceError(f"{path}: column `{name}`: found unit `{unit}`; expected one of {listed}")
 
@@ -256,14 +239,13 @@ def _read_parquet(path: Path, column: str | int | None, unit: str | None) -> Tra
     if table.is_empty():
         raise TraceError(f"{path}: found no rows; expected at least one")
     found = _choose(path, "schema", table.columns, column, unit)
-    quantity = _quantity(path, found.name, found.unit)
+    quantity, size = _quantity(path, found.name, found.unit)
     times_s = _times_of(path, table)
     values = _numbers(path, table.to_series(found.number - 1))
     if (values < 0).any():
         row = int(np.argmax(values < 0))
         raise TraceError(f"{path}: row {row + 1}, column `{found.name}`: found {values[row]:g}; expected 0 or more")
-    sizes = RATE_UNITS | TIME_UNITS | LOSS_UNITS
-    return Trace(times_s, values * sizes[found.unit], quantity, UNIT_OF[quantity], f"{path}, {found.name}")
+    return Trace(times_s, values * size, quantity, UNIT_OF[quantity], f"{path}, {found.name}")
 
 
 def _times_of(path: Path, table: pl.DataFrame) -> NDArray[np.float64]:

@@ -33,9 +33,9 @@ from skybraid.traces.formats.stamps import (
     on_one_clock,
     read_stamp,
 )
-from skybraid.traces.formats.units import scale_of, seconds_of
 from skybraid.traces.measurement import NETWORK, Column, Measurement
 from skybraid.traces.series import UNIT_OF, TraceError
+from skybraid.traces.units import scale_of, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
