@@ -96,6 +96,13 @@ class TestSpreadsheets:
         one = measured(write(tmp_path, "a.csv", text))
         assert (one.times_s.tolist(), values(one, "rate")) == ([0, 0.5], [12.5, 13])
 
+    def test_a_cell_may_repeat_the_unit_of_its_heading(self, tmp_path: Path) -> None:
+        text = "time [s];rtt [ms];loss [%]\n0;12,5 ms;50%\n1;13ms;0 %\n"
+        one = measured(write(tmp_path, "a.csv", text))
+        assert (values(one, "rtt"), values(one, "loss")) == ([12.5, 13], [50, 0])
+        with pytest.raises(TraceError, match=r"a.csv:3: found `13s`; expected a number"):
+            load(write(tmp_path, "a.csv", text.replace("13ms", "13s")))
+
     def test_a_note_of_two_lines_is_one_cell(self, tmp_path: Path) -> None:
         text = 'time [s],rate [Mbit/s],note\n0,12,"bridge,\nthen trees"\n1,x,\n'
         with pytest.raises(TraceError, match=r"a.csv:4: found `x`"):

@@ -91,6 +91,9 @@ _TIMED = re.compile(r"time|date|stamp|epoch|utc|unix|zeit|heure|hora|fecha|\bts\
 
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _NUMBER = re.compile(r"\d+([.,]\d+)?([eE][-+]?\d+)?")
+_MEASURED = re.compile(r"(?P<number>[-+\d.,]*\d)\s*(?P<unit>[A-Za-zµμ%/]+)")
+"""A number with its unit in a cell."""
+
 _LOST = {"inf", "infinity", "timeout", "timed out", "request timed out", "lost", "*"}
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+")
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
@@ -173,7 +176,7 @@ def read(source: Source, options: Options, *, has_units: bool = False) -> list[M
     columns: list[Column] = []
     notes: list[str] = []
     for place, meaning in meanings.items():
-        raw = _values(source, table, place)
+        raw = _values(source, table, place, meaning)
         if not options.columns and np.isnan(raw).mean() > _MAX_UNKNOWN and len(meanings) > 1:
             share = 100 * np.isnan(raw).mean()
             notes.append(f"`{headings[place]}` left out: {share:.0f} % of its rows were not measured (--as takes it)")
@@ -325,7 +328,7 @@ def meaning_of(text: str) -> Meaning:
     return Meaning(found[2], found[1] or "", scale, found[3])
 
 
-def _values(source: Source, table: _Table, place: int) -> Floats:
+def _values(source: Source, table: _Table, place: int, meaning: Meaning) -> Floats:
     """Returns the numbers of a column, shape (n,); infinity: a lost probe."""
     heading = table.headings[place]
     found = np.empty(len(table.rows))
@@ -340,8 +343,11 @@ def _values(source: Source, table: _Table, place: int) -> Floats:
                 table.lines[at], f"`{cell}`", "a number without commas: this may be thousands or a decimal comma"
             )
         else:
+            measured = _MEASURED.fullmatch(cell)
+            is_same = measured is not None and scale_of(meaning.quantity, measured["unit"]) == meaning.scale
+            number = measured["number"] if measured is not None and is_same else cell
             # Commas do not part such columns, or are in quotes, so that one is a decimal comma.
-            number = cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell
+            number = number.replace(",", ".") if _DECIMAL_COMMA.fullmatch(number) else number
             found[at] = optional_number(source, table.lines[at], number, f"a number as `{heading}`")
     return found
 
