@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Python compiles what it imports; of what is installed that is a small part.
+# Python compiles what it imports; of what is installed that is a small part. Compiled modules are kept: tests start
+# Python hundreds of times.
 export PIP_COMPILE := 0
+unexport PYTHONDONTWRITEBYTECODE
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
@@ -166,8 +168,10 @@ test:
 
 # Always the same random cases: a test that fails must fail again. `make fuzz` and `make search` look for new ones.
 test-rust: export PROPTEST_RNG_SEED := 1
+# The examples are modules of tests, which `cargo test` would compile once more without `--tests`.
 test-rust:
-	cargo test --workspace --locked
+	cargo test --workspace --locked --tests
+	cargo test --workspace --locked --doc
 
 # The program is the one that the tests in Rust have built: with other features it would be built once more.
 # Some tests wait for the clock, so that one more runs than there are cores.

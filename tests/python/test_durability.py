@@ -168,12 +168,12 @@ def damage_inside(file: Path) -> None:
     ],
 )
 def test_a_campaign_goes_on_around_a_damaged_part(
-    skybraid_process: Command, campaign: Path, damage: Callable[[Path], None], table: str
+    skybraid: Command, campaign: Path, damage: Callable[[Path], None], table: str
 ) -> None:
     part = sorted((campaign / table).glob("part-*.parquet"))[0]
     damage(part)
     for words in (["report", "out"], ["plot", "out"], ["compare", "out", "out"]):
-        done = skybraid_process(*words)
+        done = skybraid(*words)
         assert done.returncode == 2, done.stderr
         assert "Traceback" not in done.stderr
         assert f"{table}/{part.name}" in done.stderr
@@ -190,14 +190,14 @@ def test_a_campaign_goes_on_around_a_damaged_part(
     # They stay where they are, and the campaign goes on as if nothing had been.
     sky.sweep(SHORT, seeds=[4], out=campaign)
     assert len(list(campaign.rglob("*.damaged"))) == len(aside)
-    assert skybraid_process("report", "out").returncode == 0
+    assert skybraid("report", "out").returncode == 0
 
 
-def test_a_damaged_table_of_a_result_is_named(skybraid_process: Command, two_paths: Path) -> None:
-    skybraid_process("run", two_paths, "--out", "result", "--quiet")
+def test_a_damaged_table_of_a_result_is_named(skybraid: Command, two_paths: Path) -> None:
+    skybraid("run", two_paths, "--out", "result", "--quiet")
     cut_short(two_paths.with_name("result") / "messages.parquet")
     for words in (["report", "result"], ["plot", "result"]):
-        done = skybraid_process(*words)
+        done = skybraid(*words)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert "messages.parquet: the table is damaged" in done.stderr
