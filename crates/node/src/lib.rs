@@ -171,15 +171,17 @@ pub fn run(
     result
 }
 
-/// Blocks SIGTERM and SIGINT in the calling thread and its future children, so that [`run`] receives them.
-/// Must be called first.
+/// Blocks signals in the calling thread and its future children; must be called first. [`run`] receives SIGTERM
+/// and SIGINT. The others never end a gateway: SIGHUP of a terminal that was closed, or of a log rotation, and
+/// SIGXFSZ of a log that has reached a file size limit, which becomes an error of the log.
 ///
 /// # Errors
 /// The system refuses, which does not happen on Linux.
 pub fn hold_signals() -> io::Result<()> {
     use nix::sys::signal::{SigSet, Signal};
     let mut set = SigSet::empty();
-    set.add(Signal::SIGTERM);
-    set.add(Signal::SIGINT);
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGXFSZ] {
+        set.add(signal);
+    }
     set.thread_block().map_err(io::Error::from)
 }

@@ -93,19 +93,24 @@ impl Lines {
             self.file = None;
         }
         if self.file.is_none() {
-            let mut file = begin(&self.name, unix)?;
+            let (mut file, path) = begin(&self.name, unix)?;
             if let Some(header) = self.header.as_object_mut() {
                 header.insert("unix".to_string(), unix.into());
                 header.insert("part".to_string(), (self.parts + 1).into());
             }
             let header = format!("{}\n", self.header);
-            file.write_all(header.as_bytes())?;
+            if let Err(error) = file.write_all(header.as_bytes()) {
+                // A full disk would otherwise gain an empty file with each attempt.
+                std::fs::remove_file(&path).ok();
+                return Err(error);
+            }
             self.whole = header.len() as u64;
             self.torn = false;
             self.begun = now;
             self.parts += 1;
             self.file = Some(file);
-            remove_oldest(&self.name, self.limits.keep.saturating_sub(self.limits.max_size));
+            let keep = self.limits.keep.saturating_sub(self.limits.max_size);
+            remove_oldest(&self.name, &path, keep);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         let line_end: &[u8] = if self.torn { b"\n" } else { b"" };
@@ -138,8 +143,9 @@ impl Sync for File {
     }
 }
 
-/// Removes the oldest files of a log until all but the newest total at most `keep` bytes.
-fn remove_oldest(name: &Path, keep: u64) {
+/// Removes the oldest files of a log until all but `current` total at most `keep` bytes. The current file may
+/// seem the oldest: the wall clock of a machine without a battery begins in the past.
+fn remove_oldest(name: &Path, current: &Path, keep: u64) {
     let (stem, ending) = stem_and_ending(name);
     let (before, after) = (format!("{stem}-"), format!(".{ending}"));
     let is_part = |file: &std::ffi::OsStr| {
@@ -151,15 +157,15 @@ fn remove_oldest(name: &Path, keep: u64) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut files: Vec<_> = entries
         .flatten()
-        .filter(|entry| is_part(&entry.file_name()))
+        .filter(|entry| {
+            is_part(&entry.file_name()) && Some(&*entry.file_name()) != current.file_name()
+        })
         .filter_map(|entry| {
             let about = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
             Some((about.modified().ok()?, entry.file_name(), about.len()))
         })
         .collect();
     files.sort();
-    // The newest file has just been created.
-    files.pop();
     let mut size: u64 = files.iter().map(|(_, _, size)| size).sum();
     for (_, file, of_file) in files {
         if size <= keep {
@@ -186,8 +192,8 @@ fn stem_and_ending(name: &Path) -> (String, String) {
     (part(name.file_stem()), if ending.is_empty() { "jsonl".to_string() } else { ending })
 }
 
-/// Creates a new file: `flight.jsonl` becomes `flight-20261122T140500Z.jsonl`.
-fn begin(name: &Path, unix: f64) -> io::Result<File> {
+/// Creates a new file and returns it with its path: `flight.jsonl` becomes `flight-20261122T140500Z.jsonl`.
+fn begin(name: &Path, unix: f64) -> io::Result<(File, PathBuf)> {
     let (stem, ending) = stem_and_ending(name);
     let folder = name.parent().unwrap_or(Path::new(""));
     if !folder.as_os_str().is_empty() {
@@ -199,7 +205,7 @@ fn begin(name: &Path, unix: f64) -> io::Result<File> {
         let file = folder.join(format!("{stem}-{}{again}.{ending}", utc(unix)));
         match OpenOptions::new().append(true).create_new(true).open(&file) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = error,
-            other => return other,
+            other => return other.map(|opened| (opened, file)),
         }
     }
     Err(taken)
@@ -435,6 +441,29 @@ mod tests {
         lines.add("three");
         lines.flush(Instant::ZERO, 0.0).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "\nthree\n");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_current_log_of_the_oldest_time_is_not_removed() {
+        let folder = folder("clock");
+        fs::create_dir_all(&folder).unwrap();
+        let day = std::time::Duration::from_secs(86_400);
+        for number in 1..5 {
+            let name = format!("flight-2050010{number}T000000Z.jsonl");
+            let file = File::create(folder.join(name)).unwrap();
+            file.set_len(10_000).unwrap();
+            let now = file.metadata().unwrap().modified().unwrap();
+            file.set_modified(now + day).unwrap();
+        }
+        let mut lines =
+            lines(folder.join("flight.jsonl"), Limits { max_size: 10_000, keep: 30_000, ..LIMITS });
+        lines.add("{}");
+        lines.flush(Instant::ZERO, 0.0).unwrap();
+        let left: Vec<_> =
+            fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
+        assert!(left.contains(&"flight-19700101T000000Z.jsonl".into()), "{left:?}");
+        assert_eq!(left.len(), 3);
         fs::remove_dir_all(&folder).unwrap();
     }
 

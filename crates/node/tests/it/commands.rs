@@ -274,6 +274,36 @@ fn listeners_pause_while_there_are_no_descriptors() {
 }
 
 #[test]
+fn a_hangup_and_a_file_size_limit_do_not_end_a_gateway() {
+    let folder = Folder::new("signals");
+    let (aircraft, _) = (folder.keygen("aircraft.key"), folder.keygen("ground.key"));
+    let [path, page] = free_ports();
+    folder.write(
+        "ground.toml",
+        &format!(
+            "side = 'ground'\nkey = 'ground.key'\n{aircraft}\n[path.one]\nlisten = '127.0.0.1:{path}'\n\
+             [udp.video]\nsend_to = '127.0.0.1:1'\n[status]\nlisten = '127.0.0.1:{page}'\n[log]\n\
+             file = 'logs/ground.jsonl'\nevery = '100ms'\n"
+        ),
+    );
+    let program = env!("CARGO_BIN_EXE_skybraid-node");
+    let limited = format!("ulimit -f 0; exec {program} gateway ground.toml");
+    let mut command = Command::new("sh");
+    command.args(["-c", &limited]).current_dir(&folder.0).stderr(Stdio::null());
+    let mut gateway = Running(command.spawn().unwrap());
+    let alarm = || folder.run(&["status", "ground.toml"]).1.contains("log cannot be written");
+    assert!((0..200).any(|_| alarm() || (sleep(Duration::from_millis(50)), false).1));
+    let process = nix::unistd::Pid::from_raw(gateway.0.id() as i32);
+    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGHUP).unwrap();
+    // The log is tried again each second, and leaves no empty files.
+    sleep(Duration::from_millis(2_500));
+    assert!(alarm());
+    assert_eq!(fs::read_dir(folder.0.join("logs")).unwrap().count(), 0);
+    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert!(gateway.0.wait().unwrap().success());
+}
+
+#[test]
 fn the_doctor_reports_no_gateway_where_none_runs() {
     let folder = Folder::new("doctor");
     let (_, said, _) = folder.run(&["doctor"]);
