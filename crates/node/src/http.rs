@@ -23,6 +23,8 @@ const MAX_HEADERS: usize = 64;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum duration of a connection.
 const MAX_CONNECTION_TIME: Duration = Duration::from_secs(30);
+/// Maximum consecutive reads from a client; other clients are served before further ones.
+const MAX_READS: usize = 4;
 /// Interval at which the server checks for the end.
 const POLL_INTERVAL_MS: u16 = 100;
 
@@ -129,7 +131,8 @@ impl Client {
         answer: &dyn Fn(&str) -> Answer,
     ) -> io::Result<bool> {
         let mut buffer = [0; 4096];
-        loop {
+        let mut reads = 0;
+        while reads < MAX_READS {
             if let Some((bytes, sent)) = &mut self.answer {
                 let rest = bytes.get(*sent..).unwrap_or_default();
                 if !rest.is_empty() {
@@ -143,6 +146,7 @@ impl Client {
                     continue;
                 }
             }
+            reads += 1;
             let got = self.stream.read(&mut buffer)?;
             if got == 0 {
                 return Ok(false);
@@ -157,6 +161,7 @@ impl Client {
             self.answer =
                 answer_to(&self.read, &is_allowed, answer).map(|answer| (answer.to_bytes(), 0));
         }
+        Ok(true)
     }
 
     fn waits_to_write(&self) -> bool {
