@@ -17,7 +17,8 @@ use crate::accept::accept_all;
 use crate::poller::{Ready, Source};
 use crate::tools::Tools;
 
-/// Maximum connections of one listener; more are refused.
+/// Maximum connections of one listener. Another one replaces the oldest that has never sent a frame; without
+/// such, it is refused.
 const MAX_CLIENTS: usize = 64;
 /// Kernel buffer of one connection in bytes, in each direction; further data waits where it can be dropped by
 /// class. One poll reads all buffered data, so that data arriving later can be dated.
@@ -43,6 +44,8 @@ struct Connection {
     peer: Option<SocketAddr>,
     /// Start of the pending connection attempt.
     connecting_since: Option<Instant>,
+    /// A frame has been received.
+    heard: bool,
 }
 
 impl Connections {
@@ -75,7 +78,8 @@ impl Connections {
         }
         let mut stream = FrameStream::new(file, room);
         stream.watched = connecting_since.is_some();
-        self.connections.push(Connection { end: place, number, stream, peer, connecting_since });
+        let (end, heard) = (place, false);
+        self.connections.push(Connection { end, number, stream, peer, connecting_since, heard });
         Ok(())
     }
 
@@ -88,6 +92,13 @@ impl Connections {
         tools: &Tools,
     ) -> bool {
         accept_all(listener, &mut |stream, peer| {
+            if self.connections.len() >= MAX_CLIENTS {
+                let silent = self.connections.iter().enumerate().filter(|(_, known)| !known.heard);
+                let oldest = silent.min_by_key(|(_, known)| known.number).map(|(at, _)| at);
+                if let Some(at) = oldest {
+                    self.connections.swap_remove(at);
+                }
+            }
             if self.connections.len() < MAX_CLIENTS {
                 let socket = Socket::from(stream);
                 if prepare(&socket).is_ok() {
@@ -190,7 +201,11 @@ impl Connection {
         if ready.readable {
             let client = Client { end: self.end, address: self.peer };
             let origin = Origin { client, arrived: tools.arrival(now) };
-            let mut each = |frame: &[u8]| write(channel, &origin, frame);
+            let heard = &mut self.heard;
+            let mut each = |frame: &[u8]| {
+                *heard = true;
+                write(channel, &origin, frame);
+            };
             if self.stream.read(&mut tools.scratch, counts, &mut each) == ReadResult::End {
                 return Err(ErrorKind::UnexpectedEof.into());
             }

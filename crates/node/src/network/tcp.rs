@@ -5,7 +5,7 @@
 //! datagram on it; until then only handshakes are answered on it.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 
 use skybraid_gateway::config::GatewayConfig;
 use skybraid_gateway::gateway::{BUNDLE, Outgoing};
@@ -31,7 +31,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Delay before reconnecting: initial and maximum.
 const MIN_BACKOFF: Duration = Duration::from_millis(250);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
-/// Maximum unauthenticated connections, and their timeout.
+/// Maximum unauthenticated connections, and their timeout. Beyond, the source that has most loses its oldest.
 const MAX_UNAUTHENTICATED: usize = 64;
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -68,6 +68,8 @@ struct Listener {
     place: Place,
     first: PathId,
     open: Option<TcpListener>,
+    /// Index of the interface that it is bound to; zero without one.
+    index: u32,
     /// End of the pause in accepting, due to a lack of descriptors.
     paused: Option<Instant>,
 }
@@ -110,7 +112,7 @@ impl Streams {
             let place = place.map_err(wrong)?;
             if !aircraft && !listeners.iter().any(|listener| listener.place == place) {
                 let (place, first) = (place.clone(), PathId(number));
-                listeners.push(Listener { place, first, open: None, paused: None });
+                listeners.push(Listener { place, first, open: None, index: 0, paused: None });
             }
             let remote = path.remote.clone().filter(|_| aircraft);
             paths.push(Path {
@@ -137,7 +139,7 @@ impl Streams {
         gateway: &mut Gateway,
     ) {
         self.next_check = now + CHECK_INTERVAL;
-        self.listen(tools);
+        self.listen(interfaces, tools);
         self.resume(now, tools);
         for number in 0..self.paths.len() {
             let id = PathId(number as u8);
@@ -178,11 +180,16 @@ impl Streams {
         self.next_check = now;
     }
 
-    fn listen(&mut self, tools: &mut Tools) {
-        let closed =
-            self.listeners.iter_mut().zip(0..).filter(|(listener, _)| listener.open.is_none());
-        for (listener, number) in closed {
+    /// Opens listeners, again if their interface has come back with another index.
+    fn listen(&mut self, interfaces: &Interfaces, tools: &mut Tools) {
+        for (listener, number) in self.listeners.iter_mut().zip(0..) {
             let Some(near) = listener.place.local else { continue };
+            let found = listener.place.local_addresses(interfaces, None);
+            let index = found.map_or(listener.index, |found| found.index);
+            if listener.open.is_some() && index == listener.index {
+                continue;
+            }
+            (listener.open, listener.paused, listener.index) = (None, None, index);
             let key = format!("listen {near}");
             let opened = make(near, true).and_then(|socket| {
                 socket.set_reuse_address(true)?;
@@ -367,10 +374,16 @@ impl Streams {
         };
         let Some(open) = &listener.open else { return };
         let accepted = accept_all(open, &mut |socket, peer| {
-            let unauthenticated =
-                streams.iter().filter(|connection| connection.path.is_none()).count();
-            if unauthenticated >= MAX_UNAUTHENTICATED {
-                return;
+            let waiting: Vec<(usize, IpAddr)> = streams
+                .iter()
+                .enumerate()
+                .filter(|(_, connection)| connection.path.is_none())
+                .map(|(at, connection)| (at, connection.stream.peer.ip()))
+                .collect();
+            if waiting.len() >= MAX_UNAUTHENTICATED
+                && let Some(at) = oldest_of_largest(&waiting)
+            {
+                streams.remove(at);
             }
             let socket = Socket::from(socket);
             if let Ok(stream) = Stream::accepted(now, *next, socket, peer, &tools.poller) {
@@ -451,6 +464,22 @@ impl Streams {
     }
 }
 
+/// Returns the first connection of the source that has most, among connections from the oldest to the newest.
+fn oldest_of_largest(waiting: &[(usize, IpAddr)]) -> Option<usize> {
+    let count = |source| waiting.iter().filter(|(_, ip)| source_of(*ip) == source).count();
+    // Of equal ones, the last is found.
+    let largest = waiting.iter().rev().max_by_key(|(_, ip)| count(source_of(*ip)));
+    largest.map(|(at, _)| *at)
+}
+
+/// Returns an IPv4 address, or the 64 bits of an IPv6 network: whoever has one address of that has all.
+fn source_of(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
 impl Path {
     /// Checks the interface and name of the path. Returns whether existing connections are still valid;
     /// `None` on the ground, which waits for connections.
@@ -489,5 +518,27 @@ impl Path {
         gateway.set_path_up(now, id, found.is_some());
         self.local_addresses = found;
         Some(unchanged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_connections_makes_room_for_other_sources() {
+        let ips = |texts: &[&str]| -> Vec<(usize, IpAddr)> {
+            texts.iter().map(|text| text.parse().unwrap()).enumerate().collect()
+        };
+        let [flood, aircraft] = ["192.0.2.1", "198.51.100.7"];
+        assert_eq!(oldest_of_largest(&ips(&[aircraft, flood, flood])), Some(1));
+        assert_eq!(oldest_of_largest(&ips(&[flood, aircraft, "::ffff:192.0.2.1"])), Some(0));
+        let network = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"];
+        assert_eq!(
+            oldest_of_largest(&ips(&[aircraft, network[2], network[0], network[1]])),
+            Some(2)
+        );
+        assert_eq!(oldest_of_largest(&ips(&[aircraft, flood])), Some(0));
+        assert_eq!(oldest_of_largest(&[]), None);
     }
 }

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::daemons::{
@@ -187,6 +189,75 @@ fn a_reader_that_has_stopped_costs_nobody_else_anything() {
         assert!(number < 2_000_000);
     }
     drop((stopped, aircraft));
+}
+
+#[test]
+fn clients_that_send_nothing_keep_no_pilot_out() {
+    prepare();
+    let [wan, autopilot] = free_ports();
+    let [tcp] = free_tcp_ports();
+    let [air, ground] = two_paths(wan);
+    let mavlink = format!("[[mavlink]]\ntcp_listen = \"127.0.0.1:{tcp}\"\n");
+    let ground = Daemon::start("ground", &(ground + &mavlink), None);
+    let mavlink = format!("[[mavlink]]\nudp_listen = \"127.0.0.1:{autopilot}\"\n");
+    let aircraft = Daemon::start("aircraft", &(air + &mavlink), None);
+    ground.wait_for_paths(2);
+    let vehicle = program(autopilot);
+    vehicle.send(&frame(1, COMMAND, 0, 0)).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let pilot = || {
+        let mut pilot = TcpStream::connect(("127.0.0.1", tcp)).unwrap();
+        pilot.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        pilot.write_all(&frame(255, COMMAND, 1, 1)).unwrap();
+        assert_eq!(receive(&vehicle), frame(255, COMMAND, 1, 1));
+        pilot
+    };
+    let mut first = pilot();
+    let silent = [(); 100].map(|()| TcpStream::connect(("127.0.0.1", tcp)).unwrap());
+    let mut second = pilot();
+    vehicle.send(&frame(1, COMMAND, 2, 2)).unwrap();
+    for pilot in [&mut first, &mut second] {
+        assert_eq!(read(pilot, 44), frame(1, COMMAND, 2, 2));
+    }
+    drop((silent, aircraft));
+}
+
+#[test]
+fn a_flood_of_tcp_connections_keeps_no_aircraft_out() {
+    prepare();
+    let [wan] = free_tcp_ports();
+    let mavlink = "[[mavlink]]\nudp_connect = \"127.0.0.1:9\"\n";
+    let paths = format!("network = \"tcp\"\n[path.one]\nlisten = \"127.0.0.1:{wan}\"\n{mavlink}");
+    let ground = Daemon::start("ground", &paths, None);
+    let ended = Arc::new(AtomicBool::new(false));
+    let flood = {
+        let ended = Arc::clone(&ended);
+        std::thread::spawn(move || {
+            let mut held: Vec<TcpStream> = Vec::new();
+            while !ended.load(Ordering::Relaxed) {
+                let closed = |stream: &mut TcpStream| matches!(stream.read(&mut [0]), Ok(0));
+                held.retain_mut(|stream| !closed(stream));
+                while held.len() < 100 {
+                    let Ok(stream) = TcpStream::connect(("127.0.0.1", wan)) else { break };
+                    stream.set_nonblocking(true).unwrap();
+                    held.push(stream);
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        })
+    };
+    std::thread::sleep(Duration::from_millis(500));
+    let path = format!("[path.one]\naddress = \"127.0.0.2\"\nremote = \"127.0.0.1:{wan}\"\n");
+    let paths = format!("network = \"tcp\"\n{path}{mavlink}");
+    let aircraft = Daemon::start("aircraft", &paths, None);
+    // Silent connections end after 5 s; the aircraft does not have to wait for that.
+    let pause = Duration::from_millis(50);
+    let has_session = || ground.shared.snapshot().is_some_and(|shown| shown.session);
+    let is_in_time = (0..60).any(|_| has_session() || (std::thread::sleep(pause), false).1);
+    ended.store(true, Ordering::Relaxed);
+    flood.join().unwrap();
+    assert!(is_in_time);
+    drop(aircraft);
 }
 
 #[test]
