@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
@@ -143,6 +143,9 @@ impl Table {
 
     fn apply(&mut self, message: &RouteNetlinkMessage) {
         match message {
+            // Other families report their own use of a link: one that leaves a bridge is deleted there alone.
+            RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::DelLink(link)
+                if link.header.interface_family != AddressFamily::Unspec => {}
             RouteNetlinkMessage::NewLink(link) => {
                 let interface = self.0.entry(link.header.index).or_default();
                 let flags = link.header.flags;
@@ -202,6 +205,22 @@ fn local_address(message: &AddressMessage) -> Option<IpAddr> {
 mod tests {
     use super::*;
     use skybraid_io::netlink::{Namespace, Network, VethEnd};
+
+    #[test]
+    fn an_interface_that_leaves_a_bridge_is_still_there() {
+        let link = |family| {
+            let mut link = LinkMessage::default();
+            link.header.interface_family = family;
+            link.header.index = 3;
+            link
+        };
+        let mut table = Table::default();
+        table.apply(&RouteNetlinkMessage::NewLink(link(AddressFamily::Unspec)));
+        table.apply(&RouteNetlinkMessage::DelLink(link(AddressFamily::Bridge)));
+        assert!(table.0.contains_key(&3));
+        table.apply(&RouteNetlinkMessage::DelLink(link(AddressFamily::Unspec)));
+        assert!(table.0.is_empty());
+    }
 
     #[test]
     fn changes_of_interfaces_and_addresses_are_heard() {

@@ -183,14 +183,14 @@ impl End {
                     }
                 }
             }
-            Kind::UdpSend { open: Some((socket, to, _)), outbox, .. } => {
+            Kind::UdpSend { open, outbox, .. } => {
+                let Some((_, to, _)) = open else { return };
                 outbox.copy_in(frame, *to);
                 outbox.expire_last(expires);
                 if outbox.is_full() {
-                    send(outbox, socket, counts, tools);
+                    send_to_program(open, outbox, counts, tools);
                 }
             }
-            Kind::UdpSend { open: None, .. } => {}
             Kind::TcpListen { connections, .. }
             | Kind::TcpConnect { connections, .. }
             | Kind::Serial { connections, .. } => connections.push(frame, control, expires, counts),
@@ -210,12 +210,7 @@ impl End {
         let counts = &mut self.counts;
         match &mut self.kind {
             Kind::UdpListen { socket, outbox, .. } => send(outbox, socket, counts, tools),
-            Kind::UdpSend { open: Some((socket, ..)), outbox, .. } => {
-                send(outbox, socket, counts, tools);
-            }
-            Kind::UdpSend { open: None, outbox, .. } => {
-                outbox.clear();
-            }
+            Kind::UdpSend { open, outbox, .. } => send_to_program(open, outbox, counts, tools),
             Kind::TcpListen { connections, .. }
             | Kind::TcpConnect { connections, .. }
             | Kind::Serial { connections, .. } => connections.flush(now, counts, tools),
@@ -319,6 +314,32 @@ fn send(outbox: &mut Outbox, socket: &Socket, counts: &mut Counts, tools: &Tools
     if !outbox.is_empty() {
         counts.late += outbox.drop_expired(tools.poller.now());
         counts.dropped += outbox.send_counting(socket);
+    }
+}
+
+/// Sends queued frames to the program that the socket is connected to; closes the socket, to be opened again, if
+/// it has lost its local address or its route: a connected socket keeps the address that it began with.
+fn send_to_program(
+    open: &mut Option<(Socket, SocketAddr, Drained)>,
+    outbox: &mut Outbox,
+    counts: &mut Counts,
+    tools: &Tools,
+) {
+    let Some((socket, ..)) = open else {
+        outbox.clear();
+        return;
+    };
+    if outbox.is_empty() {
+        return;
+    }
+    counts.late += outbox.drop_expired(tools.poller.now());
+    let mut stranded = false;
+    outbox.send(socket, &mut |_, errno| {
+        counts.dropped += 1;
+        stranded |= matches!(errno, libc::EINVAL | libc::EADDRNOTAVAIL | libc::ENETUNREACH);
+    });
+    if stranded {
+        *open = None;
     }
 }
 

@@ -217,6 +217,7 @@ impl Local {
             self.retry = now + RETRY;
             self.ends.iter_mut().for_each(|end| end.retry(now, tools));
             self.ports.iter_mut().for_each(|port| port.retry(tools));
+            self.tun.iter_mut().for_each(|tun| tun.retry(tools));
         }
         if now >= self.radio {
             self.radio = now + RADIO;
@@ -242,7 +243,7 @@ impl Local {
         };
         let ends = self.ends.iter().map(|end| edge(&end.name, end.clients(), end.counts));
         let ports = self.ports.iter().map(|port| edge(&port.name, port.clients(), port.counts));
-        let tun = self.tun.iter().map(|tun| edge(&tun.name, 1, tun.counts));
+        let tun = self.tun.iter().map(|tun| edge(&tun.name, usize::from(tun.exists()), tun.counts));
         ends.chain(ports).chain(tun).collect()
     }
 }

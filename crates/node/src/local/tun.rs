@@ -47,11 +47,12 @@ pub struct Tun {
     /// Counters of the interface.
     pub counts: Counts,
     channel: ChannelId,
-    device: File,
+    config: TunConfig,
+    /// `None` while the interface does not exist.
+    device: Option<File>,
     coalescer: Coalescer,
     /// Buffer for reuse.
     room: Vec<u8>,
-    interface: String,
     /// Minimum and maximum MTU of the interface, and the current one, in bytes.
     mtus: [u32; 2],
     mtu: u32,
@@ -80,21 +81,47 @@ impl Tun {
         let mtu = u32::try_from(config.mtu.get()).unwrap_or(u32::MAX);
         // An interface with an MTU below 1280 bytes loses its IPv6 addresses (RFC 8200 §5).
         let min: u32 = if config.address.contains(':') { 1280 } else { 576 };
-        let (interface, mtus) = (config.name.clone(), [min.min(mtu), mtu]);
+        let (config, device, mtus) = (config.clone(), Some(device), [min.min(mtu), mtu]);
         let (counts, coalescer, room) = (Counts::default(), Coalescer::default(), Vec::new());
-        Ok(Self { name, counts, channel, device, coalescer, room, interface, mtus, mtu })
+        Ok(Self { name, counts, channel, config, device, coalescer, room, mtus, mtu })
+    }
+
+    /// Returns whether the interface exists.
+    pub const fn exists(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// Creates the interface again if somebody has removed it.
+    pub fn retry(&mut self, tools: &mut Tools) {
+        if self.device.is_some() {
+            return;
+        }
+        let made = make(&self.config).and_then(|device| {
+            tools.poller.watch(&device, Source::Tun)?;
+            Ok(device)
+        });
+        match made {
+            Ok(device) => {
+                self.device = Some(device);
+                self.mtu = self.mtus[1];
+                tools.alarms.clear(&self.name);
+            }
+            Err(error) => {
+                tools.alarms.raise(&self.name, format!("{} cannot be made: {error}", self.name));
+            }
+        }
     }
 
     /// Lowers the interface's MTU to the size that the paths carry without fragments, and raises it again up
     /// to the configured one.
     pub fn follow(&mut self, unfragmented: u32) {
         let mtu = unfragmented.clamp(self.mtus[0], self.mtus[1]);
-        if mtu == self.mtu {
+        if mtu == self.mtu || self.device.is_none() {
             return;
         }
         self.mtu = mtu;
         // Without the capability, packets are fragmented as before.
-        let _ = set_mtu(&self.interface, mtu);
+        let _ = set_mtu(&self.config.name, mtu);
     }
 
     /// Reads a batch of packets from the machine. Returns true if there may be more.
@@ -103,7 +130,8 @@ impl Tun {
         let held_up = arrived < now;
         let (channel, mut segments) = (self.channel, 0);
         for _ in 0..MAX_PACKETS {
-            match self.device.read(&mut tools.scratch) {
+            let Some(device) = &mut self.device else { return false };
+            match device.read(&mut tools.scratch) {
                 Ok(length) => {
                     let bytes = tools.scratch.get_mut(..length).unwrap_or_default();
                     let address = sender(bytes.get(offload::HEAD..).unwrap_or_default());
@@ -113,7 +141,14 @@ impl Tun {
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return false,
+                Err(error) => {
+                    // The interface has been removed, which makes its device readable for good.
+                    if error.raw_os_error() == Some(libc::EBADFD) {
+                        self.device = None;
+                        tools.alarms.raise(&self.name, format!("{} is gone: {error}", self.name));
+                    }
+                    return false;
+                }
             }
             if segments >= MAX_SEGMENTS && !held_up {
                 break;
@@ -135,8 +170,8 @@ impl Tun {
     }
 }
 
-fn put(device: &mut File, bytes: &[u8], packets: u16, counts: &mut Counts) {
-    if device.write(bytes).is_err() {
+fn put(device: &mut Option<File>, bytes: &[u8], packets: u16, counts: &mut Counts) {
+    if device.as_mut().is_none_or(|device| device.write(bytes).is_err()) {
         counts.dropped += u64::from(packets);
     }
 }

@@ -13,6 +13,7 @@ use skybraid_io::netlink::{Namespace, Network, VethEnd};
 const NAMES: [&str; 2] = ["lte", "sat"];
 const AUTOPILOT: u16 = 14_550;
 const STATION: u16 = 14_551;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// An aircraft and a ground station with a wire between them for each path: 10.N.0.1 and 10.N.0.2.
 struct Field {
@@ -191,6 +192,90 @@ fn ip_packets_cross_by_the_tun_interface() {
     assert_eq!(netlink.link("skybraid0").unwrap().mtu, 1280);
     aircraft.end().unwrap();
     assert!(netlink.link("skybraid0").is_err());
+}
+
+#[test]
+fn a_tun_interface_that_was_removed_is_made_again() {
+    prepare();
+    let Some(field) = Field::new() else { return };
+    field.wire(0);
+    let tun = |last| format!("[tun]\naddress = \"10.77.0.{last}/24\"\n");
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        println!("skipped: there is no /dev/net/tun");
+        return;
+    }
+    let [aircraft, ground] = field.daemons("", &tun(1), &tun(2));
+    aircraft.wait_for_paths(1);
+    ground.wait_for_paths(1);
+    let mut netlink = field.air.netlink().unwrap();
+    let removed = netlink.link("skybraid0").unwrap().index;
+    netlink.delete_link(removed).unwrap();
+    let tun_exists = || {
+        let edges = aircraft.shared.edges();
+        edges.local.iter().any(|edge| edge.name == "tun skybraid0" && edge.clients == 1)
+    };
+    for exists in [false, true] {
+        assert!((0..100).any(|_| tun_exists() == exists || (sleep(PAUSE), false).1));
+    }
+    let alarms = aircraft.events.try_iter().filter(|event| {
+        matches!(&event.what, What::Alarm { text } if text.starts_with("tun skybraid0 is gone: "))
+    });
+    assert_eq!(alarms.count(), 1);
+    let far = udp(&field.ground, "10.77.0.2:5000", ("10.77.0.1", 5000));
+    let near = udp(&field.air, "10.77.0.1:5000", ("10.77.0.2", 5000));
+    let mut bytes = [0; 2000];
+    for length in [1, 1252] {
+        near.send(&vec![3; length]).unwrap();
+        assert_eq!(far.recv(&mut bytes).unwrap(), length);
+        far.send(&vec![4; length]).unwrap();
+        assert_eq!(near.recv(&mut bytes).unwrap(), length);
+    }
+}
+
+#[test]
+fn a_program_is_reached_after_the_gateways_address_changed() {
+    prepare();
+    let Some(field) = Field::new() else { return };
+    field.wire(0);
+    field.wire(1);
+    let pilot = "[[mavlink]]\nudp_connect = \"10.1.0.1:15000\"\n";
+    let [aircraft, ground] = field.daemons("", "", pilot);
+    aircraft.wait_for_paths(2);
+    ground.wait_for_paths(2);
+    let pilot = field.air.run(|| UdpSocket::bind("10.1.0.1:15000")).unwrap().unwrap();
+    pilot.set_read_timeout(Some(PAUSE)).unwrap();
+    let vehicle = udp(&field.air, "127.0.0.1:0", ("127.0.0.1", AUTOPILOT));
+    let is_reached_from = |last: u8| {
+        let from = IpAddr::from([10, 1, 0, last]);
+        (0..100).any(|number| {
+            vehicle.send(&frame(1, COMMAND, 0, number)).unwrap();
+            pilot.recv_from(&mut [0; 300]).is_ok_and(|(_, found)| found.ip() == from)
+        })
+    };
+    assert!(is_reached_from(2));
+    field.address(&field.ground, 1, 2, false);
+    field.address(&field.ground, 1, 9, true);
+    assert!(is_reached_from(9));
+}
+
+#[test]
+fn a_tcp_listener_survives_the_return_of_its_interface() {
+    prepare();
+    let Some(field) = Field::new() else { return };
+    field.wire(0);
+    let mavlink = "[[mavlink]]\nudp_listen = \"127.0.0.1:14550\"\n";
+    let ground = "[path.lte]\ninterface = \"lte\"\nlisten = \"0.0.0.0:9417\"\n";
+    let aircraft = "[path.lte]\ninterface = \"lte\"\nremote = \"10.0.0.2:9417\"\n";
+    let file = |path: &str| format!("network = \"tcp\"\n{path}{mavlink}");
+    let ground = Daemon::start("ground", &file(ground), Some(&field.ground));
+    let aircraft = Daemon::start("aircraft", &file(aircraft), Some(&field.air));
+    aircraft.wait_for_paths(1);
+    field.cut(0);
+    aircraft.wait(|shown| !shown.session);
+    ground.wait(|shown| !shown.session);
+    field.wire(0);
+    aircraft.wait_for_paths(1);
+    ground.wait_for_paths(1);
 }
 
 /// Kernel counters of the TUN interface of a namespace: bytes and packets in, bytes and packets out.
