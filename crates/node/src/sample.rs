@@ -90,6 +90,7 @@ pub(super) fn snapshot() -> Snapshot {
         session_expired: false,
         sessions: 2,
         peer_restarts: 1,
+        peer_duplicated: false,
         silent_ms: Some(12.0),
         paths: vec![path("dish", 80.0), path("lte", 60.0)],
         classes,

@@ -105,6 +105,11 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
             state.bugs
         ));
     }
+    if state.peer_duplicated {
+        let text = "two gateways with the key of the other end take the session from one another: end one, \
+                    or give it a key of its own";
+        alarms.push(text.to_string());
+    }
     if state.session_overdue {
         let left = state.session_left_ms.map_or_else(String::new, span);
         alarms
@@ -189,11 +194,14 @@ mod tests {
         state.paths[1].incoming_mtu = Some(576);
         state.paths[1].peer_mtu_error = true;
         state.session_overdue = true;
+        state.peer_duplicated = true;
         let edge = super::super::PathCounters { name: "lte".into(), ..Default::default() };
         assert_eq!(
             alarms(Some(&state), &SocketCounters { paths: vec![edge], local: Vec::new() }),
             [
                 "lte: cannot be used here: the interface, the address or the name is not there",
+                "two gateways with the key of the other end take the session from one another: end one, \
+                 or give it a key of its own",
                 "no handshake gets through to change keys: the session ends in 9 min",
                 "dish: nothing gets through from the other end",
                 "lte: larger packets than 640 B do not get through to the other end",

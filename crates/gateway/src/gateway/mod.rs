@@ -86,6 +86,8 @@ pub struct Gateway {
     session_age: SessionAge,
     sessions_so_far: u64,
     peer_restarts: u64,
+    /// The alarm about duplicates of the peer has been raised.
+    duplicate_reported: bool,
     /// Handshake message for every path, and the remaining paths.
     handshake: (Vec<u8>, PathSet),
     /// Responses to challenges, and proofs, that wait to leave, each with its path.
@@ -191,6 +193,7 @@ impl Gateway {
             session_age: SessionAge::default(),
             sessions_so_far: 0,
             peer_restarts: 0,
+            duplicate_reported: false,
             handshake: (Vec::new(), PathSet::EMPTY),
             responses: VecDeque::new(),
             copies: Bucket::per_second(validation::COPIES),

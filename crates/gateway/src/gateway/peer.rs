@@ -23,9 +23,20 @@ impl Gateway {
             self.peer_restarts += u64::from(self.sessions_so_far > 1);
             self.match_names(now, hello);
             self.reconnect();
+            self.watch_duplicates(now);
         }
         self.paths.iter_mut().for_each(Path::restart_numbers);
         self.probe_at_once(now);
+    }
+
+    /// Raises an alarm, once, when two gateways with the peer's key are heard.
+    fn watch_duplicates(&mut self, now: Instant) {
+        let told =
+            core::mem::replace(&mut self.duplicate_reported, self.sessions.is_peer_duplicated(now));
+        if self.duplicate_reported && !told {
+            let text = "two gateways with the peer's key take the session from one another";
+            self.record_event(now, What::Alarm { text: text.into() });
+        }
     }
 
     /// Handles the end of the session, which no handshake has renewed.

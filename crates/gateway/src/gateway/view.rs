@@ -64,6 +64,7 @@ impl Gateway {
             session_expired: self.session_age.expired,
             sessions: self.sessions_so_far,
             peer_restarts: self.peer_restarts,
+            peer_duplicated: self.sessions.is_peer_duplicated(now),
             silent_ms: heard.map(|heard| ms(now.since(heard))),
             paths: self.paths.iter().map(path).collect(),
             classes: self.classes.iter().map(ClassLink::snapshot).collect(),

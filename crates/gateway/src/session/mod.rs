@@ -46,6 +46,8 @@ use keyed::Session;
 const LINGER: Duration = Duration::from_secs(30);
 /// Silence of the peer that holds the session after which another trusted peer may take it over.
 pub const TAKEOVER: Duration = Duration::from_secs(1);
+/// Time for which a duplicate of the peer is reported after its last session.
+const DUPLICATE_REPORTED: Duration = Duration::from_secs(10);
 /// Maximum earlier sessions; reached only if handshakes outrun confirmation.
 const EARLIER: usize = 16;
 /// Maximum pending sessions.
@@ -158,6 +160,9 @@ pub struct Sessions {
     instance: [u8; 8],
     /// Index among the trusted peers, and instance, of the last peer.
     peer_instance: Option<(usize, [u8; 8])>,
+    /// The one before, and the time at which one last returned after another of the same key.
+    former_instance: Option<(usize, [u8; 8])>,
+    returned_at: Option<Instant>,
     /// Cookie of the last response: returning it proves reception at the address it was sent to.
     proof: Option<Proof>,
     /// Time at which the peer that holds the session was last heard.
@@ -191,6 +196,8 @@ impl Sessions {
             random,
             instance,
             peer_instance: None,
+            former_instance: None,
+            returned_at: None,
             heard_at: None,
             proof: None,
             current: None,
@@ -416,6 +423,12 @@ impl Sessions {
         self.setup.peers.get(self.current.as_ref()?.peer)
     }
 
+    /// Whether two gateways with the key of the peer take the session from one another: one that was replaced
+    /// has come back, which one that was restarted never does.
+    pub fn is_peer_duplicated(&self, now: Instant) -> bool {
+        self.returned_at.is_some_and(|at| now.since(at) < DUPLICATE_REPORTED)
+    }
+
     /// Whether a trusted peer may hold the session: it is the holder, or no holder is heard.
     fn may_hold(&self, now: Instant, peer: usize) -> bool {
         let holder = self.current.as_ref().map(|current| current.peer);
@@ -430,7 +443,11 @@ impl Sessions {
         self.heard_at = Some(now);
         let until = if session.heard { now + LINGER } else { Instant::FAR_FUTURE };
         session.until = Instant::FAR_FUTURE;
-        self.peer_instance = Some(peer);
+        if let (true, Some(last)) = (restarted, self.peer_instance.replace(peer)) {
+            let returned = last.0 == peer.0 && self.former_instance == Some(peer);
+            self.returned_at = if returned { Some(now) } else { self.returned_at };
+            self.former_instance = Some(last);
+        }
         let hello = core::mem::take(&mut session.hello);
         self.earlier.extend(self.current.replace(session));
         for earlier in &mut self.earlier {

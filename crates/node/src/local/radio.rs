@@ -92,6 +92,7 @@ mod tests {
             session_expired: false,
             sessions: 1,
             peer_restarts: 0,
+            peer_duplicated: false,
             silent_ms: None,
             paths,
             classes: Vec::new(),

@@ -63,6 +63,29 @@ fn another_station_takes_over_once_the_holder_is_silent() {
 }
 
 #[test]
+fn two_gateways_with_one_key_are_not_taken_for_a_restart() {
+    let mut field = field(STATIONS[0]);
+    let second = Duration::from_secs(1);
+    field.run_for(second);
+    for name in ["two", "three"] {
+        field.ends[AIRCRAFT] = start(field.now, Side::Aircraft, "aircraft", STATIONS[0], name);
+        field.run_for(second);
+    }
+    assert_eq!(field.restarts(GROUND), [true, true, true]);
+    assert!(!field.ends[GROUND].is_peer_duplicated(field.now));
+    // The third one was not ended: both take turns.
+    let fourth = start(field.now, Side::Aircraft, "aircraft", STATIONS[0], "four");
+    let third = std::mem::replace(&mut field.ends[AIRCRAFT], fourth);
+    field.run_for(second);
+    assert!(!field.ends[GROUND].is_peer_duplicated(field.now));
+    field.ends[AIRCRAFT] = third;
+    field.run_for(second * 2);
+    assert!(field.ends[GROUND].is_peer_duplicated(field.now));
+    field.run_for(second * 10);
+    assert!(!field.ends[GROUND].is_peer_duplicated(field.now));
+}
+
+#[test]
 fn a_station_that_answers_while_the_holder_is_heard_is_refused() {
     let mut field = field(STATIONS[0]);
     // Both stations get the inits of the start.
