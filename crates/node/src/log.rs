@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions, create_dir_all};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -88,7 +89,8 @@ impl Lines {
 
     fn write(&mut self, bytes: &[u8], now: Instant, unix: f64) -> io::Result<()> {
         let is_full = self.whole + bytes.len() as u64 > self.limits.max_size;
-        if is_full || now.since(self.begun) >= self.limits.max_age {
+        let is_removed = self.file.as_ref().is_some_and(is_removed);
+        if is_full || is_removed || now.since(self.begun) >= self.limits.max_age {
             // The file has only complete lines: the last one has been written.
             self.file = None;
         }
@@ -141,6 +143,11 @@ impl Sync for File {
             other => other,
         }
     }
+}
+
+/// Returns whether somebody has removed a file that is open.
+fn is_removed(file: &File) -> bool {
+    file.metadata().is_ok_and(|about| about.is_file() && about.nlink() == 0)
 }
 
 /// Removes the oldest files of a log until all but `current` total at most `keep` bytes. The current file may
@@ -384,6 +391,22 @@ mod tests {
             }
         }
         assert_eq!(number, 100);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_log_that_somebody_removed_is_begun_again() {
+        let folder = folder("removed");
+        let mut lines = lines(folder.join("flight.jsonl"), LIMITS);
+        for minute in 0..4 {
+            lines.add("{}");
+            lines.flush(Instant::ZERO, 60.0 * f64::from(minute)).unwrap();
+            if minute == 1 {
+                fs::remove_file(folder.join("flight-19700101T000000Z.jsonl")).unwrap();
+            }
+        }
+        let counts: Vec<usize> = parts(&folder).iter().map(|(_, lines)| lines.len()).collect();
+        assert_eq!(counts, [3]);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -106,16 +106,22 @@ impl Outbox {
         let mut rest = self.slots.as_mut_slice();
         // Datagrams of a refused run, which are sent one by one.
         let mut alone = 0;
+        // The kernel or the interface may be the reason, and not the address.
+        let mut doubts_runs = false;
         while let Some(mark) = rest.first().map(|slot| slot.mark) {
             let joins = !self.without_runs && alone == 0;
             let done = match send_some(socket, rest, joins) {
-                Ok(sent) => sent.max(1),
+                Ok(sent) => {
+                    self.without_runs |= doubts_runs && alone > 0;
+                    doubts_runs = false;
+                    sent.max(1)
+                }
                 Err(libc::EINTR) => 0,
                 Err(errno) => {
                     let run = if joins { run(rest) } else { 1 };
                     if run > 1 {
                         // Kernels before 4.18, interfaces without checksum offload, tunnels.
-                        self.without_runs = matches!(errno, libc::EIO | libc::EINVAL);
+                        doubts_runs = matches!(errno, libc::EIO | libc::EINVAL);
                         alone = run;
                         0
                     } else {
@@ -288,6 +294,19 @@ mod tests {
         assert_eq!(run(&mixed.slots), 2);
         mixed.slots[1].to.set_port(10);
         assert_eq!(run(&mixed.slots), 1);
+    }
+
+    #[test]
+    fn an_address_that_takes_nothing_does_not_end_runs() {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let mut outbox = Outbox::default();
+        // A forged source port of zero.
+        let nowhere = "127.0.0.1:0".parse().unwrap();
+        for to in [nowhere, far.local_addr().unwrap()] {
+            (0..3).for_each(|_| outbox.copy_in(&[7; 40], to));
+        }
+        assert_eq!(outbox.send_counting(&near), 3);
+        assert!(!outbox.without_runs);
     }
 
     #[test]
