@@ -146,7 +146,7 @@ def _blame(error: Exception, plugins: list[Path]) -> NoReturn:
         typer.echo(f"error: {words}", err=True)
     elif isinstance(error, SyntaxError):
         told.stack = traceback.StackSummary()
-        typer.echo(f"error: {Path(error.filename or plugins[0]).name}:{error.lineno}: {error.msg}", err=True)
+        typer.echo(f"error: {Path(error.filename or plugins[0]).name}:{error.lineno or 1}: {error.msg}", err=True)
     typer.echo("".join(told.format()).rstrip(), err=True)
     raise typer.Exit(BAD_INPUT) from error
 

@@ -14,7 +14,7 @@ const KEY: &str = "mptcp";
 /// Endpoints that this gateway has added to the machine.
 #[derive(Default)]
 pub struct Endpoints {
-    added: Vec<IpAddr>,
+    added: Vec<(IpAddr, u32)>,
     ready: bool,
 }
 
@@ -33,7 +33,7 @@ impl Endpoints {
     }
 
     fn set(&mut self, addresses: &[(IpAddr, u32)], called: bool) -> io::Result<()> {
-        if self.ready && addresses.iter().all(|(address, _)| self.added.contains(address)) {
+        if self.ready && addresses.iter().all(|address| self.added.contains(address)) {
             return Ok(());
         }
         let mut manager = PathManager::open_here()?;
@@ -45,6 +45,13 @@ impl Endpoints {
         if wanted != limits {
             manager.set_limits(wanted)?;
         }
+        // An interface that came back has another index: its endpoint is made again.
+        let is_stale = |(known, index): &(IpAddr, u32)| {
+            addresses.iter().any(|(address, now)| address == known && now != index)
+        };
+        for (address, _) in self.added.extract_if(.., |known| is_stale(known)) {
+            manager.remove(address).ok();
+        }
         let there = manager.endpoints()?;
         for (address, interface) in addresses.iter().copied() {
             if there.iter().any(|endpoint| endpoint.address == address) {
@@ -53,7 +60,7 @@ impl Endpoints {
             let flags =
                 EndpointFlags { signal: called, subflow: !called, ..EndpointFlags::default() };
             manager.add(&Endpoint { address, interface, flags, id: 0 })?;
-            self.added.push(address);
+            self.added.push((address, interface));
         }
         self.ready = true;
         Ok(())
@@ -65,7 +72,7 @@ impl Endpoints {
             return;
         }
         if let Ok(mut manager) = PathManager::open_here() {
-            for address in self.added.drain(..) {
+            for (address, _) in self.added.drain(..) {
                 manager.remove(address).ok();
             }
         }

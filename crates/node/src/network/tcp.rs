@@ -151,6 +151,7 @@ impl Streams {
             };
             if !unchanged {
                 self.close_streams(now, gateway, |connection| connection.path == Some(id));
+                self.join_bundle(id, tools);
             }
         }
         self.close_streams(now, gateway, |connection| {
@@ -236,19 +237,20 @@ impl Streams {
         let Some(path) = self.paths.get(over.index()) else { return };
         let Some(to) = path.used else { return };
         let others = self.paths.iter().filter(|path| path.name != self.name_of(over));
-        let addresses: Vec<_> = others
-            .filter_map(|other| {
-                let local_addresses = other.local_addresses.as_ref()?;
-                let local = other.place.local.map(|local| local.ip());
-                let mut candidates = local_addresses.addresses.iter().copied().chain(local);
-                let address = candidates.find(|address| address.is_ipv4() == to.is_ipv4())?;
-                (!address.is_loopback()).then_some((address, local_addresses.index))
-            })
-            .collect();
+        let addresses: Vec<_> = others.filter_map(|other| other.endpoint(to)).collect();
         self.endpoints.prepare(&addresses, false, tools);
         self.bundle.failed(now);
         let stream = Stream::connect(now, self.next, &path.place, to, true, &tools.poller);
         self.keep(now, BUNDLE, stream);
+    }
+
+    /// Lets an open bundle use the address of a path whose interface has come back.
+    fn join_bundle(&mut self, path: PathId, tools: &mut Tools) {
+        let is_open = self.streams.iter().any(|connection| connection.path == Some(BUNDLE));
+        let address = self.paths.get(path.index()).and_then(|path| path.endpoint(path.used?));
+        if let Some(address) = address.filter(|_| is_open) {
+            self.endpoints.prepare(&[address], false, tools);
+        }
     }
 
     fn name_of(&self, path: PathId) -> &str {
@@ -481,6 +483,15 @@ fn source_of(ip: IpAddr) -> IpAddr {
 }
 
 impl Path {
+    /// Returns the local address of the path towards `to`, with the index of its interface.
+    fn endpoint(&self, to: SocketAddr) -> Option<(IpAddr, u32)> {
+        let local_addresses = self.local_addresses.as_ref()?;
+        let local = self.place.local.map(|local| local.ip());
+        let mut candidates = local_addresses.addresses.iter().copied().chain(local);
+        let address = candidates.find(|address| address.is_ipv4() == to.is_ipv4())?;
+        (!address.is_loopback()).then_some((address, local_addresses.index))
+    }
+
     /// Checks the interface and name of the path. Returns whether existing connections are still valid;
     /// `None` on the ground, which waits for connections.
     fn refresh(

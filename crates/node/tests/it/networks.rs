@@ -371,4 +371,10 @@ fn over_tcp_data_survive_the_loss_of_the_first_interface() {
     talk(&programs, 40..60);
     field.wire(0);
     aircraft.wait_for_paths(2);
+    // The interface that came back carries data again, too.
+    sleep(Duration::from_millis(1_000));
+    film(200..220);
+    field.cut(1);
+    talk(&programs, 60..80);
+    film(220..255);
 }
