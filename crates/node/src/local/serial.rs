@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use nix::fcntl::OFlag;
@@ -50,14 +51,16 @@ pub fn speed(baud: u32) -> io::Result<BaudRate> {
     })
 }
 
-/// Opens a device in non-blocking mode.
+/// Opens a device in non-blocking mode, and locks it: of two gateways at one device, each would read a part of
+/// the bytes.
 ///
 /// # Errors
-/// The device is missing, is no terminal, or permissions are missing.
+/// The device is missing, is no terminal, or is locked by another program, or permissions are missing.
 pub fn open(path: &str, speed: BaudRate) -> io::Result<File> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(path)?;
     let mut settings = tcgetattr(&file)?;
+    lock(&file)?;
     cfmakeraw(&mut settings);
     settings.control_flags.remove(
         ControlFlags::CSIZE | ControlFlags::PARENB | ControlFlags::CSTOPB | ControlFlags::CRTSCTS,
@@ -68,6 +71,22 @@ pub fn open(path: &str, speed: BaudRate) -> io::Result<File> {
     // Pending data was received at another baud rate.
     tcflush(&file, FlushArg::TCIOFLUSH)?;
     Ok(file)
+}
+
+/// Locks a device until it is closed (flock(2)), as modem managers and terminal programs do.
+#[expect(unsafe_code, reason = "the safe wrapper ends the lock before the file is closed")]
+fn lock(file: &File) -> io::Result<()> {
+    // SAFETY: flock takes numbers, and the descriptor is open.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, "another program has locked it"))
+        }
+        _ => Err(error),
+    }
 }
 
 /// Returns the queue size for a device in bytes: one second, since older data is of no use to a pilot.
@@ -102,6 +121,17 @@ mod tests {
         assert_eq!(bytes[..256], all);
         let settings = tcgetattr(&device).unwrap();
         assert_eq!(nix::sys::termios::cfgetospeed(&settings), BaudRate::B57600);
+    }
+
+    #[test]
+    fn a_device_serves_one_gateway_at_a_time() {
+        let pty = openpty(None, None).unwrap();
+        let path = nix::unistd::ttyname(&pty.slave).unwrap();
+        let open = || open(path.to_str().unwrap(), BaudRate::B57600);
+        let first = open().unwrap();
+        assert_eq!(open().unwrap_err().to_string(), "another program has locked it");
+        drop(first);
+        open().unwrap();
     }
 
     #[test]
