@@ -18,6 +18,8 @@ use crate::{Flow, Link, Node, Requirement, Scenario};
 const MAX_COPIES: u32 = 8;
 /// Maximum number of connections between two nodes.
 const MAX_CONNECTIONS: u32 = 10_000;
+/// Maximum number of messages of a flow within a run: hours of work, and of memory where tables are kept.
+const MAX_MESSAGES: f64 = 1e9;
 
 /// A key below the checked table and the problem with its value.
 pub(crate) type Problem = (String, String);
@@ -37,6 +39,15 @@ pub(crate) fn flow(group: &str, read: &FlowFile, duration: Duration) -> Result<(
     }
     if let Some(stop) = read.stop.filter(|stop| *stop <= start) {
         return wrong("stop", format!("found {stop}, expected later than `start` {start}"));
+    }
+    let active = read.stop.unwrap_or(duration).min(duration) - start;
+    if let Some((key, messages)) = read.traffic.messages_within(active)
+        && messages > MAX_MESSAGES
+    {
+        let problem = format!(
+            "expected at most {MAX_MESSAGES:e} messages within the run; found {messages:.1e}"
+        );
+        return wrong(&format!("traffic.{key}"), problem);
     }
     let protocol = read.transport.clone().unwrap_or_default().protocol;
     let protected = read.traffic.video().is_some_and(VideoConfig::is_protected);

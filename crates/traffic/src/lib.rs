@@ -106,6 +106,23 @@ pub enum TrafficError {
 }
 
 impl TrafficConfig {
+    /// Returns the key that sets how often messages are written, and about how many that are within `span`; `None`
+    /// for bulk, a file and a video.
+    pub fn messages_within(&self, span: Duration) -> Option<(&'static str, f64)> {
+        let seconds = span.as_secs_f64().max(0.0);
+        let per_second =
+            |rate: Rate, packet: Bytes| rate.as_bps() as f64 / (8.0 * packet.get() as f64);
+        match self {
+            Self::Cbr { rate, packet } => Some(("rate", seconds * per_second(*rate, *packet))),
+            Self::OnOff { rate, packet, on, off } => {
+                let (on, off) = (on.as_secs_f64(), off.as_secs_f64());
+                Some(("rate", seconds * on / (on + off) * per_second(*rate, *packet)))
+            }
+            Self::Ping { every, .. } => Some(("every", seconds / every.as_secs_f64())),
+            Self::Bulk { .. } | Self::File { .. } | Self::Video(_) => None,
+        }
+    }
+
     /// Checks the ranges of all keys.
     ///
     /// # Errors

@@ -236,6 +236,17 @@ fn a_value_out_of_range_is_rejected() {
         r#"traffic = { kind = "cbr", rate = "0Mbit/s", packet = "1000B" }"#,
         "scenarios/x.toml:11: flow.video.traffic.rate: found `0Mbit/s`, expected above zero",
     );
+    for (traffic, found) in [
+        (r#"kind = "cbr", rate = "1000000Gbit/s", packet = "1000B""#, "1.2e12"),
+        (r#"kind = "on_off", rate = "1Gbit/s", packet = "1B", on = "9s", off = "1s""#, "1.1e9"),
+        (r#"kind = "ping", every = "1ns""#, "1.0e10"),
+    ] {
+        let bad = format!("traffic = {{ {traffic} }}");
+        let said = error(&GOOD.replace(GOOD.lines().nth(10).unwrap(), &bad), &[]);
+        let problem = format!("expected at most 1e9 messages within the run; found {found}");
+        assert!(said.starts_with("scenarios/x.toml:11: flow.video.traffic."), "{said}");
+        assert!(said.ends_with(&problem), "{said}");
+    }
     refused_at_line(
         12,
         "transport = { ack_every = 0 }",
