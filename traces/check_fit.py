@@ -163,6 +163,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Hold `skybraid fit` against what it has not seen.")
     parser.add_argument("set", nargs="*", choices=[[], *SETS], help="Sets (default: all).")
     read = parser.parse_args(arguments)
+    rows: list[str] = []
     try:
         traces = measurement_folder()
         for name in read.set or SETS:
@@ -172,18 +173,30 @@ def main(arguments: Sequence[str]) -> int:
             for key in found[0][0][0].values:
                 report(name, key, found)
             report_tail(name, found)
+            rows.append(summary(name, found))
     except (MissingMeasurementsError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
+    heads = ("measured", *SUMMARY.values(), "round trip p99.9 of all pieces, ms")
+    print("", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows, sep="\n")
     return 0
 
+
+SUMMARY = {
+    "single within 300 ms, %": "control within 300 ms",
+    "doubled within 300 ms, %": "doubled",
+    "video within 300 ms, %": "10 Mbit/s video, %",
+    "Cubic, Mbit/s": "Cubic, Mbit/s",
+    "round trip p99.9, ms": "round trip p99.9, ms",
+}
+"""Values of the table of docs/fit.md, and its headings."""
 
 Folds = Sequence[tuple[list[Piece], list[Piece]]]
 """Measured and fitted pieces of each fold."""
 
 
-def report(name: str, key: str, folds: Folds) -> None:
-    """Print a row: how many held-back values are covered, and both medians and ranges."""
+def of_both(key: str, folds: Folds) -> tuple[str, list[Values]]:
+    """How many held-back values are covered, and the values measured and fitted."""
     inside = total = 0
     by_side = [[[piece.values[key] for piece in side] for side in fold] for fold in folds]
     for measured, fitted in by_side:
@@ -191,12 +204,43 @@ def report(name: str, key: str, folds: Folds) -> None:
         slack = 1e-6 * abs(high) + 1e-9
         inside += sum(low - slack <= one <= high + slack for one in measured)
         total += len(measured)
-    every = [np.array([one for fold in by_side for one in fold[side]]) for side in (0, 1)]
+    return f"{inside} of {total}", [np.array([one for fold in by_side for one in fold[side]]) for side in (0, 1)]
+
+
+def report(name: str, key: str, folds: Folds) -> None:
+    """Print a row: how many held-back values are covered, and both medians and ranges."""
+    covered, every = of_both(key, folds)
     shown = [
         f"{np.nanmedian(own):9.3f} [{np.nanmin(own):.3f}, {np.nanmax(own):.3f}] mean {np.nanmean(own):.3f}"
         for own in every
     ]
-    print(f"{name:24} {key:24} {inside:3} of {total:3}   measured {shown[0]:44}   fitted {shown[1]}", flush=True)
+    print(f"{name:24} {key:24} {covered:12} measured {shown[0]:44}   fitted {shown[1]}", flush=True)
+
+
+def summary(name: str, folds: Folds) -> str:
+    """Returns the row of a set in the table of docs/fit.md: medians measured and fitted in brackets."""
+    cells = []
+    for key in SUMMARY:
+        if key not in folds[0][0][0].values:
+            cells.append("")
+            continue
+        covered, every = of_both(key, folds)
+        medians = ", ".join(rounded(float(np.nanmedian(own))) for own in every)
+        cells.append(covered if key.startswith(("single", "doubled")) else f"{covered} ({medians})")
+    tails = ", ".join(rounded(float(np.quantile(known_rtts(side, folds), 0.999))) for side in (0, 1))
+    return f"| {' | '.join([name, *cells, tails])} |"
+
+
+def rounded(value: float) -> str:
+    """Returns three digits, or all of a whole number."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def known_rtts(side: int, folds: Folds) -> Values:
+    """All round trips that came back, measured (0) or fitted (1)."""
+    every = np.concatenate([piece.rtts_ms for fold in folds for piece in fold[side]])
+    known: Values = every[np.isfinite(every)]
+    return known
 
 
 def report_tail(name: str, folds: Folds) -> None:

@@ -191,7 +191,7 @@ def test_an_out_that_cannot_be_written_is_refused_first(
 ) -> None:
     folder = two_paths.parent
     # A flight of this length would not end within the test.
-    longest = ["--set", "duration=1000h"] if command in ("run", "compare", "sweep") else []
+    longest = ["--set", "duration=500h"] if command in ("run", "compare", "sweep") else []
     source = two_paths if longest else swept
     name = {"run": "out", "sweep": "out", "compare": "out.csv", "report": "out.html", "plot": "out.svg"}[command]
     (folder / name).symlink_to("nowhere")
