@@ -178,15 +178,18 @@ def fit_memory(series: list[Floats], step_s: float, max_lag_s: float = MAX_LAG_S
     # Of a part with the correlation r and the variance v of its mean, what is left of r is (r - v) / (1 - v).
     left = decays - (1 - measured) * of_mean[:, None]
     for at in range(1, len(left)):
-        for place in range(at + 1):
-            # With both times given, the share is a line's slope.
-            over, away = left[at] - left[place], measured - left[place]
-            square = float(over @ over)
-            share = min(max(float(over @ away) / square, 0.0), 1.0) if square > 1e-12 else 0.0
-            kept = 1 - share * of_mean[at] - (1 - share) * of_mean[place]
-            misfit = float(np.sqrt(np.mean((away - share * over) ** 2)) / kept)
-            if misfit < best.misfit - 1e-12:
-                best = Memory(float(fast_times_s[at]), float(fast_times_s[place]), share, misfit)
+        # With both times given, the share is a line's slope.
+        over, away = left[at] - left[: at + 1], measured - left[: at + 1]
+        square = (over * over).sum(axis=1)
+        slope = np.divide((over * away).sum(axis=1), square, out=np.zeros(at + 1), where=square > 1e-12)
+        share = np.clip(slope, 0.0, 1.0)
+        kept = 1 - share * of_mean[at] - (1 - share) * of_mean[: at + 1]
+        misfit = np.sqrt(np.mean((away - share[:, None] * over) ** 2, axis=1)) / kept
+        place = int(np.argmax(misfit <= misfit.min() + 1e-12))
+        if misfit[place] < best.misfit - 1e-12:
+            best = Memory(
+                float(fast_times_s[at]), float(fast_times_s[place]), float(share[place]), float(misfit[place])
+            )
     return best
 
 
