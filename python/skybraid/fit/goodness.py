@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from skybraid.execute.pool import Gauge, on_all_cores
 from skybraid.execute.runs import simulation
 from skybraid.fit.draw import draw_flight, resample_flight
 from skybraid.fit.link import fit_link, windows
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from skybraid._core import FlowStats
+    from skybraid.execute.pool import Report
     from skybraid.traces.measurement import Floats
 
 RUN_S = 300.0
@@ -132,27 +134,38 @@ def held_back(
     if runs:
         of_kept = [kept[int(at)] for at in np.linspace(0, len(kept) - 1, min(len(kept), MAX_PIECES))]
         groups = (of_kept, resampled[:runs], fitted[:runs])
-        total, done = sum(len(group) for group in groups), 0
-        found: list[list[dict[str, float]]] = []
-        for group in groups:
-            own = []
-            for at, flight in enumerate(group):
-                other = group[at - 1] if len(group) > 1 else _shifted(flight)
-                own.append(verdicts(flight, other))
-                done += 1
-                if progress is not None:
-                    progress(done / total)
-            found.append(own)
-        checks += _checks(*found, is_verdict=True)
+        found = iter(_flown([pair for group in groups for pair in _pairs(group)], progress))
+        checks += _checks(*([next(found) for _ in group] for group in groups), is_verdict=True)
     return Goodness(tuple(checks), split, tuple(fitted[:3]), tuple(kept))
 
 
-def verdicts(flight: Flight, other: Flight) -> dict[str, float]:
+def _pairs(group: Sequence[Flight]) -> list[tuple[Flight, Flight]]:
+    """Returns each flight with the second path of its doubled control."""
+    if len(group) == 1:
+        return [(group[0], _shifted(group[0]))]
+    return [(flight, group[at - 1]) for at, flight in enumerate(group)]
+
+
+def _flown(pairs: Sequence[tuple[Flight, Flight]], progress: Callable[[float], None] | None) -> list[dict[str, float]]:
+    gauge = Gauge(len(pairs), 1.0)
+
+    def fly(job: tuple[int, tuple[Flight, Flight]]) -> dict[str, float]:
+        number, pair = job
+        report = gauge.reporter(number)
+        found = verdicts(*pair, lambda _: report(0.0))
+        report(1.0)
+        return found
+
+    return on_all_cores(fly, list(enumerate(pairs)), gauge, progress)
+
+
+def verdicts(flight: Flight, other: Flight, report: Report) -> dict[str, float]:
     """Runs transports over a flight: control alone and doubled, video, and five minutes of Cubic.
 
     Args:
         flight: over which all are run, its first five minutes.
         other: the second path of doubled control.
+        report: of each run.
     """
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="skybraid-fit-") as name:
@@ -164,16 +177,15 @@ def verdicts(flight: Flight, other: Flight) -> dict[str, float]:
             transport = f'transport = {{ protocol = "udp", scheduler = "{scheduler}" }}\n'
             flow = f"[flow.control]\n{control}{transport}{within}"
             key = f"control within {CONTROL_MS:g} ms, {label}"
-            found[key] = 100 * _share(folder, paths, length_s, flow, CONTROL_MS)
+            found[key] = 100 * _share(_run(folder, paths, length_s, flow, report), CONTROL_MS)
         if flight.has("rate"):
             traffic = f'traffic = {{ kind = "cbr", rate = "{VIDEO_MBPS:g}Mbit/s", packet = "1200B" }}\n'
             flow = f'[flow.video]\nfrom = "{_sender(flight)}"\n{traffic}transport = {{ protocol = "udp" }}\n{within}'
-            found[f"video of {VIDEO_MBPS:g} Mbit/s within {CONTROL_MS:g} ms"] = 100 * _share(
-                folder, [flight], length_s, flow, CONTROL_MS
-            )
+            key = f"video of {VIDEO_MBPS:g} Mbit/s within {CONTROL_MS:g} ms"
+            found[key] = 100 * _share(_run(folder, [flight], length_s, flow, report), CONTROL_MS)
             transport = 'transport = { protocol = "tcp", congestion = "cubic" }\n'
             flow = f'[flow.bulk]\nfrom = "{_sender(flight)}"\ntraffic = {{ kind = "bulk" }}\n{transport}'
-            found["goodput of Cubic"] = _run(folder, [flight], length_s, flow).goodput_bps * 1e-6
+            found["goodput of Cubic"] = _run(folder, [flight], length_s, flow, report).goodput_bps * 1e-6
     return found
 
 
@@ -181,12 +193,12 @@ def _sender(flight: Flight) -> str:
     return "vehicle" if flight.values("rate", "uplink") is not None else "ground"
 
 
-def _share(folder: Path, flights: list[Flight], length_s: float, flow: str, within_ms: float) -> float:
-    met, trials = _run(folder, flights, length_s, flow).met(within_ms)
+def _share(stats: FlowStats, within_ms: float) -> float:
+    met, trials = stats.met(within_ms)
     return met / trials if trials else float("nan")
 
 
-def _run(folder: Path, flights: list[Flight], length_s: float, flow: str) -> FlowStats:
+def _run(folder: Path, flights: list[Flight], length_s: float, flow: str, report: Report) -> FlowStats:
     text = f'duration = "{length_s:.3f}s"\nseed = 1\n'
     for at, one in enumerate(flights):
         file = folder / f"path{at}.csv"
@@ -194,7 +206,7 @@ def _run(folder: Path, flights: list[Flight], length_s: float, flow: str) -> Flo
         text += path_lines(one, file, f"path{at}")
     text += flow
     scenario = Scenario(text, str(folder / "flight.toml"))
-    native, _ = simulation(scenario).make(1, [], lambda _: True, None, None)
+    native, _ = simulation(scenario).make(1, [], report, None, None)
     return native.flow_stats()[0]
 
 
