@@ -6,11 +6,12 @@ use std::net::{SocketAddr, TcpListener};
 use nix::sys::termios::BaudRate;
 use skybraid_gateway::config::MavlinkConfig;
 use skybraid_gateway::{ChannelId, Client, Origin};
-use skybraid_units::{Duration, Instant};
+use skybraid_units::Instant;
 use socket2::Socket;
 
 use super::connections::{Connections, listen};
 use super::frames::cut;
+use super::senders::Senders;
 use super::{Counts, MAVLINK_BUFFER, Write, address, any_like, serial, udp};
 use crate::GatewayError;
 use crate::arrival::Drained;
@@ -21,9 +22,6 @@ use skybraid_io::batch::Outbox;
 
 /// Queue size in bytes for a slow reader.
 const QUEUE_BYTES: usize = 256 << 10;
-/// Maximum remembered senders, and how long they are kept after their last datagram.
-const MAX_SENDERS: usize = 64;
-const SENDER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A local MAVLink endpoint.
 pub struct End {
@@ -41,12 +39,7 @@ pub struct End {
 
 enum Kind {
     /// UDP server: sends to all addresses from which datagrams have been received.
-    UdpListen {
-        socket: Socket,
-        drained: Drained,
-        outbox: Outbox,
-        senders: Vec<(SocketAddr, Instant)>,
-    },
+    UdpListen { socket: Socket, drained: Drained, outbox: Outbox, senders: Senders },
     /// UDP client: sends to and receives from one address.
     UdpSend { to: String, open: Option<(Socket, SocketAddr, Drained)>, outbox: Outbox },
     /// TCP server.
@@ -131,7 +124,7 @@ impl End {
                         write(channel, &origin, frame);
                     });
                     if let Some(source) = taken.source.filter(|_| frames > 0) {
-                        remember(senders, now, source);
+                        senders.on_received(now, source);
                     }
                 });
             }
@@ -175,8 +168,8 @@ impl End {
         let counts = &mut self.counts;
         match &mut self.kind {
             Kind::UdpListen { socket, outbox, senders, .. } => {
-                for (sender, _) in senders {
-                    outbox.copy_in(frame, *sender);
+                for sender in senders.addresses() {
+                    outbox.copy_in(frame, sender);
                     outbox.expire_last(expires);
                     if outbox.is_full() {
                         send(outbox, socket, counts, tools);
@@ -220,9 +213,7 @@ impl End {
     /// Retries missing devices and peers, and removes silent senders.
     pub fn retry(&mut self, now: Instant, tools: &mut Tools) {
         match &mut self.kind {
-            Kind::UdpListen { senders, .. } => {
-                senders.retain(|(_, heard)| now.since(*heard) < SENDER_TIMEOUT);
-            }
+            Kind::UdpListen { senders, .. } => senders.drop_silent(now),
             Kind::UdpSend { to, open: None, .. } => {
                 tools.names.ask(NameOwner::Mavlink(self.place), to);
             }
@@ -297,7 +288,12 @@ impl Kind {
             },
             "udp_listen" => {
                 let socket = udp(address(&value)?, MAVLINK_BUFFER)?;
-                Self::UdpListen { socket, drained: tools.drained(), outbox, senders: Vec::new() }
+                Self::UdpListen {
+                    socket,
+                    drained: tools.drained(),
+                    outbox,
+                    senders: Senders::default(),
+                }
             }
             "tcp_listen" => {
                 let (listener, connections) = (listen(address(&value)?)?, Connections::default());
@@ -341,19 +337,4 @@ fn send_to_program(
     if stranded {
         *open = None;
     }
-}
-
-/// Remembers a sender; if the list is full, replaces the one silent for longest.
-fn remember(senders: &mut Vec<(SocketAddr, Instant)>, now: Instant, source: SocketAddr) {
-    if let Some((_, heard)) = senders.iter_mut().find(|(known, _)| *known == source) {
-        *heard = now;
-        return;
-    }
-    if senders.len() >= MAX_SENDERS {
-        let silent = senders.iter().enumerate().min_by_key(|(_, (_, heard))| *heard);
-        if let Some(at) = silent.map(|(at, _)| at) {
-            senders.swap_remove(at);
-        }
-    }
-    senders.push((source, now));
 }

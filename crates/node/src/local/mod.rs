@@ -8,6 +8,7 @@ pub(crate) mod offload;
 mod port;
 mod queue;
 mod radio;
+mod senders;
 mod serial;
 mod tun;
 
