@@ -28,6 +28,12 @@ const MAX_READS: usize = 4;
 /// Interval at which the server checks for the end.
 const POLL_INTERVAL_MS: u16 = 100;
 
+/// Timeout of a request to another gateway, and of each attempt to connect.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(3);
+/// Maximum length of a response; larger than any state.
+const MAX_RESPONSE: usize = 16 << 20;
+
 /// Answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
@@ -264,30 +270,8 @@ pub enum AskError {
 /// # Errors
 /// No response within some seconds, or another server responds.
 pub fn ask(address: &str, path: &str) -> Result<Vec<u8>, AskError> {
-    /// Larger than any state.
-    const MAX_RESPONSE: u64 = 16 << 20;
     let silent = |error: io::Error| AskError::Silent { address: address.to_string(), error };
-    let patience = std::time::Duration::from_secs(3);
-    let get = || {
-        let mut last = io::Error::from(ErrorKind::NotFound);
-        for place in std::net::ToSocketAddrs::to_socket_addrs(address)? {
-            match TcpStream::connect_timeout(&place, patience) {
-                Ok(mut stream) => {
-                    stream.set_read_timeout(Some(patience))?;
-                    let request = format!(
-                        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-                    );
-                    stream.write_all(request.as_bytes())?;
-                    let mut bytes = Vec::new();
-                    stream.take(MAX_RESPONSE).read_to_end(&mut bytes)?;
-                    return Ok(bytes);
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    };
-    let bytes = get().map_err(silent)?;
+    let bytes = get(address, path, ASK_TIMEOUT).map_err(silent)?;
     let foreign =
         |found: &str| AskError::Foreign { address: address.to_string(), found: found.to_string() };
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
@@ -304,5 +288,57 @@ pub fn ask(address: &str, path: &str) -> Result<Vec<u8>, AskError> {
         }
         Ok(httparse::Status::Partial) => Err(foreign("an answer that breaks off")),
         Err(error) => Err(foreign(&error.to_string())),
+    }
+}
+
+/// Returns all bytes of the server's response.
+fn get(address: &str, path: &str, timeout: Duration) -> io::Result<Vec<u8>> {
+    let clock = Clock::starting_now();
+    let deadline = clock.now() + timeout;
+    let left = || match deadline.since(clock.now()).as_nanos() {
+        0 => Err(io::Error::from(ErrorKind::TimedOut)),
+        left => Ok(std::time::Duration::from_nanos(left as u64)),
+    };
+    let mut stream = Err(ErrorKind::NotFound.into());
+    for place in std::net::ToSocketAddrs::to_socket_addrs(address)? {
+        stream = TcpStream::connect_timeout(&place, left()?.min(CONNECT_TIMEOUT));
+        if stream.is_ok() {
+            break;
+        }
+    }
+    let mut stream = stream?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 64 << 10]);
+    while bytes.len() < MAX_RESPONSE {
+        stream.set_read_timeout(Some(left()?))?;
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(got) => bytes.extend(buffer.iter().take(got)),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_trickles_bytes_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let trickling = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            while stream.write_all(b" ").is_ok() {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+        });
+        let error = get(&address, "/", Duration::from_millis(200)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        trickling.join().unwrap();
     }
 }
