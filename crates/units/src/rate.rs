@@ -70,12 +70,18 @@ impl Rate {
         }
     }
 
-    /// Returns the number of whole bits in `span`; zero for a negative span.
+    /// Returns the number of whole bits in `span`; zero for a negative span, [`u64::MAX`] if there are more.
     pub const fn bits_in(self, span: Duration) -> u64 {
         if span.as_nanos() <= 0 {
             return 0;
         }
-        (self.0 as u128 * span.as_nanos() as u128 / 1_000_000_000) as u64
+        match self.0.checked_mul(span.as_nanos() as u64) {
+            Some(scaled) => scaled / 1_000_000_000,
+            None => {
+                let bits = self.0 as u128 * span.as_nanos() as u128 / 1_000_000_000;
+                if bits > u64::MAX as u128 { u64::MAX } else { bits as u64 }
+            }
+        }
     }
 
     /// Parses a text such as `"10Mbit/s"`. Units: bit/s, kbit/s, Mbit/s, Gbit/s, and bps, kbps, Mbps, Gbps.
@@ -127,6 +133,15 @@ mod tests {
         let rate = Rate::from_text("10Mbit/s").unwrap();
         assert_eq!(rate.time_for(Bytes::new(1200)), Duration::from_micros(960));
         assert_eq!(rate.bits_in(Duration::from_micros(960)), 9600);
+    }
+
+    #[test]
+    fn bits_of_a_long_span_saturate() {
+        let rate = Rate::from_bps(1_000_000_000_000_000);
+        assert_eq!(rate.bits_in(Duration::from_secs(18_446)), 18_446_000_000_000_000_000);
+        assert_eq!(rate.bits_in(Duration::from_secs(18_447)), u64::MAX);
+        assert_eq!(rate.bits_in(Duration::MAX), u64::MAX);
+        assert_eq!(rate.bits_in(Duration::from_nanos(-1)), 0);
     }
 
     #[test]
