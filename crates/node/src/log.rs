@@ -294,8 +294,7 @@ fn write(watch: &WatchState, lines: &mut Lines, now: Instant) {
     let some = lines.waiting_lines > 0;
     match lines.flush(now, unix_s()) {
         Err((lost, error)) => {
-            let what = format!("{}: {error}", lines.name.display());
-            watch.log_lost(lost, &what);
+            watch.log_lost(lost, &reason(&lines.name, &error));
         }
         Ok(()) if some => {
             if let Some(logged) = watch.log_works() {
@@ -304,6 +303,18 @@ fn write(watch: &WatchState, lines: &mut Lines, now: Instant) {
         }
         Ok(()) => {}
     }
+}
+
+/// Returns why the log cannot be written, with a hint for what looks like the folder's permissions: a locked
+/// gateway may write only to the folder that was there at its start.
+fn reason(name: &Path, error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; restart the gateway if its folder was removed and made again"
+        }
+        _ => "",
+    };
+    format!("{}: {error}{hint}", name.display())
 }
 
 #[cfg(test)]
@@ -495,5 +506,12 @@ mod tests {
         let mut lines = lines("/dev/null", LIMITS);
         let long = "x".repeat(MAX_WAITING / 4);
         assert_eq!([(); 5].map(|()| lines.add(&long)), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_refused_folder_has_a_hint_and_a_full_disk_has_none() {
+        let reason = |kind: io::ErrorKind| reason(Path::new("log.jsonl"), &kind.into());
+        assert!(reason(io::ErrorKind::PermissionDenied).ends_with("was removed and made again"));
+        assert!(!reason(io::ErrorKind::StorageFull).contains("restart"));
     }
 }
