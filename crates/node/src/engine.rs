@@ -183,7 +183,7 @@ impl Engine {
                 while let Some(answer) = tools.names.answer() {
                     match answer.whose {
                         NameOwner::Path(path) => paths.resolved(now, path, answer.addresses, tools),
-                        whose => local.resolved(whose, answer.addresses, tools),
+                        whose => local.resolved(now, whose, answer.addresses, tools),
                     }
                 }
             }

@@ -26,6 +26,7 @@ mod network;
 mod notify;
 mod page;
 mod poller;
+mod remote;
 #[cfg(test)]
 mod sample;
 mod tools;

@@ -17,6 +17,7 @@ use crate::GatewayError;
 use crate::arrival::Drained;
 use crate::names::NameOwner;
 use crate::poller::{Ready, Source};
+use crate::remote::Remote;
 use crate::tools::Tools;
 use skybraid_io::batch::Outbox;
 
@@ -41,7 +42,7 @@ enum Kind {
     /// UDP server: sends to all addresses from which datagrams have been received.
     UdpListen { socket: Socket, drained: Drained, outbox: Outbox, senders: Senders },
     /// UDP client: sends to and receives from one address.
-    UdpSend { to: String, open: Option<(Socket, SocketAddr, Drained)>, outbox: Outbox },
+    UdpSend { remote: Remote, open: Option<(Socket, SocketAddr, Drained)>, outbox: Outbox },
     /// TCP server.
     TcpListen { listener: TcpListener, connections: Connections, paused: bool },
     /// TCP client that reconnects.
@@ -72,7 +73,7 @@ impl End {
         let name = format!("{key} {value}");
         let wrong = |error| GatewayError::Setup { what: format!("[[mavlink]] {name}"), error };
         let baud = config.baud.unwrap_or(serial::DEFAULT_BAUD);
-        let kind = Kind::open(key, value, baud, tools).map_err(wrong)?;
+        let kind = Kind::open(now, key, value, baud, tools).map_err(wrong)?;
         let source = Source::Mavlink(place);
         match &kind {
             Kind::UdpListen { socket, .. } => tools.poller.watch(socket, source).map_err(wrong)?,
@@ -214,10 +215,11 @@ impl End {
     pub fn retry(&mut self, now: Instant, tools: &mut Tools) {
         match &mut self.kind {
             Kind::UdpListen { senders, .. } => senders.drop_silent(now),
-            Kind::UdpSend { to, open: None, .. } => {
-                tools.names.ask(NameOwner::Mavlink(self.place), to);
+            Kind::UdpSend { remote, open, .. } => {
+                if open.is_none() || remote.asks(now) {
+                    tools.names.ask(NameOwner::Mavlink(self.place), &remote.name);
+                }
             }
-            Kind::UdpSend { .. } => {}
             Kind::TcpListen { listener, paused, .. } => {
                 if *paused {
                     *paused = tools.poller.resume(listener, Source::Mavlink(self.place)).is_err();
@@ -246,27 +248,30 @@ impl End {
     }
 
     /// Handles the resolved name of the peer program.
-    pub fn resolved(&mut self, addresses: io::Result<Vec<SocketAddr>>, tools: &mut Tools) {
-        let to = match addresses.map(|addresses| addresses.first().copied()) {
-            Ok(Some(to)) => to,
-            Ok(None) => return,
-            Err(error) => {
-                return tools.alarms.raise(&self.name, format!("{}: {error}", self.name));
-            }
-        };
+    pub fn resolved(
+        &mut self,
+        now: Instant,
+        addresses: io::Result<Vec<SocketAddr>>,
+        tools: &mut Tools,
+    ) {
         let result = match &mut self.kind {
-            Kind::UdpSend { open, .. } if open.is_none() => udp(any_like(to), MAVLINK_BUFFER)
-                .and_then(|socket| {
-                    // Datagrams are accepted only from that program.
-                    socket.connect(&to.into())?;
-                    tools.poller.watch(&socket, Source::Mavlink(self.place))?;
-                    *open = Some((socket, to, tools.drained()));
-                    Ok(())
-                }),
-            // A missing peer is normal until a program is started.
-            Kind::TcpConnect { connections, .. } if connections.is_empty() => connections
-                .connect(tools.poller.now(), self.place, to, QUEUE_BYTES, tools)
-                .or(Ok(())),
+            Kind::UdpSend { remote, open, .. } => {
+                remote.on_resolved(now, addresses, &mut tools.alarms);
+                let used = open.as_ref().map(|(_, to, _)| *to);
+                match remote.choose(used, |_| true) {
+                    Some(to) if used != Some(to) => connect(to, Source::Mavlink(self.place), tools)
+                        .map(|(socket, drained)| *open = Some((socket, to, drained))),
+                    _ => Ok(()),
+                }
+            }
+            Kind::TcpConnect { connections, .. } if connections.is_empty() => {
+                addresses.map(|addresses| {
+                    if let Some(to) = addresses.first() {
+                        // A missing peer is normal until a program is started.
+                        connections.connect(now, self.place, *to, QUEUE_BYTES, tools).ok();
+                    }
+                })
+            }
             _ => Ok(()),
         };
         match result {
@@ -277,7 +282,7 @@ impl End {
 }
 
 impl Kind {
-    fn open(key: &str, value: String, baud: u32, tools: &Tools) -> io::Result<Self> {
+    fn open(now: Instant, key: &str, value: String, baud: u32, tools: &Tools) -> io::Result<Self> {
         let outbox = Outbox::default();
         Ok(match key {
             "serial" => Self::Serial {
@@ -300,9 +305,17 @@ impl Kind {
                 Self::TcpListen { listener, connections, paused: false }
             }
             "tcp_connect" => Self::TcpConnect { to: value, connections: Connections::default() },
-            _ => Self::UdpSend { to: value, open: None, outbox },
+            _ => Self::UdpSend { remote: Remote::new(now, value), open: None, outbox },
         })
     }
+}
+
+/// Opens a socket that sends to a program and receives only from it.
+fn connect(to: SocketAddr, source: Source, tools: &Tools) -> io::Result<(Socket, Drained)> {
+    let socket = udp(any_like(to), MAVLINK_BUFFER)?;
+    socket.connect(&to.into())?;
+    tools.poller.watch(&socket, source)?;
+    Ok((socket, tools.drained()))
 }
 
 /// Sends queued frames, except those expired since.

@@ -100,7 +100,7 @@ impl Local {
         let ends = ends.collect::<Result<_, _>>()?;
         let numbered = (0..).zip(&config.udp);
         let ports = numbered.map(|(place, (name, port))| {
-            Port::open(place, number(Channel::Port(place.into())), name, port, tools)
+            Port::open(now, place, number(Channel::Port(place.into())), name, port, tools)
         });
         let ports = ports.collect::<Result<_, _>>()?;
         let tun = config.tun.as_ref().map(|tun| Tun::open(number(Channel::Tun), tun, tools));
@@ -181,6 +181,7 @@ impl Local {
     /// A name has been resolved.
     pub fn resolved(
         &mut self,
+        now: Instant,
         whose: NameOwner,
         addresses: io::Result<Vec<SocketAddr>>,
         tools: &mut Tools,
@@ -188,12 +189,12 @@ impl Local {
         match whose {
             NameOwner::Mavlink(place) => {
                 if let Some(end) = self.ends.get_mut(usize::from(place)) {
-                    end.resolved(addresses, tools);
+                    end.resolved(now, addresses, tools);
                 }
             }
             NameOwner::Port(place) => {
                 if let Some(port) = self.ports.get_mut(usize::from(place)) {
-                    port.resolved(addresses, tools);
+                    port.resolved(now, addresses, tools);
                 }
             }
             NameOwner::Path(_) => {}
@@ -217,7 +218,7 @@ impl Local {
         if now >= self.retry {
             self.retry = now + RETRY;
             self.ends.iter_mut().for_each(|end| end.retry(now, tools));
-            self.ports.iter_mut().for_each(|port| port.retry(tools));
+            self.ports.iter_mut().for_each(|port| port.retry(now, tools));
             self.tun.iter_mut().for_each(|tun| tun.retry(tools));
         }
         if now >= self.radio {
@@ -273,4 +274,66 @@ fn any_like(address: SocketAddr) -> SocketAddr {
 /// Parses the address of a configuration key.
 fn address(text: &str) -> io::Result<SocketAddr> {
     text.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alarms::Alarms;
+    use crate::poller::Poller;
+    use skybraid_io::clock::Clock;
+    use std::net::UdpSocket;
+    use std::path::Path;
+    use std::sync::mpsc::sync_channel;
+
+    const FILE: &str = "side = 'ground'\nkey = 'k'\npeer = 'AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8='\n\
+                        [path.one]\nlisten = '127.0.0.1:9417'\n[[mavlink]]\nudp_connect = '127.0.0.1:9'\n\
+                        [udp.video]\nsend_to = '127.0.0.1:9'\n";
+
+    #[test]
+    fn a_program_whose_name_has_moved_is_reached() {
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let poller = Poller::new(Clock::starting_now()).unwrap();
+        let mut tools = Tools::new(poller, Alarms::new(sync_channel(9).0)).unwrap();
+        let config = skybraid_scenario::GatewayFile::parse(FILE, Path::new("g.toml")).unwrap();
+        let mut local = Local::open(at(0), &config.config, &mut tools).unwrap();
+        let asked = |tools: &mut Tools| std::iter::from_fn(|| tools.names.answer()).count();
+        assert_eq!(asked(&mut tools), 2);
+        let learn = |local: &mut Local, tools: &mut Tools, addresses: &[SocketAddr]| {
+            for owner in [NameOwner::Mavlink(0), NameOwner::Port(0)] {
+                local.resolved(at(0), owner, Ok(addresses.to_vec()), tools);
+            }
+        };
+        let reaches = |local: &mut Local, tools: &mut Tools, program: &UdpSocket| {
+            for channel in 0..2 {
+                let expires = Instant::FAR_FUTURE;
+                local.deliver(at(0), ChannelId(channel), expires, &mut vec![channel; 9], tools);
+            }
+            local.flush(at(0), tools);
+            let mut channels = [(); 2].map(|()| {
+                let mut bytes = [9; 9];
+                program.recv(&mut bytes).ok();
+                bytes[0]
+            });
+            channels.sort_unstable();
+            channels == [0, 1]
+        };
+        let programs = ["127.0.0.1:0", "127.0.0.1:0", "[::1]:0"].map(|near| {
+            let program = UdpSocket::bind(near).unwrap();
+            program.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+            program
+        });
+        let addresses = programs.each_ref().map(|program| program.local_addr().unwrap());
+        for (program, address) in programs.iter().zip(addresses) {
+            learn(&mut local, &mut tools, &[address]);
+            assert!(reaches(&mut local, &mut tools, program));
+        }
+        // An address in use is kept while the name has it.
+        learn(&mut local, &mut tools, &addresses);
+        assert!(reaches(&mut local, &mut tools, &programs[2]));
+        for (seconds, expected) in [(59, 0), (61, 2)] {
+            local.wake(at(seconds), &mut tools, || unreachable!("no endpoint has RADIO_STATUS"));
+            assert_eq!(asked(&mut tools), expected);
+        }
+    }
 }

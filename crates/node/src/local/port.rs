@@ -13,6 +13,7 @@ use crate::GatewayError;
 use crate::arrival::Drained;
 use crate::names::NameOwner;
 use crate::poller::Source;
+use crate::remote::Remote;
 use crate::tools::Tools;
 use skybraid_io::batch::{BUFFER, Outbox};
 
@@ -26,8 +27,10 @@ pub struct Port {
     place: u8,
     socket: Option<(Socket, Drained)>,
     outbox: Outbox,
+    /// The port of the socket is configured.
+    listens: bool,
     /// Configured destination of datagrams.
-    send_to: Option<String>,
+    remote: Option<Remote>,
     /// Destination of datagrams: the configured one, or the last sender.
     to: Option<SocketAddr>,
 }
@@ -35,6 +38,7 @@ pub struct Port {
 impl Port {
     /// Opens a port.
     pub fn open(
+        now: Instant,
         place: u8,
         channel: ChannelId,
         name: &str,
@@ -50,17 +54,18 @@ impl Port {
         if let Some(socket) = &socket {
             tools.poller.watch(socket, Source::Port(place)).map_err(wrong)?;
         }
-        let port = Self {
+        let mut port = Self {
             name: format!("udp {name}"),
             counts: Counts::default(),
             channel,
             place,
             socket: socket.map(|socket| (socket, tools.drained())),
             outbox: Outbox::default(),
-            send_to: config.send_to.clone(),
+            listens: config.listen.is_some(),
+            remote: config.send_to.clone().map(|name| Remote::new(now, name)),
             to: None,
         };
-        port.retry(tools);
+        port.retry(now, tools);
         Ok(port)
     }
 
@@ -71,13 +76,13 @@ impl Port {
 
     /// Receives a batch of datagrams. Returns true if there may be more.
     pub fn read(&mut self, tools: &mut Tools, write: &mut Write<'_>) -> bool {
-        let Self { socket: Some((socket, drained)), channel, place, to, send_to, .. } = self else {
+        let Self { socket: Some((socket, drained)), channel, place, to, remote, .. } = self else {
             return false;
         };
         tools.take(socket, drained, &mut |taken| {
             let client = Client { end: *place, address: taken.source };
             write(*channel, &Origin { client, arrived: taken.arrived }, taken.bytes);
-            if send_to.is_none() {
+            if remote.is_none() {
                 *to = taken.source.or(*to);
             }
         })
@@ -106,35 +111,56 @@ impl Port {
         }
     }
 
-    /// Resolves the program's address again while it is unknown.
-    pub fn retry(&self, tools: &mut Tools) {
-        if let (Some(name), None) = (&self.send_to, self.to) {
-            tools.names.ask(NameOwner::Port(self.place), name);
+    /// Resolves the program's address when that is due.
+    pub fn retry(&mut self, now: Instant, tools: &mut Tools) {
+        if let Some(remote) = &mut self.remote
+            && (self.to.is_none() || remote.asks(now))
+        {
+            tools.names.ask(NameOwner::Port(self.place), &remote.name);
         }
     }
 
     /// Handles the resolved name of the peer program.
-    pub fn resolved(&mut self, addresses: io::Result<Vec<SocketAddr>>, tools: &mut Tools) {
-        let result = addresses.and_then(|addresses| {
-            // A listening socket already has its address family.
-            let bound = self.socket.as_ref().and_then(|(socket, _)| socket.local_addr().ok());
-            let bound = bound.and_then(|bound| bound.as_socket());
-            let fits = |to: &&SocketAddr| bound.is_none_or(|bound| bound.is_ipv4() == to.is_ipv4());
-            let Some(to) = addresses.iter().find(fits).copied() else {
+    pub fn resolved(
+        &mut self,
+        now: Instant,
+        addresses: io::Result<Vec<SocketAddr>>,
+        tools: &mut Tools,
+    ) {
+        if let Some(remote) = &mut self.remote {
+            remote.on_resolved(now, addresses, &mut tools.alarms);
+        }
+        let Some(remote) = &self.remote else { return };
+        let result = match remote.choose(self.to, |to| !self.listens || self.is_alike(to)) {
+            Some(to) => self.direct_to(to, tools),
+            None if remote.is_known() => {
                 let text = "its program's address is of another kind than the one it listens on";
-                return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
-            };
-            if self.socket.is_none() {
-                let socket = udp(any_like(to), BUFFER)?;
-                tools.poller.watch(&socket, Source::Port(self.place))?;
-                self.socket = Some((socket, tools.drained()));
+                Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text))
             }
-            self.to = Some(to);
-            Ok(())
-        });
+            None => Ok(()),
+        };
         match result {
             Ok(()) => tools.alarms.clear(&self.name),
             Err(error) => tools.alarms.raise(&self.name, format!("{}: {error}", self.name)),
         }
+    }
+
+    /// Returns true if the socket is open and has the address family of `to`.
+    fn is_alike(&self, to: SocketAddr) -> bool {
+        let bound = self.socket.as_ref().and_then(|(socket, _)| socket.local_addr().ok());
+        bound
+            .and_then(|bound| bound.as_socket())
+            .is_some_and(|bound| bound.is_ipv4() == to.is_ipv4())
+    }
+
+    /// Sends to this address from now on.
+    fn direct_to(&mut self, to: SocketAddr, tools: &Tools) -> io::Result<()> {
+        if !self.is_alike(to) {
+            let socket = udp(any_like(to), BUFFER)?;
+            tools.poller.watch(&socket, Source::Port(self.place))?;
+            self.socket = Some((socket, tools.drained()));
+        }
+        self.to = Some(to);
+        Ok(())
     }
 }

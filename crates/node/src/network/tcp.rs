@@ -17,12 +17,13 @@ use socket2::Socket;
 
 use super::DropCounters;
 use super::bundle::Endpoints;
-use super::place::{LocalAddresses, Place, Remote};
+use super::place::{LocalAddresses, Place};
 use super::stream::{Sent, Stream, make};
 use crate::accept::{PAUSE, accept_all};
 use crate::interfaces::Interfaces;
 use crate::names::NameOwner;
 use crate::poller::{Ready, Source};
+use crate::remote::Remote;
 use crate::tools::Tools;
 use crate::{GatewayError, PathCounters};
 

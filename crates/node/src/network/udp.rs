@@ -11,12 +11,13 @@ use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
-use super::place::{LocalAddresses, Place, Remote};
+use super::place::{LocalAddresses, Place};
 use super::{DropCounters, traffic_class};
 use crate::arrival::Drained;
 use crate::interfaces::Interfaces;
 use crate::names::NameOwner;
 use crate::poller::{Ready, Source};
+use crate::remote::Remote;
 use crate::tools::Tools;
 use crate::{GatewayError, PathCounters};
 use skybraid_io::batch::Outbox;

@@ -1,0 +1,112 @@
+//! Remote addresses that are configured by name.
+
+use std::io;
+use std::net::SocketAddr;
+
+use skybraid_units::{Duration, Instant};
+
+use super::alarms::Alarms;
+
+/// Interval at which a name is resolved again.
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(60);
+/// Retry interval for a name that could not be resolved.
+const RESOLVE_RETRY: Duration = Duration::from_secs(1);
+
+/// Remote address that is configured by name. It is resolved again every minute: names move.
+#[derive(Debug)]
+pub struct Remote {
+    /// Configured `host:port`.
+    pub name: String,
+    addresses: Vec<SocketAddr>,
+    ask_at: Instant,
+}
+
+impl Remote {
+    /// Creates an unresolved address.
+    pub const fn new(now: Instant, name: String) -> Self {
+        Self { name, addresses: Vec::new(), ask_at: now }
+    }
+
+    /// Returns true if resolution is due, and schedules the next.
+    pub fn asks(&mut self, now: Instant) -> bool {
+        let due = now >= self.ask_at;
+        if due {
+            self.ask_at = now + RESOLVE_RETRY;
+        }
+        due
+    }
+
+    /// Returns true if the name has been resolved.
+    pub const fn is_known(&self) -> bool {
+        !self.addresses.is_empty()
+    }
+
+    /// Schedules an immediate resolution.
+    pub fn ask_soon(&mut self, now: Instant) {
+        self.ask_at = now;
+    }
+
+    /// Time at which it must be resolved.
+    #[cfg(test)]
+    pub const fn due(&self) -> Instant {
+        self.ask_at
+    }
+
+    /// Handles the result of a resolution: stores the addresses, or raises an alarm.
+    pub fn on_resolved(
+        &mut self,
+        now: Instant,
+        addresses: io::Result<Vec<SocketAddr>>,
+        alarms: &mut Alarms,
+    ) {
+        match addresses {
+            Ok(addresses) => {
+                self.learn(now, addresses);
+                alarms.clear(&self.name);
+            }
+            Err(error) => {
+                alarms.raise(&self.name, format!("`{}` cannot be resolved: {error}", self.name));
+            }
+        }
+    }
+
+    /// Stores resolved addresses. Old addresses are kept if there are none.
+    pub fn learn(&mut self, now: Instant, addresses: Vec<SocketAddr>) {
+        if !addresses.is_empty() {
+            self.addresses = addresses;
+            self.ask_at = now + RESOLVE_INTERVAL;
+        }
+    }
+
+    /// Returns the address to use: the current one if still valid, else the first that `fits`.
+    pub fn choose(
+        &self,
+        used: Option<SocketAddr>,
+        fits: impl Fn(SocketAddr) -> bool,
+    ) -> Option<SocketAddr> {
+        let fitting = || self.addresses.iter().copied().filter(|address| fits(*address));
+        used.filter(|used| fitting().any(|address| address == *used)).or_else(|| fitting().next())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_in_use_stays_in_use_while_it_is_there() {
+        let [one, two, six] = ["192.0.2.1:1", "192.0.2.2:1", "[2001:db8::1]:1"]
+            .map(|text| text.parse::<SocketAddr>().unwrap());
+        let mut remote = Remote::new(Instant::ZERO, "ground:1".to_owned());
+        assert!(remote.asks(Instant::ZERO) && !remote.asks(Instant::from_millis(999)));
+        assert!(remote.asks(Instant::from_millis(1000)));
+        remote.learn(Instant::from_millis(1500), vec![six, one, two]);
+        assert_eq!(remote.due(), Instant::from_millis(61_500));
+        assert_eq!(remote.choose(None, |address| address.is_ipv4()), Some(one));
+        assert_eq!(remote.choose(Some(two), |address| address.is_ipv4()), Some(two));
+        remote.learn(Instant::from_millis(1500), vec![six, one]);
+        assert_eq!(remote.choose(Some(two), |address| address.is_ipv4()), Some(one));
+        remote.learn(Instant::from_millis(1500), vec![]);
+        assert_eq!(remote.choose(None, |_| true), Some(six));
+    }
+}
