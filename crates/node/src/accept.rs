@@ -2,7 +2,7 @@
 //! accepted keeps its listener readable, which would busy-loop.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 use skybraid_units::Duration;
 
@@ -29,4 +29,12 @@ pub(super) fn accept_all(
         }
     }
     true
+}
+
+/// Returns an IPv4 address, or the 64 bits of an IPv6 network: whoever has one address of that has all.
+pub(super) fn source_of(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
 }

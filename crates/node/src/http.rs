@@ -8,14 +8,14 @@ use std::os::fd::AsFd;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use skybraid_units::{Duration, Instant};
 
-use super::accept::{PAUSE, accept_all};
+use super::accept::{PAUSE, accept_all, source_of};
 use super::host::Hosts;
 use skybraid_io::clock::Clock;
 
 /// Maximum clients; another one replaces the oldest.
 const MAX_CLIENTS: usize = 32;
-/// Maximum clients per address; another one replaces the oldest.
-const MAX_CLIENTS_PER_ADDRESS: usize = 12;
+/// Maximum clients per source; another one replaces the oldest.
+const MAX_CLIENTS_PER_SOURCE: usize = 12;
 /// Maximum request length, including headers.
 const MAX_REQUEST: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
@@ -118,7 +118,7 @@ pub(crate) fn answer_to(
 /// State of a client connection.
 struct Client {
     stream: TcpStream,
-    /// Addresses of the client and of the local end.
+    /// Source of the client, and address of the local end.
     from: IpAddr,
     local: IpAddr,
     read: Vec<u8>,
@@ -225,10 +225,10 @@ pub(super) fn serve(
                 if stream.set_nonblocking(true).is_err() {
                     return;
                 }
-                let (from, local) = (from.ip(), local.ip());
+                let (from, local) = (source_of(from.ip()), local.ip());
                 let of_one = clients.iter().filter(|client| client.from == from).count();
                 let oldest = clients.iter().position(|client| client.from == from);
-                if let Some(oldest) = oldest.filter(|_| of_one >= MAX_CLIENTS_PER_ADDRESS) {
+                if let Some(oldest) = oldest.filter(|_| of_one >= MAX_CLIENTS_PER_SOURCE) {
                     clients.remove(oldest);
                 } else if clients.len() >= MAX_CLIENTS {
                     clients.remove(0);

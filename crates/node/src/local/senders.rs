@@ -1,11 +1,13 @@
 //! Addresses from which a UDP server has received, to which it sends.
 
 use std::cmp::Reverse;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use skybraid_units::{Duration, Instant};
 
-/// Maximum senders. Another one replaces one of the host that has the most: the one that has sent for the
+use crate::accept::source_of;
+
+/// Maximum senders. Another one replaces one of the source that has the most: the one that has sent for the
 /// shortest time.
 const MAX_SENDERS: usize = 64;
 /// Time after its last datagram at which a sender is forgotten.
@@ -54,12 +56,14 @@ impl Senders {
 
     /// Returns the place of the sender to be replaced by another one.
     fn least_trusted(&self) -> Option<usize> {
-        let of_host = |host| self.addresses().filter(|address| address.ip() == host).count();
-        let trust = |sender: &Sender| {
-            let span = sender.last.since(sender.first);
-            (Reverse(of_host(sender.address.ip())), span, sender.last)
+        let sources: Vec<IpAddr> =
+            self.addresses().map(|address| source_of(address.ip())).collect();
+        let trust = |(at, sender): &(usize, &Sender)| {
+            let source = sources.get(*at);
+            let of_source = sources.iter().filter(|other| Some(*other) == source).count();
+            (Reverse(of_source), sender.last.since(sender.first), sender.last)
         };
-        (0..).zip(&self.0).min_by_key(|(_, sender)| trust(sender)).map(|(at, _)| at)
+        (0..).zip(&self.0).min_by_key(trust).map(|(at, _)| at)
     }
 }
 

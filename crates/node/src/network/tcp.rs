@@ -5,7 +5,7 @@
 //! datagram on it; until then only handshakes are answered on it.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use skybraid_gateway::config::GatewayConfig;
 use skybraid_gateway::gateway::{BUNDLE, Outgoing};
@@ -19,7 +19,7 @@ use super::DropCounters;
 use super::bundle::Endpoints;
 use super::place::{LocalAddresses, Place};
 use super::stream::{Sent, Stream, make};
-use crate::accept::{PAUSE, accept_all};
+use crate::accept::{PAUSE, accept_all, source_of};
 use crate::interfaces::Interfaces;
 use crate::names::NameOwner;
 use crate::poller::{Ready, Source};
@@ -473,14 +473,6 @@ fn oldest_of_largest(waiting: &[(usize, IpAddr)]) -> Option<usize> {
     // Of equal ones, the last is found.
     let largest = waiting.iter().rev().max_by_key(|(_, ip)| count(source_of(*ip)));
     largest.map(|(at, _)| *at)
-}
-
-/// Returns an IPv4 address, or the 64 bits of an IPv6 network: whoever has one address of that has all.
-fn source_of(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        v4 => v4,
-    }
 }
 
 impl Path {
