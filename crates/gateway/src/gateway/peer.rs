@@ -29,11 +29,11 @@ impl Gateway {
         self.probe_at_once(now);
     }
 
-    /// Raises an alarm, once, when two gateways with the peer's key are heard.
+    /// Raises an alarm once when two gateways with the peer's key are heard.
     fn watch_duplicates(&mut self, now: Instant) {
-        let told =
-            core::mem::replace(&mut self.duplicate_reported, self.sessions.is_peer_duplicated(now));
-        if self.duplicate_reported && !told {
+        let is_duplicated = self.sessions.is_peer_duplicated(now);
+        let was_reported = core::mem::replace(&mut self.duplicate_reported, is_duplicated);
+        if is_duplicated && !was_reported {
             let text = "two gateways with the peer's key take the session from one another";
             self.record_event(now, What::Alarm { text: text.into() });
         }

@@ -423,8 +423,8 @@ impl Sessions {
         self.setup.peers.get(self.current.as_ref()?.peer)
     }
 
-    /// Whether two gateways with the key of the peer take the session from one another: one that was replaced
-    /// has come back, which one that was restarted never does.
+    /// Returns true if two gateways with the peer's key take the session from one another: an instance that was
+    /// replaced has returned. A gateway that is restarted has a new instance.
     pub fn is_peer_duplicated(&self, now: Instant) -> bool {
         self.returned_at.is_some_and(|at| now.since(at) < DUPLICATE_REPORTED)
     }

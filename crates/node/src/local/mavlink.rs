@@ -12,7 +12,7 @@ use socket2::Socket;
 use super::connections::{Connections, listen};
 use super::frames::cut;
 use super::senders::Senders;
-use super::{Counts, MAVLINK_BUFFER, Write, address, any_like, serial, udp};
+use super::{Counts, MAVLINK_BUFFER, Write, address, any_like, send, serial, udp};
 use crate::GatewayError;
 use crate::arrival::Drained;
 use crate::names::NameOwner;
@@ -316,14 +316,6 @@ fn connect(to: SocketAddr, source: Source, tools: &Tools) -> io::Result<(Socket,
     socket.connect(&to.into())?;
     tools.poller.watch(&socket, source)?;
     Ok((socket, tools.drained()))
-}
-
-/// Sends queued frames, except those expired since.
-fn send(outbox: &mut Outbox, socket: &Socket, counts: &mut Counts, tools: &Tools) {
-    if !outbox.is_empty() {
-        counts.late += outbox.drop_expired(tools.poller.now());
-        counts.dropped += outbox.send_counting(socket);
-    }
 }
 
 /// Sends queued frames to the program that the socket is connected to; closes the socket, to be opened again, if

@@ -29,6 +29,7 @@ use super::names::NameOwner;
 use super::poller::{Ready, Source};
 use super::tools::Tools;
 use super::{GatewayError, LocalCounters};
+use skybraid_io::batch::Outbox;
 
 /// Interval at which missing devices and programs are tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -260,6 +261,14 @@ fn udp(at: SocketAddr, buffer: usize) -> io::Result<socket2::Socket> {
     skybraid_io::batch::join_arrivals(&socket);
     socket.bind(&at.into())?;
     Ok(socket)
+}
+
+/// Sends queued datagrams, except those expired since.
+fn send(outbox: &mut Outbox, socket: &socket2::Socket, counts: &mut Counts, tools: &Tools) {
+    if !outbox.is_empty() {
+        counts.late += outbox.drop_expired(tools.poller.now());
+        counts.dropped += outbox.send_counting(socket);
+    }
 }
 
 /// Returns the unspecified address and port of the same family.

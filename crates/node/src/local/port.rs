@@ -8,7 +8,7 @@ use skybraid_gateway::{ChannelId, Client, Origin};
 use skybraid_units::Instant;
 use socket2::Socket;
 
-use super::{Counts, Write, address, any_like, udp};
+use super::{Counts, Write, address, any_like, send, udp};
 use crate::GatewayError;
 use crate::arrival::Drained;
 use crate::names::NameOwner;
@@ -103,11 +103,8 @@ impl Port {
 
     /// Sends queued data.
     pub fn flush(&mut self, tools: &Tools) {
-        if let Some((socket, _)) = &self.socket
-            && !self.outbox.is_empty()
-        {
-            self.counts.late += self.outbox.drop_expired(tools.poller.now());
-            self.counts.dropped += self.outbox.send_counting(socket);
+        if let Some((socket, _)) = &self.socket {
+            send(&mut self.outbox, socket, &mut self.counts, tools);
         }
     }
 

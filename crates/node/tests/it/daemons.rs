@@ -85,6 +85,19 @@ impl Drop for Daemon {
     }
 }
 
+/// Returns true as soon as `is_met` does; false if it does not within `timeout`.
+pub fn within(timeout: Duration, is_met: impl Fn() -> bool) -> bool {
+    const POLL_INTERVAL: Duration = Duration::from_millis(50);
+    let polls = timeout.as_millis() / POLL_INTERVAL.as_millis();
+    (0..polls).any(|_| {
+        let met = is_met();
+        if !met {
+            thread::sleep(POLL_INTERVAL);
+        }
+        met
+    })
+}
+
 /// Signals go to the gateways, not to the test.
 pub fn prepare() {
     hold_signals().unwrap();
