@@ -328,6 +328,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_client_that_never_stops_sending_keeps_nobody_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut flood = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, peer) = listener.accept().unwrap();
+        let mut request = b"GET / HTTP/1.1\r\n\r\n".to_vec();
+        request.resize(20_000, b'x');
+        flood.write_all(&request).unwrap();
+        while stream.peek(&mut [0; 20_000]).unwrap() < request.len() {}
+        stream.set_nonblocking(true).unwrap();
+        let (from, now) = (peer.ip(), Instant::ZERO);
+        let (local, read, answer) = (from, Vec::new(), None);
+        let mut client = Client { stream, from, local, read, answer, since: now, moved: now };
+        let answer = |_: &str| Answer::new("text/plain", "");
+        assert!(client.go_on(now, &Hosts::default(), &answer).unwrap());
+        // The data after four reads waits for the next turn.
+        assert!(client.stream.peek(&mut [0]).is_ok());
+    }
+
+    #[test]
     fn a_server_that_trickles_bytes_is_not_waited_for() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
