@@ -357,6 +357,16 @@ class TestCommand:
         assert "p99" in result.stdout
         assert "over 300 ms" in result.stdout
 
+    def test_stats_reads_a_ping_with_stamps(self, tmp_path: Path) -> None:
+        log = tmp_path / "drive.log"
+        replies = [
+            f"[1780000000.{n}00000] 64 bytes from 192.0.2.1: icmp_seq={n} ttl=52 time=4{n}.0 ms" for n in (1, 2, 3)
+        ]
+        log.write_text("\n".join(["PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.", *replies]), encoding="utf-8")
+        result = CliRunner().invoke(app, ["stats", str(log), "--json"])
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["quantity"] == "rtt"
+
     @pytest.mark.parametrize("suffix", [".svg", ".pdf", ".png"])
     def test_plot_writes_a_figure(self, tmp_path: Path, suffix: str) -> None:
         file = SHIPPED / "nr5g_cicv5g" / "arterial_n8_v80_run01.csv"

@@ -51,11 +51,9 @@ def _open(path: Path, column: str | None, unit: str | None, format_: str | None)
     name = one_of(format_, "--format", tuple(formats.FORMATS))
     if name is None:
         source = formats.Source(path)
-        # What a scenario reads itself is read as before, by column and unit.
-        others = [
-            other for other, entry in formats.FORMATS.items() if other not in FORMATS and entry.recognises(source)
-        ]
-        name = others[0] if len(others) == 1 else None
+        fits = formats.fitting(source)
+        # What a scenario reads itself is read by column and unit.
+        name = fits[0] if len(fits) == 1 else None
     if name is None or name in FORMATS:
         return read(path, column, unit, cast("Format | None", name))
     for one in load(path, name):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from skybraid.traces.measurement import Imported
 
-__all__ = ["FORMATS", "Entry", "Options", "Source", "entry_of", "recognise"]
+__all__ = ["FORMATS", "Entry", "Options", "Source", "entry_of", "fitting", "recognise"]
 
 
 class Entry(NamedTuple):
@@ -122,16 +122,20 @@ def entry_of(name: str) -> Entry:
     return FORMATS[name]
 
 
+def fitting(source: Source) -> list[str]:
+    """Returns the names of the formats that a file may be of."""
+    names = [name for name, entry in FORMATS.items() if entry.recognises(source)]
+    # A table with dates is what remains of CSV that no tool claims.
+    return [name for name in names if name != "dated"] if len(names) > 1 else names
+
+
 def recognise(source: Source) -> str:
     """Returns the name of the one format that a file can be of.
 
     Raises:
         TraceError: it may be none or several: the error shows the beginning of the file.
     """
-    names = [name for name, entry in FORMATS.items() if entry.recognises(source)]
-    if len(names) > 1:
-        # A table with dates is what remains of CSV that no tool claims.
-        names = [name for name in names if name != "dated"]
+    names = fitting(source)
     if len(names) != 1:
         _ask(source, names)
     return names[0]
