@@ -387,9 +387,31 @@ def test_the_command_tells_of_a_broken_plugin_with_its_traceback(skybraid_proces
     assert not (tmp_path / "result").exists()
     checked = skybraid_process("check-plugin", "broken.py")
     assert checked.returncode == 1
-    assert "python:broken: AttributeError" in checked.stderr
+    assert "broken.py:7: python:broken: AttributeError" in checked.stderr
     (tmp_path / "empty.py").write_text("", encoding="utf-8")
     for file, words in [("empty.py", "registers no algorithm"), ("nowhere.py", "found no such file")]:
         done = skybraid_process("check-plugin", file)
         assert done.returncode == 2
         assert words in done.stderr
+
+
+def test_a_scheduler_without_its_method_is_refused(skybraid_process: Command, tmp_path: Path) -> None:
+    plugin = """
+        import skybraid
+
+        @skybraid.scheduler("idle")
+        class Idle:
+            def chose(self, now_s, unit, paths):
+                return [0]
+    """
+    (tmp_path / "idle.py").write_text(textwrap.dedent(plugin), encoding="utf-8")
+    done = skybraid_process("check-plugin", "idle.py")
+    assert done.returncode == 2
+    assert "idle.py: python:idle: found the class Idle without a method `choose`" in done.stderr
+
+
+def test_a_plugins_name_without_its_prefix_is_guessed(skybraid: Command, tmp_path: Path) -> None:
+    assert skybraid("new", "own.py").returncode == 0
+    done = skybraid("list", "schedulers", "own", "--plugin", "own.py")
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith("did you mean python:own?")

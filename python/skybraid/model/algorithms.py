@@ -141,6 +141,11 @@ def congestion_control(name: str) -> Callable[[_ControlClass], _ControlClass]:
 def _register(kind: str, name: str, class_: Callable[..., object]) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         raise ScenarioError(f"found the name {name!r}, expected letters, digits, `-` and `_`")
+    if kind == SCHEDULERS and not callable(getattr(class_, "choose", None)):
+        source = _source(class_)
+        where = "" if source is None else f"{source.name}: "
+        found = f"{where}{PREFIX}{name}: found the class {class_.__qualname__} without a method `choose`"
+        raise ScenarioError(f"{found}, expected one: a scheduler chooses paths")
     earlier = _registered[kind].get(name)
     if earlier is not None and _place(earlier) != _place(class_):
         raise ScenarioError(f"{PREFIX}{name}: found twice, as {_place(earlier)} and as {_place(class_)}")
@@ -194,13 +199,18 @@ def refusing_exit(when: str) -> Iterator[None]:
     try:
         yield
     except SystemExit as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, "<frozen"))]
-        where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
         raise AlgorithmError(
-            f"{where}found sys.exit({'' if error.code is None else repr(error.code)}) {when}, expected an algorithm to "
-            "return or to raise an error"
+            f"{_raised_at(error)}found sys.exit({'' if error.code is None else repr(error.code)}) {when}, expected an "
+            "algorithm to return or to raise an error"
         ) from error
+
+
+def _raised_at(error: BaseException) -> str:
+    """Returns the last place of an error in a plugin, else outside this package, as `file:line: `."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, "<frozen"))]
+    own = [frame for frame in outside if Path(frame.filename) in _files] or outside
+    return f"{_files.get(Path(own[-1].filename), own[-1].filename)}:{own[-1].lineno}: " if own else ""
 
 
 def _all() -> Iterator[tuple[str, str, Callable[..., object]]]:
@@ -294,7 +304,7 @@ def check(class_: Callable[..., Any], **parameters: object) -> None:
         except AlgorithmError:
             raise
         except Exception as error:
-            raise AlgorithmError(f"{name}: {type(error).__name__}: {error}") from error
+            raise AlgorithmError(f"{_raised_at(error)}{name}: {type(error).__name__}: {error}") from error
         for step, (one, two) in enumerate(zip(first, second, strict=True)):
             if one != two:
                 raise AlgorithmError(

@@ -86,7 +86,8 @@ def unknown(where: str, found: str, known: Iterable[str], *, several: bool = Fal
         several: whether more than one may be named.
     """
     names = list(known)
-    close = difflib.get_close_matches(found, names, 1)
+    # `mine` is likely to be `python:mine`.
+    close = [name for name in names if name.endswith(f":{found}")] or difflib.get_close_matches(found, names, 1)
     likely = f"; did you mean {close[0]}?" if close else ""
     how_many = "some" if several else "one"
     listed = ", ".join(names) or "none, since there is none"
