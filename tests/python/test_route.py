@@ -61,6 +61,24 @@ def test_delay_and_outage_follow_the_places_along_the_track(flown: Results) -> N
     assert delay_ms.filter(gap).null_count() == gap.sum()
 
 
+def test_the_map_shows_the_flow_that_missed_most(tmp_path: Path) -> None:
+    (tmp_path / "coverage.csv").write_text(
+        "latitude,longitude,downlink delay [ms],uplink delay [ms],rate [Mbit/s]\n0,0,30,300,5\n0,0.02,30,300,5\n"
+    )
+    late = """
+[flow.video]
+from = "vehicle"
+traffic = { kind = "cbr", rate = "8kbit/s", packet = "100B" }
+transport = { protocol = "udp" }
+require = { deadline = "200ms", share = "90%" }
+"""
+    text = SCENARIO.replace('uplink.rate = "1Mbit/s"\n', "").replace("60m", "5km") + late
+    (tmp_path / "route.toml").write_text(text, encoding="utf-8")
+    route = section(run(tmp_path / "route.toml", out=tmp_path / "result"), Charts())
+    assert route is not None
+    assert "median delay of video" in route.drawings[0].caption
+
+
 def test_a_route_has_a_map_a_profile_and_its_worst_stretches(flown: Results) -> None:
     charts = Charts()
     route = section(flown, charts)

@@ -28,6 +28,7 @@ from skybraid.show.report.page import Cell, Table
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from skybraid.model.requirements import Requirement
     from skybraid.model.results import Results
 
     Floats = npt.NDArray[np.float64]
@@ -168,9 +169,16 @@ def clock(time_s: float) -> str:
 
 
 def _flow(results: Results) -> str:
-    """The flow with the shortest deadline, else the first."""
-    named = [(one.deadline_ms, one.flow) for one in results.requirements if one.deadline_ms is not None]
-    return min(named)[1] if named else next(iter(results.flows))
+    """The flow with the most misses next to what it may miss, then with the shortest deadline; else the first."""
+    named = [(-_misses(one), one.deadline_ms, one.flow) for one in results.requirements if one.deadline_ms is not None]
+    return min(named)[2] if named else next(iter(results.flows))
+
+
+def _misses(one: Requirement) -> float:
+    """The share missed, as a multiple of the share that may be; 0 where no share is required."""
+    if one.metric not in ("share", "frames") or one.estimate is None:
+        return 0.0
+    return (1 - one.estimate) / max(1 - one.target, 1e-9)
 
 
 def _windows(results: Results, flow: str, length_s: float, windows: int) -> pl.DataFrame:
