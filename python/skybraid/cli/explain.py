@@ -20,7 +20,7 @@ def explain(
 ) -> None:
     """Explain why requirements were missed, what would change the verdict, and how the paths were used.
 
-    Example: skybraid explain runs/first
+    Example: skybraid explain runs/first-1
     """
     load_plugins(plugin)
     wall_s = seconds("--runs-for", runs_for) or 0.0

@@ -43,7 +43,7 @@ def judge(
 
     Exit code: 0 every parameter met, 1 not, 2 bad input.
 
-    Example: skybraid judge runs/first --rlp rlp.toml --flow control
+    Example: skybraid judge runs/first-1 --rlp rlp.toml --flow control
     """
     if sender not in SIDES:
         raise ScenarioError(f"--from: found `{sender}`; expected {' or '.join(SIDES)}")

@@ -52,7 +52,7 @@ def plot(
 ) -> None:
     """Draw figures of a result or a campaign for print: distributions, paths over time, heat maps and more.
 
-    Example: skybraid plot runs/first --kind ccdf --out delays.pdf
+    Example: skybraid plot runs/first-1 --kind ccdf --out delays.pdf
     """
     if out is not None:
         check_new_file(out)

@@ -38,7 +38,7 @@ def report(
 ) -> None:
     """Write the report of a result, a campaign, a comparison or a flight's gateway logs as one HTML file.
 
-    Example: skybraid report runs/first --out first.html
+    Example: skybraid report runs/first-1 --out first.html
     """
     if out is not None:
         check_new_file(out)

@@ -269,7 +269,7 @@ def watch(
 
     Writes quality.parquet and pictures of the worst moments into the result, which its report shows.
 
-    Example: skybraid video watch runs/first --flow video
+    Example: skybraid video watch runs/first-1 --flow video
     """
     seen = watching.watch(Results.open(result), flow, every_nth=every)
     watching.save(seen, result)
@@ -300,7 +300,7 @@ def beside(
 ) -> None:
     """Draw two runs of one video next to the original, at the frames where their quality differs most.
 
-    Example: skybraid video beside runs/first runs/second --out beside.png
+    Example: skybraid video beside runs/first-1 runs/second-1 --out beside.png
     """
     if out.exists():
         raise ResultError(f"{out}: found a file, expected a new name; nothing was changed")

@@ -28,6 +28,8 @@ def open_results(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     if store.read(MANIFEST) is not None:
         return Campaign.at(store)
     if not store.local or not os.path.exists(store.place("summary.json")):  # noqa: PTH110 the path is fsspec's
+        if store.local and not os.path.exists(store.place("")):  # noqa: PTH110 the path is fsspec's
+            raise ResultError(f"{store.url}: found no such folder, expected a campaign or a result")
         raise ResultError(f"{store.url}: found neither {MANIFEST} nor summary.json, expected a campaign or a result")
     return Results.open(store.place(""))
 

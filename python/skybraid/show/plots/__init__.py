@@ -1,6 +1,6 @@
 """Figures for papers, drawn with matplotlib and without a display.
 
-    figure = plots.draw(skybraid.open_results("runs/first"), "ccdf", flow="control")
+    figure = plots.draw(skybraid.open_results("runs/first-1"), "ccdf", flow="control")
     plots.save(figure, "tail.pdf", width="88mm")
 
 `draw` takes a result or a campaign and gives a `matplotlib.figure.Figure`; `KINDS` names what can be drawn of which.
