@@ -10,7 +10,7 @@ import pytest
 
 from conftest import Command
 from skybraid.assess import Wanted, assess, parse_wanted, read_networks
-from skybraid.assess.answer import Row
+from skybraid.assess.answer import Answer, RankedFlow, Row
 from skybraid.assess.candidates import candidates
 from skybraid.assess.judging import (
     BAD_FLIGHT,
@@ -21,6 +21,7 @@ from skybraid.assess.judging import (
     judge_passes,
     unseen_flights,
 )
+from skybraid.cli.assess import answer_text
 from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ScenarioError
 from skybraid.model.statistics import Verdict
@@ -207,6 +208,14 @@ class TestAssess:
         row = Row(names, ("lte",), judged, 30.0, 90.0, True)
         assert row.name == "mptcp low_rtt reno and 2 that did the same"
         assert replace(row, names=names[:2]).name == "mptcp low_rtt reno = mptcp low_rtt cubic"
+
+    def test_a_tie_is_said_not_to_be_the_best(self) -> None:
+        judged = judge_passes(CONTROL, [[seen(0)]], 1, apart=False)
+        rows = tuple(Row((name,), ("lte",), judged, 30.0, 90.0 + at, True) for at, name in enumerate("abc"))
+        rest = replace(rows[2], is_final=False)
+        words = answer_text(Answer((RankedFlow(CONTROL, (*rows[:2], rest)),), (), (), (), 1.0))
+        assert "control: inconclusive; a does best, by its delay alone: 1 more reached the same." in words
+        assert words.count("not in the final") == 1
 
     def test_two_networks_are_ranked_and_what_is_missing_is_said(self) -> None:
         networks = read_networks([f"a={CARS}/atnt.csv", f"b={CARS}/verizon.csv"])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from skybraid.execute.compare import compare, text, write
 from skybraid.execute.ranking import rank
 from skybraid.model import algorithms
 from skybraid.model.algorithms import PathView, Unit
+from skybraid.model.statistics import Verdict
+from skybraid.show.plots import style
+from skybraid.show.ranking import Bar, intervals
 
 SHORT = Scenario(TWO_PATHS).with_all({"event": [], "duration": "3s"})
 
@@ -171,6 +175,14 @@ class TestRanking:
         assert found.places[0].is_tied
         assert not found.places[1].is_tied
 
+    def test_a_place_counts_the_requirements_without_proof(self) -> None:
+        found = rank(SHORT, flows=["video"], protocols=["mptcp"], schedulers=["low_rtt"], congestion=["cubic"])
+        (place,) = found.places
+        of_two = [replace(place.requirements[0], verdict=verdict) for verdict in (Verdict.MET, Verdict.INCONCLUSIVE)]
+        assert replace(place, requirements=tuple(of_two)).outcome == "1 of 2 inconclusive"
+        assert replace(place, requirements=tuple(of_two[:1])).outcome == "met"
+        assert replace(place, requirements=tuple(of_two[1:])).outcome == "inconclusive"
+
     def test_combinations_that_did_the_same_share_a_place(self) -> None:
         # With one path there is nothing to schedule.
         scenario = SHORT.with_all({"flow.video.transport.paths": ["near"], "flow.control.transport.paths": ["near"]})
@@ -206,6 +218,16 @@ class TestRanking:
             rank(scenario, flows=["video"], protocols=["udp"], schedulers=["by_class"], congestion=["cubic"])
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_narrow_figure_wraps_long_names(tmp_path: Path) -> None:
+    name = "mptcp redundant westwood_plus over lte+leo = mptcp mutran westwood_plus over lte+leo"
+    figure = intervals([Bar(name, 0.99, 0.9, 1.0), Bar("udp low_rtt", 0.98, 0.9, 1.0)], "share", "control", 0.95, 88)
+    style.save(figure, tmp_path / "figure.pdf")
+    assert figure.get_size_inches()[0] == pytest.approx(88 / 25.4)
+    (axes,) = figure.axes
+    assert all(len(line) <= 24 for line in axes.get_yticklabels()[0].get_text().split("\n"))
+
+
 def test_flights_are_compared_as_scenarios_are(skybraid: Command, tmp_path: Path) -> None:
     for name, step in (("a", 30), ("b", 60)):
         rows = "".join(f"{at},{step + at % 7},9\n" for at in range(120))
@@ -227,6 +249,8 @@ def test_flights_are_compared_as_scenarios_are(skybraid: Command, tmp_path: Path
             "--seeds: found it next to measured",
         ),
         (["a", "b", "c"], "found 3 things to compare"),
+        (["a.csv"], "a.csv: found a measurement (csv) without its network; expected a scenario, or NAME=FLIGHT"),
+        (["lte=a.csv", "--width", "88mm"], "--width: is for a figure"),
     ):
         refused = skybraid("compare", *wrong)
         assert (refused.returncode, expected in refused.stderr) == (2, True), refused.stderr

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from skybraid.assess.candidates import Candidate, candidates
 from skybraid.assess.judging import Judged, Seen, judge_link_passes, judge_passes
+from skybraid.execute.compare import name_of_equals
 from skybraid.execute.pool import Gauge, on_all_cores
 from skybraid.execute.runs import simulation
 from skybraid.model.episodes import RunShare
@@ -73,14 +74,22 @@ class Row:
     @property
     def name(self) -> str:
         """Name of the transports: of two that did the same both, of more the first and their number."""
-        if len(self.names) <= 2:
-            return " = ".join(self.names)
-        return f"{self.names[0]} and {len(self.names) - 1} that did the same"
+        return name_of_equals(self.names)
 
     @property
     def verdict(self) -> Verdict:
         """Returns the verdict; a part of the measurements decides nothing."""
         return self.judged.verdict if self.is_final else Verdict.INCONCLUSIVE
+
+    @property
+    def outcome(self) -> str:
+        """The verdict in words, or that there is none."""
+        return str(self.verdict) if self.is_final else "not in the final"
+
+    @property
+    def reached(self) -> tuple[float, float, float]:
+        """Estimate and its interval."""
+        return self.judged.estimate, self.judged.low, self.judged.high
 
 
 @dataclass(frozen=True)
@@ -302,7 +311,7 @@ class _Runner:
         """Returns what was taken for granted."""
         told = [one.words for one in self._wanted]
         for network in self._networks:
-            told += [note for flight in network.flights for note in flight.notes]
+            told += dict.fromkeys(f"{network.name}: {note}" for flight in network.flights for note in flight.notes)
             told += [
                 _not_measured(network, f"{direction} {quantity}", has, taken)
                 for direction in DIRECTIONS

@@ -185,10 +185,9 @@ def _cells(flow: RankedFlow, row: Row) -> list[str]:
         shown, interval = rate(judged.estimate), f"{rate(judged.low)} to {high}"
     else:
         shown, interval = percent(judged.estimate), percent_range(judged.low, judged.high)
-    verdict = str(row.verdict) if row.is_final else "not in the final"
     why = f" ({judged.why})" if judged.why and row.is_final else ""
     delay = f"p99 {row.delay_p99_ms:.0f} ms" if math.isfinite(row.delay_p99_ms) else ""
-    return [row.name, shown, interval, delay, f"{verdict}{why}"]
+    return [row.name, shown, interval, delay, f"{row.outcome}{why}"]
 
 
 def _answer(flow: RankedFlow) -> str:
@@ -197,7 +196,9 @@ def _answer(flow: RankedFlow) -> str:
         return f"{flow.wanted.flow}: {best.names[0]} would do."
     if best.verdict is Verdict.NOT_MET:
         return f"{flow.wanted.flow}: no transport over these networks would do; {best.names[0]} comes nearest."
-    return f"{flow.wanted.flow}: inconclusive; {best.names[0]} does best."
+    alike = sum(row.is_final and row.reached == best.reached for row in flow.rows[1:])
+    by_delay = f", by its delay alone: {alike} more reached the same" if alike else ""
+    return f"{flow.wanted.flow}: inconclusive; {best.name} does best{by_delay}."
 
 
 def _flights(count: int) -> str:

@@ -39,6 +39,7 @@ from skybraid.model.provenance import MAX_RUNS, seeds_from, seeds_text
 from skybraid.model.scenario import Scenario
 from skybraid.model.seeds import sampled
 from skybraid.show.palette import FORMATS
+from skybraid.traces import formats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,6 +110,9 @@ def compare(
             metavar="FILE",
         ),
     ] = None,
+    width: Annotated[
+        str | None, typer.Option(help="Of figures on paper: 88mm for a column, 180mm for a page.", metavar="LENGTH")
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Show all places, not the first ten.")] = False,
     plugin: Plugins = None,
     as_json: AsJson = False,
@@ -126,6 +130,9 @@ def compare(
         if file.suffix not in _ENDINGS:
             raise ResultError(f"{file}: expected a name that ends in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}")
         check_new_file(file)
+    if width is not None and not any(file.suffix.removeprefix(".") in FORMATS for file in files):
+        raise ResultError("--width: is for a figure, expected --out FILE.pdf, FILE.svg or FILE.png with it")
+    width_mm = None if width is None else style.millimetres("--width", width)
     shown = None if all_ else SHOWN
     names = {"flow": flow, "schedulers": schedulers, "congestion": congestion, "protocols": protocols}
     of_flights: dict[str, object] = {
@@ -149,13 +156,15 @@ def compare(
         options = replace(read_options(zone, meanings, client, lost, every), format=format_)
         measured = Measured.read(sources, require or [], rates or [], options)
         answer, left_out = _over_flights(measured, choice, seconds("--budget", budget) or BUDGET_S, quiet=quiet)
-        _write_answer(answer, files, shown)
+        _write_answer(answer, files, shown, width_mm)
         if as_json:
             print_json(answer_json(answer) | {"left_out": left_out})
         elif not quiet:
             rows = shown or max(len(ranked.rows) for ranked in answer.flows)
             typer.echo("\n".join([answer_text(answer, rows, "with --all"), *left_out]))
         return
+    for source in sources:
+        _refuse_measurement(Path(source))
     _refuse(of_flights, "a scenario, which states its requirements itself")
     numbers = None if seeds is None else seeds_from(seeds, max_seeds=MAX_RUNS)
     overrides = [assignment(text) for text in set_ or []]
@@ -187,7 +196,7 @@ def compare(
             typer.echo(f"note: {notice}", err=True)
     with progress(shown=not quiet) as told, blaming(plugin):
         ranking = rank(chosen, choice, seed=seed, seeds=numbers, progress=told)
-    _write_ranking(ranking, files, shown)
+    _write_ranking(ranking, files, shown, width_mm)
     if as_json:
         print_json(ranking.to_dict())
     elif not quiet:
@@ -198,6 +207,18 @@ def _refuse(options: Mapping[str, object], expected: str) -> None:
     for name, value in options.items():
         if value is not None:
             raise ScenarioError(f"--{name}: found it next to {expected}; expected it elsewhere")
+
+
+def _refuse_measurement(file: Path) -> None:
+    """Raises ScenarioError for a measurement in the place of a scenario or a result."""
+    if not file.is_file() or file.suffix == ".toml":
+        return
+    kinds = formats.fitting(formats.Source(file))
+    if len(kinds) == 1:
+        raise ScenarioError(
+            f"{file}: found a measurement ({kinds[0]}) without its network; expected a scenario, or NAME=FLIGHT for "
+            f"each flight, such as lte={file}"
+        )
 
 
 def _over_flights(measured: Measured, choice: Choice, budget_s: float, *, quiet: bool) -> tuple[Answer, list[str]]:
@@ -222,7 +243,7 @@ def _over_flights(measured: Measured, choice: Choice, budget_s: float, *, quiet:
     return answer, left_out
 
 
-def _write_ranking(ranking: Ranking, files: Sequence[Path], shown: int | None) -> None:
+def _write_ranking(ranking: Ranking, files: Sequence[Path], shown: int | None, width_mm: float | None) -> None:
     for file in files:
         if file.suffix in comparing.SUFFIXES:
             comparing.write(ranking.frame, file)
@@ -237,20 +258,20 @@ def _write_ranking(ranking: Ranking, files: Sequence[Path], shown: int | None) -
             if not drawn:
                 raise ResultError(f"{file}: the scenario requires nothing; a figure shows what is required")
             for number, (name, at) in enumerate(drawn):
-                _write_figure(_figure_of(ranking, at, shown), _numbered(file, name, number, len(drawn)))
+                style.save(_figure_of(ranking, at, shown, width_mm), _numbered(file, name, number, len(drawn)))
 
 
-def _figure_of(ranking: Ranking, at: int, shown: int | None) -> Figure:
+def _figure_of(ranking: Ranking, at: int, shown: int | None, width_mm: float | None) -> Figure:
     bars = []
     for place in ranking.places[:shown]:
         one = place.requirements[at]
-        bars.append(drawing.Bar(place.names[0], one.estimate, one.low, one.high))
+        bars.append(drawing.Bar(place.name, one.estimate, one.low, one.high))
     first = ranking.places[0].requirements[at]
     target = first.deadline_ms if first.metric in ("percentile", "expiration") else first.target
-    return drawing.intervals(bars, first.metric, first.flow, target)
+    return drawing.intervals(bars, first.metric, first.flow, target, width_mm)
 
 
-def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None) -> None:
+def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None, width_mm: float | None) -> None:
     for file in files:
         if file.suffix in comparing.SUFFIXES:
             rows = [
@@ -271,12 +292,9 @@ def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None) -> N
             write_whole(file, "\n".join(_latex_of(flow, shown) for flow in answer.flows).encode())
         else:
             for number, flow in enumerate(answer.flows):
-                bars = [
-                    drawing.Bar(row.names[0], row.judged.estimate, row.judged.low, row.judged.high)
-                    for row in flow.rows[:shown]
-                ]
-                figure = drawing.intervals(bars, flow.wanted.metric, flow.wanted.flow, flow.wanted.target)
-                _write_figure(figure, _numbered(file, flow.wanted.flow, number, len(answer.flows)))
+                bars = [drawing.Bar(row.name, *row.reached) for row in flow.rows[:shown]]
+                figure = drawing.intervals(bars, flow.wanted.metric, flow.wanted.flow, flow.wanted.target, width_mm)
+                style.save(figure, _numbered(file, flow.wanted.flow, number, len(answer.flows)))
 
 
 def _latex_of(flow: RankedFlow, shown: int | None) -> str:
@@ -287,15 +305,9 @@ def _latex_of(flow: RankedFlow, shown: int | None) -> str:
     for at, row in enumerate(flow.rows[:shown], start=1):
         judged = row.judged
         ends = f"{scale * judged.low:.4g} to {scale * judged.high:.4g}"
-        rows.append(
-            [at, row.names[0], f"{scale * judged.estimate:.5g}", ends, f"{row.delay_p99_ms:.4g}", str(row.verdict)]
-        )
+        rows.append([at, row.name, f"{scale * judged.estimate:.5g}", ends, f"{row.delay_p99_ms:.4g}", row.outcome])
     return latex_table(heads, [[str(cell) for cell in row] for row in rows])
 
 
 def _numbered(file: Path, name: str, number: int, count: int) -> Path:
     return file if count == 1 else file.with_stem(f"{file.stem}-{number + 1}-{name}")
-
-
-def _write_figure(figure: Figure, file: Path) -> None:
-    write_whole(file, style.encode(figure, file.suffix.removeprefix("."), file.stem))

@@ -413,6 +413,13 @@ def _cell(value: float | None, scale: float, digits: int, unit: str = "") -> str
     return "–" if value is None else f"{value * scale:.{digits}f}{unit}"
 
 
+def name_of_equals(names: Sequence[str]) -> str:
+    """Returns the name of what did the same: of two both, of more the first and their number."""
+    if len(names) <= 2:
+        return " = ".join(names)
+    return f"{names[0]} and {len(names) - 1} that did the same"
+
+
 def aligned(lines: list[list[str]], names: int, groups: Mapping[str, int], shared: int | None = None) -> str:
     """Lines of cells under one another, names to the left and numbers to the right.
 

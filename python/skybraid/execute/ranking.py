@@ -13,7 +13,17 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from skybraid.execute.compare import Choice, Combination, Names, aligned, cells_of, flown, is_of, titles_of
+from skybraid.execute.compare import (
+    Choice,
+    Combination,
+    Names,
+    aligned,
+    cells_of,
+    flown,
+    is_of,
+    name_of_equals,
+    titles_of,
+)
 from skybraid.model.heavy import pl
 from skybraid.model.requirements import Requirement, milliseconds, percent, percent_range, rate
 from skybraid.model.statistics import Verdict, shows_no_difference
@@ -62,9 +72,22 @@ class Place:
         return next((verdict for verdict in worst if verdict in found), Verdict.MET)
 
     @property
+    def outcome(self) -> str:
+        """The worst verdict in words, of several requirements with the number that have it."""
+        count = sum(one.verdict is self.verdict for one in self.requirements)
+        if self.verdict is Verdict.MET or len(self.requirements) == 1:
+            return str(self.verdict)
+        return f"{count} of {len(self.requirements)} {self.verdict}"
+
+    @property
     def names(self) -> list[str]:
         """Names of the combinations, in words."""
         return [" ".join(name for name in one if name is not None) for one in self.combinations]
+
+    @property
+    def name(self) -> str:
+        """Names of the combinations in one."""
+        return name_of_equals(self.names)
 
     def of_flow(self, row: dict[str, Any]) -> list[Requirement]:
         """Returns the requirements of a flow that need a column of their own in the text, given by its row."""
@@ -125,7 +148,7 @@ class Ranking:
         for at, place in enumerate(places, start=1):
             cells = [f"{at}{' ≈' if place.is_tied and at > 1 else ''}"]
             cells += [name or "–" for name in place.combinations[0]]
-            cells += [str(place.verdict)] if place.requirements else []
+            cells += [place.outcome] if place.requirements else []
             for row in place.flows:
                 cells += [*(_shown(one) for one in place.of_flow(row)), *cells_of(row, shares)[1:]]
             lines.append(cells)

@@ -25,8 +25,8 @@ def _ranking(flow: RankedFlow) -> Ranking:
     is_rate = flow.wanted.metric == "goodput"
     columns = [
         Column("seen (95 % interval)", "linear" if is_rate else "nines", flow.wanted.target),
-        Column("delay of half", "log"),
-        Column("delay of 99 %", "log"),
+        Column("median delay", "log"),
+        Column("p99 delay", "log"),
     ]
     rows = [
         (str(at), [Entry({"": name}, _seen(row, is_rate=is_rate)) for name in row.names])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from skybraid.show.plots.style import COLOURS, SECOND_INK, STYLE
+from skybraid.show.plots.style import COLOURS, MM_PER_IN, SECOND_INK, STYLE, WIDTH_IN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,10 @@ _METRICS = {
     "percentile": (1.0, "delay, ms"),
     "expiration": (1.0, "delay, ms"),
 }
-_WIDTH_IN, _LINE_IN, _REST_IN = 6.0, 0.26, 0.9
+_LINE_IN, _MORE_IN, _REST_IN = 0.26, 0.11, 0.9
+"""Height of a bar's line, of each further line of its name, and of what is around the bars."""
+_LETTERS_PER_IN = 7
+"""Letters of a name in a line, by the width of the figure."""
 
 
 class Bar(NamedTuple):
@@ -41,7 +45,9 @@ class Bar(NamedTuple):
     high: float | None
 
 
-def intervals(bars: Sequence[Bar], metric: str, flow: str, target: float | None) -> Figure:
+def intervals(
+    bars: Sequence[Bar], metric: str, flow: str, target: float | None, width_mm: float | None = None
+) -> Figure:
     """Draws estimates with intervals, the first on top.
 
     Args:
@@ -49,10 +55,14 @@ def intervals(bars: Sequence[Bar], metric: str, flow: str, target: float | None)
         metric: that of a requirement.
         flow: what it is required of.
         target: what is required, in the unit of the metric; None of nothing.
+        width_mm: on paper; None for the usual.
     """
     scale, label = _METRICS.get(metric, (1.0, metric))
+    width_in = WIDTH_IN if width_mm is None else width_mm / MM_PER_IN
+    names = [textwrap.wrap(bar.name, max(int(_LETTERS_PER_IN * width_in), 12)) for bar in bars]
+    line_in = _LINE_IN + _MORE_IN * (max(map(len, names)) - 1)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(_WIDTH_IN, _REST_IN + _LINE_IN * len(bars)), layout="constrained")
+        figure = Figure(figsize=(width_in, _REST_IN + line_in * len(bars)), layout="constrained")
         axes = figure.subplots()
         known = [
             scale * value
@@ -70,7 +80,7 @@ def intervals(bars: Sequence[Bar], metric: str, flow: str, target: float | None)
             axes.plot([scale * bar.estimate], [at], "o", color=COLOURS[2], markersize=4)
         if target is not None:
             axes.axvline(scale * target, color=SECOND_INK, linestyle="--", linewidth=1)
-        axes.set_yticks(range(len(bars)), [bar.name for bar in bars], fontsize=7)
+        axes.set_yticks(range(len(bars)), ["\n".join(lines) for lines in names], fontsize=7)
         axes.invert_yaxis()
         axes.set_xlabel(f"{flow}: {label}")
     return figure

@@ -69,7 +69,7 @@ STYLE: dict[Any, Any] = {
     "ytick.labelsize": 8,
 }
 
-_MM_PER_IN = 25.4
+MM_PER_IN = 25.4
 _NARROW_MM = 125.0
 _LONG = 20
 _PLACES: dict[str, dict[str, Any]] = {
@@ -87,7 +87,7 @@ def millimetres(option: str, text: str | float) -> float:
         ResultError: it is none, or too short or long to draw on.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(mm|cm|in)?\s*", str(text))
-    length_mm = float(found[1]) * {"cm": 10.0, "in": _MM_PER_IN}.get(found[2], 1.0) if found else 0.0
+    length_mm = float(found[1]) * {"cm": 10.0, "in": MM_PER_IN}.get(found[2], 1.0) if found else 0.0
     if not _MIN_MM <= length_mm <= _MAX_MM:
         raise ResultError(f"{option}: found {text}, expected a length from 20mm to 1000mm, for example 88mm")
     return length_mm
@@ -97,11 +97,11 @@ def resize(figure: Figure, width_mm: float | None, height_mm: float | None) -> N
     """Sets a figure's size on paper; None keeps the width or height it was drawn with."""
     width_in, height_in = figure.get_size_inches()
     if width_mm is not None:
-        width_in = width_mm / _MM_PER_IN
+        width_in = width_mm / MM_PER_IN
     if height_mm is not None:
-        height_in = height_mm / _MM_PER_IN
+        height_in = height_mm / MM_PER_IN
     figure.set_size_inches(width_in, height_in)
-    if width_in * _MM_PER_IN >= _NARROW_MM:
+    if width_in * MM_PER_IN >= _NARROW_MM:
         return
     with mpl.rc_context(STYLE | {"legend.fontsize": 7, "legend.handlelength": 1.4}):
         for axes in figure.axes:
