@@ -392,7 +392,7 @@ def test_the_newcomer_s_line_compares_all_schedulers(skybraid_process: Command, 
     assert "campaign: runs/tiny-sweep" in done.stdout
     assert "skybraid report runs/tiny-sweep" in done.stdout
     # Another one goes into a folder of its own.
-    assert "runs/tiny-sweep-2" in skybraid_process("sweep", tiny, "--set", "duration=100ms").stdout
+    assert "runs/tiny-sweep_2" in skybraid_process("sweep", tiny, "--set", "duration=100ms").stdout
 
 
 def test_a_dry_run_prints_the_points_and_writes_nothing(skybraid: Command, tiny: Path) -> None:

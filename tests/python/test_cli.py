@@ -88,7 +88,7 @@ def test_a_second_flight_gets_a_folder_of_its_own(skybraid: Command, two_paths: 
     first = skybraid("run", two_paths, "--summary")
     second = skybraid("run", two_paths, "--summary")
     assert "result: runs/two-plain-paths-3\n" in first.stdout
-    assert "result: runs/two-plain-paths-3-2\n" in second.stdout
+    assert "result: runs/two-plain-paths-3_2\n" in second.stdout
 
 
 def test_a_result_that_is_there_already_stays_as_it_is(skybraid: Command, two_paths: Path) -> None:

@@ -43,7 +43,8 @@ def _first_that(name: str, suits: Callable[[Path], bool]) -> Path:
     folder, number = first, 1
     while not suits(folder):
         number += 1
-        folder = first.with_name(f"{first.name}-{number}")
+        # `NAME-1-2` is of seeds 1 to 2.
+        folder = first.with_name(f"{first.name}_{number}")
     return folder
 
 
