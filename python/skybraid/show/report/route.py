@@ -47,6 +47,9 @@ WORST = 10
 EARTH_KM = 6371.0088
 """Mean radius of the earth in km, as the tracks have it."""
 
+_WIDE = 20
+"""Ratio of delays from which on their axis is logarithmic."""
+
 _BAD = 0.5
 _MAX_BACKGROUND = 50_000
 _NEAR = 2.0
@@ -318,6 +321,7 @@ def _map(data: Source, lines: list[tuple[Floats, Floats]], places: list[tuple[st
     bar = Model(
         "ColorBar",
         color_mapper=mapper,
+        formatter=Model("BasicTickFormatter", use_scientific=False),
         title="delay, ms",
         width=10,
         background_fill_color=None,
@@ -329,8 +333,12 @@ def _map(data: Source, lines: list[tuple[Floats, Floats]], places: list[tuple[st
 
 
 def _profile(data: Source) -> tuple[Figure, Figure]:
-    delay = chart(x_label="distance, km", y_label="delay, ms")
-    from_zero(delay)
+    delays = np.asarray(data.data["delay_ms"], dtype=float)
+    known = delays[np.isfinite(delays) & (delays > 0)]
+    is_wide = known.size > 0 and known.max() > _WIDE * known.min()
+    delay = chart(x_label="distance, km", y_label="delay, ms", logarithmic="y" if is_wide else "")
+    if not is_wide:
+        from_zero(delay)
     line = glyph(delay, data, "Line", x="distance_km", y="delay_ms", line_color=COLOURS[0], line_width=1.3)
     legend(delay, _marked(delay, data, "distance_km", "delay_ms"))
     # Where nothing arrived there is no delay to mark.
