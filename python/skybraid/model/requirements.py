@@ -225,7 +225,7 @@ class Requirement(Evidence):
         """Reason why the interval is wider than the run's own episodes require."""
         if self.clustering < 2:
             return ""
-        return "parts of the measurements differ, and a run sees one: several seeds see more"
+        return "parts of the measurements differ, and a run sees one: more seeds see more"
 
     @property
     def needed_runs(self) -> int | None:
