@@ -85,7 +85,7 @@ def ranking(rows: pl.DataFrame) -> Ranking:
             "nines",
             percent,
         ),
-        "frame_latency_p99_ms" if video else "delay_p99_ms": ("delay of 99 %", "log", milliseconds),
+        "frame_latency_p99_ms" if video else "delay_p99_ms": ("p99 delay", "log", milliseconds),
         "goodput_bps": ("goodput", "linear", rate),
     }
     if numbers:

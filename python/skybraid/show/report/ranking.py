@@ -17,6 +17,9 @@ TOP = 10
 MAX_ROWS = 500
 """Maximum rows of a ranking."""
 
+_MIN_WIDTH = 0.05
+"""Minimum width of a scale: as a share of its largest value, or in decades."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -87,7 +90,10 @@ class Column:
             return math.log10(max(value, lowest)) if self.scale == "log" else value
 
         places = [place(value) for value in known]
-        first, width = min(places), (max(places) - min(places)) or 1.0
+        # Values that round to the same text are next to each other.
+        min_width = _MIN_WIDTH * (max(map(abs, places)) if self.scale == "linear" else 1.0)
+        width = max(max(places) - min(places), min_width) or 1.0
+        first = (max(places) + min(places) - width) / 2
 
         def percent(value: float | None) -> float | None:
             return None if value is None else round(4 + 92 * (place(value) - first) / width, 1)
