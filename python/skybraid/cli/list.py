@@ -1,5 +1,8 @@
 """Command `list`: algorithms, links and traffic that a scenario may name."""
 
+import shutil
+import sys
+import textwrap
 from typing import Annotated, Any
 
 import typer
@@ -44,10 +47,9 @@ def list_(
     if as_json:
         print_json({kind: chosen} if name is None else chosen[0])
         return
-    for entry in chosen:
-        typer.echo(_entry(entry, whole=name is not None))
+    typer.echo("\n\n".join(_entry(entry, whole=name is not None) for entry in chosen))
     if kind == "links" and name is None:
-        typer.echo("Every number of one with its source: skybraid list links NAME")
+        typer.echo("\nEvery number of one with its source: skybraid list links NAME")
 
 
 def _entries(kind: str) -> list[dict[str, Any]]:
@@ -57,7 +59,7 @@ def _entries(kind: str) -> list[dict[str, Any]]:
 def _entry(entry: dict[str, Any], *, whole: bool) -> str:
     title = f"{entry['name']}: {entry['summary']}"
     if "text" in entry:
-        return f"{title}\n\n{entry['text'].rstrip()}" if whole else title
+        return f"{_wrapped(title)}\n\n{entry['text'].rstrip()}" if whole else _wrapped(title)
     lines = [title, f"    source: {entry['source']}"]
     for parameter in entry["parameters"]:
         unit = f" [{parameter['unit']}]" if parameter["unit"] else ""
@@ -65,4 +67,12 @@ def _entry(entry: dict[str, Any], *, whole: bool) -> str:
         lines.append(f"    {parameter['name']}{unit} = {parameter['default']}{summary}")
     if entry["linux"]:
         lines.append(f'    with compat = "linux": {entry["linux"]}')
-    return "\n".join(lines)
+    return "\n".join(map(_wrapped, lines))
+
+
+def _wrapped(line: str) -> str:
+    """Returns a line in lines of the terminal's width; elsewhere as it is, for other programs."""
+    if not sys.stdout.isatty():
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    return textwrap.fill(line, shutil.get_terminal_size().columns, subsequent_indent=indent)
