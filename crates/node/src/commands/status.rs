@@ -159,6 +159,19 @@ fn row(columns: &[Column], of: &Value) -> Vec<String> {
     columns.iter().map(|(_, key, cell)| cell(&of[*key])).collect()
 }
 
+/// Returns a path without delay and loss of a direction that is down, which are the last ones before.
+fn without_stale(path: &Value) -> Value {
+    let mut path = path.clone();
+    for way in ["outgoing", "incoming"] {
+        if path[way] == "down" {
+            for name in ["delay_ms", "loss"] {
+                path[format!("{way}_{name}")] = Value::Null;
+            }
+        }
+    }
+    path
+}
+
 fn heads(columns: &[Column]) -> Vec<String> {
     columns.iter().map(|(head, _, _)| (*head).to_string()).collect()
 }
@@ -183,7 +196,7 @@ fn table(status: &Value) -> String {
     append_table(
         &mut text,
         heads(&PATH_COLUMNS),
-        paths.iter().map(|path| row(&PATH_COLUMNS, path)),
+        paths.iter().map(|path| row(&PATH_COLUMNS, &without_stale(path))),
     );
     // In TCP mode the MPTCP connection follows the paths.
     let carriers = classes.first().map_or(0, |class| each(&class["by_path"]).len());
@@ -212,8 +225,8 @@ mod tests {
             "alarms": ["lte: nothing gets through"],
             "uptime_ms": 61_500.0,
             "paths": [{
-                "name": "dish", "outgoing": "up", "incoming": "suspected", "outgoing_delay_ms": 31.4,
-                "incoming_delay_ms": null, "rtt_ms": 1234.0, "jitter_ms": 1.25, "outgoing_loss": 0.0,
+                "name": "dish", "outgoing": "up", "incoming": "down", "outgoing_delay_ms": 31.4,
+                "incoming_delay_ms": 30.0, "rtt_ms": 1234.0, "jitter_ms": 1.25, "outgoing_loss": 0.0,
                 "incoming_loss": 0.015, "outgoing_bps": 999.0, "incoming_bps": 4.2e6,
                 "control_won": 7, "data_left": 2.5e9,
             }],
@@ -229,8 +242,8 @@ mod tests {
              Control arrives in 31 ms over 1 of 2 paths.\n\
              alarm: lte: nothing gets through\n\
              \n\
-             path  to peer  from peer  delay to  from  round trip  jitter  loss to   from    rate to        from  first  data left\n\
-             dish       up  suspected     31 ms     –       1.2 s  1.2 ms    0.0 %  1.5 %  999 bit/s  4.2 Mbit/s      7     2.5 GB\n\
+             path  to peer  from peer  delay to  from  round trip  jitter  loss to  from    rate to        from  first  data left\n\
+             dish       up       down     31 ms     –       1.2 s  1.2 ms    0.0 %     –  999 bit/s  4.2 Mbit/s      7     2.5 GB\n\
              \n\
              class    median   99 %  gap  written  refused  delivered  late  superseded  repaired  by dish\n\
              control   31 ms  58 ms    –        1        0          9     0           2         4        9\n"
