@@ -143,7 +143,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, width: str | None = No
     file = Path(path)
     file_format = file.suffix.removeprefix(".")
     if file_format not in FORMATS:
-        raise ResultError(f"--out: found {file}, expected a name that ends in .svg, .pdf or .png")
+        raise ResultError(f"--out: found {file}, expected a name in .svg, .pdf or .png; `compare` writes .tex")
     resize(
         figure,
         None if width is None else millimetres("--width", width),
