@@ -309,20 +309,20 @@ class _Runner:
 
     def assumed(self) -> list[str]:
         """Returns what was taken for granted."""
-        told = [one.words for one in self._wanted]
+        assumed = [one.words for one in self._wanted]
         for network in self._networks:
-            told += dict.fromkeys(f"{network.name}: {note}" for flight in network.flights for note in flight.notes)
-            told += [
+            assumed += dict.fromkeys(f"{network.name}: {note}" for flight in network.flights for note in flight.notes)
+            assumed += [
                 _not_measured(network, f"{direction} {quantity}", has, taken)
                 for direction in DIRECTIONS
                 for quantity, taken in (("rate", f"{RATE_MBPS:g} Mbit/s"), ("delay", f"{DELAY_MS:g} ms"))
                 if (has := network.having(quantity, direction)) < len(network.flights)
             ]
         if len({network.together or network.name for network in self._networks}) > 1:
-            told.append(
+            assumed.append(
                 "networks measured apart: how often they fail together is unknown (seen misses count 3.6 times)"
             )
-        return list(dict.fromkeys(told))
+        return list(dict.fromkeys(assumed))
 
     def _journeys(self, candidate: Candidate) -> int:
         return max(len(one.flights) for one in self._networks if one.name in candidate.networks)
@@ -380,7 +380,7 @@ def _merged(rows: list[Row]) -> list[Row]:
 
 def _missing(flows: Sequence[RankedFlow], networks: Sequence[Network]) -> list[str]:
     """Returns what to measure, most telling first."""
-    told: list[str] = []
+    needs: list[str] = []
     undecided = [flow for flow in flows if flow.best.verdict is Verdict.INCONCLUSIVE]
     used = [one for one in networks if any(one.name in flow.best.networks for flow in undecided)]
     directions = {
@@ -391,21 +391,21 @@ def _missing(flows: Sequence[RankedFlow], networks: Sequence[Network]) -> list[s
         for direction in sorted(directions):
             if network.lacks("rate", direction):
                 way = "-c SERVER" if direction == "uplink" else "-c SERVER -R"
-                told.append(
+                needs.append(
                     f"measure the {direction} rate of {network.name} (on the vehicle: `iperf3 {way} --json -t 600`)"
                 )
         if network.lacks("delay", "uplink") or network.lacks("delay", "downlink"):
-            told.append(f"measure the delay of {network.name} (`ping -D -i 0.2 HOST > FILE`)")
+            needs.append(f"measure the delay of {network.name} (`ping -D -i 0.2 HOST > FILE`)")
         if network.occasions < wanted_flights:
             more = wanted_flights - network.occasions
             flights = "flight" if more == 1 else "flights"
-            told.append(f"measure {more} more {flights} of {network.name}, on other days and routes")
+            needs.append(f"measure {more} more {flights} of {network.name}, on other days and routes")
     for flow in undecided:
         needed_s = flow.best.judged.needed_s
         if needed_s is not None:
-            told.append(
+            needs.append(
                 f"{flow.wanted.flow}: about {about(needed_s)} of measurements like these, in all, would decide it"
             )
     if len({one.together or one.name for one in used}) > 1:
-        told.append(f"measure {' and '.join(one.name for one in used)} at the same time, and join them (`trace join`)")
-    return told
+        needs.append(f"measure {' and '.join(one.name for one in used)} at the same time, and join them (`trace join`)")
+    return needs

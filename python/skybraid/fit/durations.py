@@ -22,7 +22,7 @@ MAX_TIMES_LONGEST = 10.0
 """How many times as long as the longest of few durations the next one may be."""
 
 MIN_TAIL = 10
-"""Durations of which a tail is fitted, at least."""
+"""Minimum number of durations in a fitted tail."""
 
 TAIL_SHAPE, TAIL_EVENTS = 0.4, 10
 """Shape of the tail of stalls and times without service (0.0 to 0.8 of eleven measured sets, `docs/fit.md`), and the

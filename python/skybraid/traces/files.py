@@ -25,19 +25,10 @@ PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 """Suffixes of compressed files."""
 
 _ZSTD, _ZIP = b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
-_DAMAGED = (
-    OSError,
-    EOFError,
-    RuntimeError,
-    ValueError,
-    NotImplementedError,
-    zlib.error,
-    lzma.LZMAError,
-    zipfile.BadZipFile,
-)
+_DAMAGED = (OSError, EOFError, RuntimeError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 _SEPARATOR = re.compile(r"\A\"?sep=.?\"?(?=\n)", re.IGNORECASE)
-"""First line by which Excel knows what parts the cells."""
+"""First line in which Excel names the separator of the cells."""
 
 
 def read_bytes(path: Path) -> bytes:

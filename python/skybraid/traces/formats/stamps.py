@@ -123,7 +123,7 @@ def may_be_month_first(text: str) -> bool:
 
 
 def in_order(stamps: Sequence[Stamp]) -> list[Stamp]:
-    """Returns the stamps of a log, of which times of day go on after midnight.
+    """Returns the stamps of a log; times of day continue after midnight.
 
     Those of an hour that is repeated in autumn are at its second occurrence after the clock stepped back.
     """

@@ -181,9 +181,9 @@ def read(source: Source, options: Options, *, has_units: bool = False) -> list[M
             share = 100 * np.isnan(raw).mean()
             notes.append(f"`{headings[place]}` left out: {share:.0f} % of its rows were not measured (--as takes it)")
             continue
-        values, told = in_network_unit(source, table.lines, raw, meaning.quantity, meaning.scale, options.lost)
+        values, remarks = in_network_unit(source, table.lines, raw, meaning.quantity, meaning.scale, options.lost)
         columns.append(Column(meaning.quantity, UNIT_OF[NETWORK[meaning.quantity]], values, meaning.direction))
-        notes += told
+        notes += remarks
     if not columns:
         source.fail(None, "no values", "numbers in the columns")
     known = {*meanings, *clock.places}
