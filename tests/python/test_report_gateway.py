@@ -14,7 +14,7 @@ from chromium import Chromium, browser
 from skybraid.gateway import Node, binary, both
 from skybraid.model.errors import ResultError
 from skybraid.show.report import GatewayLog, gateway_html, is_log
-from skybraid.show.report.gateway import without_stale
+from skybraid.show.report.logs import without_stale
 from test_gateway_page import ports
 from test_report import Page
 from test_report_browser import BLANK, VIEWS

@@ -240,7 +240,7 @@ def _section(log: GatewayLog, title: str, offset_s: float, number: int, charts: 
         drawings.append(Drawing(title, caption, charts.add(f"{name}-{number}", drawn)))
 
     shift = round(offset_s * 1e9)
-    paths = without_stale(log.paths).with_columns(pl.col("time_ns") + shift)
+    paths = log.paths.with_columns(pl.col("time_ns") + shift)
     classes = log.classes.with_columns(pl.col("time_ns") + shift)
     caption = "State of each path in both directions. Suspected: silent for three probe intervals; down: declared dead."
     add("states", "Path states", _states(log, offset_s, clock), caption)
@@ -321,14 +321,6 @@ def _states(log: GatewayLog, offset_s: float, clock: Clock) -> Figure:
     return drawn
 
 
-def without_stale(paths: pl.DataFrame) -> pl.DataFrame:
-    """Returns the samples without delay and loss of directions that are down, which are the last ones before."""
-    lives = {way: pl.col(way).ne_missing("down") for way in DIRECTIONS}
-    measured = [(f"{way}_{name}", lives[way]) for way in lives for name in ("delay_ms", "loss")]
-    measured.append(("rtt_ms", lives["outgoing"] & lives["incoming"]))
-    return paths.with_columns(pl.when(live).then(pl.col(name)).alias(name) for name, live in measured)
-
-
 def _series(
     log: GatewayLog, paths: pl.DataFrame, clock: Clock, names: Sequence[str], y_label: str, unit: str
 ) -> Figure:
@@ -394,11 +386,10 @@ def _shares(log: GatewayLog, own: pl.DataFrame, clock: Clock) -> Figure:
 
 def _path_rows(log: GatewayLog) -> list[list[str]]:
     rows = []
-    paths = without_stale(log.paths)
     won = {one.get("name"): int(one.get("control_won") or 0) for one in log.last.get("paths", [])}
     for one in log.last.get("paths", []):
         name = str(one.get("name"))
-        own = paths.filter(pl.col("name") == name)
+        own = log.paths.filter(pl.col("name") == name)
         lengths = {
             direction: sum(part.end_s - part.begin_s for part in log.spans(name, direction) if part.state == "down")
             for direction in DIRECTIONS
