@@ -42,7 +42,7 @@ impl Senders {
             return;
         }
         if self.0.len() >= MAX_SENDERS
-            && let Some(at) = self.least_trusted()
+            && let Some(at) = self.to_evict()
         {
             self.0.swap_remove(at);
         }
@@ -55,15 +55,15 @@ impl Senders {
     }
 
     /// Returns the place of the sender to be replaced by another one.
-    fn least_trusted(&self) -> Option<usize> {
+    fn to_evict(&self) -> Option<usize> {
         let sources: Vec<IpAddr> =
             self.addresses().map(|address| source_of(address.ip())).collect();
-        let trust = |(at, sender): &(usize, &Sender)| {
+        let rank = |(at, sender): &(usize, &Sender)| {
             let source = sources.get(*at);
             let of_source = sources.iter().filter(|other| Some(*other) == source).count();
             (Reverse(of_source), sender.last.since(sender.first), sender.last)
         };
-        (0..).zip(&self.0).min_by_key(trust).map(|(at, _)| at)
+        (0..).zip(&self.0).min_by_key(rank).map(|(at, _)| at)
     }
 }
 

@@ -162,8 +162,9 @@ fn mavlink_crosses_from_a_serial_device_to_tcp_and_back() {
     assert_eq!(aircraft.shared.edges().local[0].foreign_bytes, 9);
 }
 
-#[test]
-fn a_reader_that_has_stopped_costs_nobody_else_anything() {
+/// Starts an aircraft and a ground station that pilots reach by TCP. Returns them with the autopilot's socket and the
+/// pilots' port.
+fn start_with_pilots() -> ([Daemon; 2], UdpSocket, u16) {
     prepare();
     let [wan, autopilot] = free_ports();
     let [tcp] = free_tcp_ports();
@@ -173,11 +174,16 @@ fn a_reader_that_has_stopped_costs_nobody_else_anything() {
     let mavlink = format!("[[mavlink]]\nudp_listen = \"127.0.0.1:{autopilot}\"\n");
     let aircraft = Daemon::start("aircraft", &(air + &mavlink), None);
     ground.wait_for_paths(2);
+    ([aircraft, ground], program(autopilot), tcp)
+}
+
+#[test]
+fn a_reader_that_has_stopped_costs_nobody_else_anything() {
+    let ([aircraft, ground], vehicle, tcp) = start_with_pilots();
     let stopped = TcpStream::connect(("127.0.0.1", tcp)).unwrap();
     let mut pilot = TcpStream::connect(("127.0.0.1", tcp)).unwrap();
     pilot.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     ground.wait(|_| ground.shared.edges().local[0].clients == 2);
-    let vehicle = program(autopilot);
     let mut number = 0;
     while ground.shared.edges().local[0].dropped == 0 {
         for _ in 0..50 {
@@ -193,16 +199,7 @@ fn a_reader_that_has_stopped_costs_nobody_else_anything() {
 
 #[test]
 fn clients_that_send_nothing_keep_no_pilot_out() {
-    prepare();
-    let [wan, autopilot] = free_ports();
-    let [tcp] = free_tcp_ports();
-    let [air, ground] = two_paths(wan);
-    let mavlink = format!("[[mavlink]]\ntcp_listen = \"127.0.0.1:{tcp}\"\n");
-    let ground = Daemon::start("ground", &(ground + &mavlink), None);
-    let mavlink = format!("[[mavlink]]\nudp_listen = \"127.0.0.1:{autopilot}\"\n");
-    let aircraft = Daemon::start("aircraft", &(air + &mavlink), None);
-    ground.wait_for_paths(2);
-    let vehicle = program(autopilot);
+    let (daemons, vehicle, tcp) = start_with_pilots();
     vehicle.send(&frame(1, COMMAND, 0, 0)).unwrap();
     std::thread::sleep(Duration::from_millis(200));
     let pilot = || {
@@ -219,7 +216,7 @@ fn clients_that_send_nothing_keep_no_pilot_out() {
     for pilot in [&mut first, &mut second] {
         assert_eq!(read(pilot, 44), frame(1, COMMAND, 2, 2));
     }
-    drop((silent, aircraft));
+    drop((silent, daemons));
 }
 
 #[test]
