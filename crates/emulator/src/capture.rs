@@ -213,7 +213,8 @@ fn headers(entry: &Entry<'_>) -> io::Result<Vec<u8>> {
             (payload.len(), builder.write(&mut bytes, &payload))
         }
         Body::Dccp(dccp) => {
-            let header = dccp_header(dccp, (source, target), (from.octets(), to.octets()));
+            let addresses = (from.octets(), to.octets());
+            let header = dccp_header(dccp, entry.segment.sent_at, (source, target), addresses);
             let payload = dccp.data.len as usize;
             let content = [header, vec![0; payload]].concat();
             (payload, ip.write(&mut bytes, IpNumber::DCCP, &content))

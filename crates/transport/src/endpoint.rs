@@ -201,7 +201,9 @@ impl Endpoint {
             (Self::Parallel(connections), Body::Tcp(tcp)) => {
                 connections.receive(now, path, segment, tcp);
             }
-            (Self::Dccp(connection), Body::Dccp(dccp)) => connection.receive(now, path, dccp),
+            (Self::Dccp(connection), Body::Dccp(dccp)) => {
+                connection.receive(now, path, sent_at, dccp);
+            }
             _ => {}
         }
     }
@@ -335,7 +337,8 @@ impl Endpoint {
     pub fn forecast(&self) -> Option<Forecast> {
         match self {
             Self::Datagrams(datagrams) => datagrams.forecast(),
-            Self::Stream(_) | Self::Parallel(_) | Self::Dccp(_) => None,
+            Self::Dccp(connection) => connection.forecast(),
+            Self::Stream(_) | Self::Parallel(_) => None,
         }
     }
 

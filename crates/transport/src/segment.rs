@@ -290,6 +290,10 @@ impl DccpOptions {
     pub const RATIO: Self = Self(8);
     /// Part of the handshake.
     pub const HANDSHAKE: Self = Self(16);
+    /// Time of sending by the sender's clock (Timestamp).
+    pub const TIMESTAMP: Self = Self(128);
+    /// All options.
+    const ALL: u8 = 31 | Self::TIMESTAMP.0;
 
     /// Returns the union of both sets.
     #[must_use]
@@ -304,7 +308,7 @@ impl DccpOptions {
 
     /// Parses [`bits`](Self::bits); `None` if an option is unknown.
     pub const fn from_bits(bits: u8) -> Option<Self> {
-        if bits < 32 { Some(Self(bits)) } else { None }
+        if bits & !Self::ALL == 0 { Some(Self(bits)) } else { None }
     }
 
     /// Returns these options if `condition` holds, else none.

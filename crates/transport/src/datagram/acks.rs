@@ -1,14 +1,11 @@
 //! Acknowledgements of datagrams, for schedulers that send a datagram again before its deadline.
 
-use alloc::collections::{BinaryHeap, VecDeque};
-use alloc::vec::Vec;
-use core::cmp::Reverse;
+use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant};
 
-use super::duplicates::Duplicates;
-use crate::scheduler::Unit;
-use crate::segment::{AckedDatagrams, Datagram, Report};
+use super::PeerClock;
+use crate::segment::{AckedDatagrams, Report};
 
 /// Maximum packets of a path that are tracked; the oldest beyond that are forgotten.
 const MAX_TRACKED: usize = 4096;
@@ -16,8 +13,6 @@ const MAX_TRACKED: usize = 4096;
 const REORDERING: Duration = Duration::from_millis(20);
 /// Resolution of the times in reports on the wire, which are rounded up.
 const TICK: Duration = Duration::from_micros(1);
-/// Half the time for which a sample of the clocks' offset holds; clocks drift.
-const CLOCK_WINDOW: Duration = Duration::from_secs(30);
 
 /// Receiver of one path: which datagrams arrived, and when they must be acknowledged.
 #[derive(Clone, Debug, Default)]
@@ -57,8 +52,7 @@ pub struct InFlight {
     /// Packets sent so far, and those of them that counted as lost.
     sent: u64,
     lost: u64,
-    clock: [Option<ClockSample>; 2],
-    since: Instant,
+    clock: PeerClock,
 }
 
 /// A packet whose fate is not known.
@@ -71,13 +65,6 @@ struct Sent {
     number: u64,
 }
 
-/// The sample of a window with the lowest round-trip time: the most certain offset, as in NTP.
-#[derive(Clone, Copy, Debug)]
-struct ClockSample {
-    rtt: Duration,
-    offset: Duration,
-}
-
 impl InFlight {
     /// Records a sent packet; a probe or a repair packet has no sequence number.
     pub fn on_sent(&mut self, now: Instant, sequence: Option<u64>) {
@@ -86,23 +73,6 @@ impl InFlight {
         }
         self.sent += 1;
         self.packets.push_back(Sent { at: now, sequence, number: self.sent });
-    }
-
-    /// Returns the one-way delay of the packet that `report` echoes, whose round trip took `rtt`.
-    fn delay(&mut self, now: Instant, rtt: Duration, report: &Report) -> Duration {
-        let transit = report.arrived - report.echo;
-        let sample = ClockSample { rtt, offset: transit - rtt / 2 };
-        let [current, last] = &mut self.clock;
-        if current.is_none() || now.since(self.since) >= CLOCK_WINDOW {
-            *last = current.take();
-            self.since = now;
-        }
-        if current.is_none_or(|best| rtt <= best.rtt) {
-            *current = Some(sample);
-        }
-        let best = [*current, *last].into_iter().flatten().min_by_key(|sample| sample.rtt);
-        let delay = transit - best.unwrap_or(sample).offset;
-        delay.max(Duration::ZERO).min(rtt)
     }
 
     /// Returns the number of the packet that `report` echoes; of several sent at once, that of the first.
@@ -130,7 +100,7 @@ impl InFlight {
         report: &Report,
         mut settle: impl FnMut(Instant, Option<u64>, Option<Duration>),
     ) {
-        let delay = self.delay(now, rtt, report);
+        let delay = self.clock.delay(now, rtt, report.arrived - report.echo);
         let acked = report.acked;
         let echoed = self.echoed(report);
         let mut gone = echoed.map_or(0, |echoed| self.unnumbered_losses(report, echoed));
@@ -155,114 +125,10 @@ impl InFlight {
     }
 }
 
-/// A datagram that may be sent once more.
-#[derive(Clone, Copy, Debug)]
-pub struct Pending {
-    /// Datagram.
-    pub datagram: Datagram,
-    /// Unit as the scheduler knows it, with the paths that have carried it.
-    pub unit: Unit,
-    /// Time of the first copy.
-    pub first_sent: Instant,
-    /// Number of the message's row in the table of decisions.
-    pub message: u32,
-}
-
-/// Datagrams that are offered to the scheduler again unless they are acknowledged, by time.
-#[derive(Debug, Default)]
-pub struct Hedges {
-    queue: BinaryHeap<Reverse<Due>>,
-    acked: Duplicates,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Due {
-    at: Instant,
-    pending: Pending,
-}
-
-impl Due {
-    fn key(&self) -> (Instant, u64) {
-        (self.at, self.pending.datagram.sequence)
-    }
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
-impl Hedges {
-    /// Offers `pending` again at `at`.
-    pub fn insert(&mut self, at: Instant, pending: Pending) {
-        self.queue.push(Reverse(Due { at, pending }));
-    }
-
-    /// Records that a datagram has arrived.
-    pub fn on_acked(&mut self, sequence: u64) {
-        self.acked.is_new(sequence);
-        while let Some(Reverse(due)) = self.queue.peek()
-            && self.acked.contains(due.pending.datagram.sequence)
-        {
-            self.queue.pop();
-        }
-    }
-
-    /// Records that all datagrams of `acked` have arrived.
-    pub fn on_all_acked(&mut self, acked: &AckedDatagrams) {
-        let oldest = acked.newest.saturating_sub(64);
-        (oldest..=acked.newest).filter(|it| acked.contains(*it)).for_each(|it| self.on_acked(it));
-    }
-
-    /// True if a datagram is known to have arrived.
-    pub fn is_acked(&self, sequence: u64) -> bool {
-        self.acked.contains(sequence)
-    }
-
-    /// Takes all datagrams that are not acknowledged, with the times of their offers, oldest first.
-    pub fn take(&mut self) -> Vec<(Instant, Pending)> {
-        let all = core::mem::take(&mut self.queue).into_vec();
-        let mut all: Vec<Due> = all.into_iter().map(|Reverse(due)| due).collect();
-        all.retain(|due| !self.acked.contains(due.pending.datagram.sequence));
-        all.sort_unstable_by_key(|due| due.pending.datagram.sequence);
-        all.into_iter().map(|due| (due.at, due.pending)).collect()
-    }
-
-    /// Instant of the next offer.
-    pub fn next(&self) -> Instant {
-        self.queue.peek().map_or(Instant::FAR_FUTURE, |Reverse(due)| due.at)
-    }
-
-    /// Returns the next datagram to be offered by `now` that is not acknowledged.
-    pub fn pop(&mut self, now: Instant) -> Option<Pending> {
-        while self.next() <= now {
-            let Reverse(due) = self.queue.pop()?;
-            if !self.acked.contains(due.pending.datagram.sequence) {
-                return Some(due.pending);
-            }
-        }
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn report(echo: i64, arrived: i64, acked: AckedDatagrams) -> Report {
         let at = Instant::from_millis;

@@ -7,7 +7,6 @@
 //! be sent once more or to be repaired (`repairs.rs`).
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant, Promised};
@@ -21,16 +20,20 @@ use crate::segment::{
     Body, Datagram, IPV4_HEADER, REPAIR_HEADER, Repair, Report, Segment, UDP_HEADER,
 };
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
-use acks::{Hedges, InFlight, Pending, Receipts};
+use acks::{InFlight, Receipts};
 use repairs::Coding;
 
 mod acks;
 mod duplicates;
+mod hedges;
 mod inbox;
 mod outbox;
+mod peer_clock;
 mod repairs;
+pub use hedges::{Copies, Hedges, Pending};
 pub use inbox::Inbox;
 pub use outbox::Outbox;
+pub use peer_clock::PeerClock;
 
 /// Payload of a report in bytes: sequence number, two timestamps, count.
 const REPORT_PAYLOAD: u32 = 28;
@@ -55,8 +58,6 @@ pub struct Datagrams {
     /// Maximum delay of an acknowledgement, if the scheduler needs them.
     ack_delay: Option<Duration>,
     hedges: Hedges,
-    /// Further copies to be sent, and their paths.
-    copies: VecDeque<(Datagram, PathSet)>,
     /// State of the code, if the scheduler sends repair packets.
     coding: Option<Box<Coding>>,
     outbox: Outbox,
@@ -141,7 +142,6 @@ impl Datagrams {
             is_simple: !reports && ack_delay.is_none() && !inbox.restores_order(),
             ack_delay,
             hedges: Hedges::default(),
-            copies: VecDeque::new(),
             coding,
             reports,
             scheduler,
@@ -398,7 +398,8 @@ impl Datagrams {
         if self.hedges.next() <= now {
             self.offer_hedges(now);
         }
-        if let Some((datagram, paths)) = self.copies.pop_front() {
+        if let Some(Copies { datagram, paths, message }) = self.hedges.next_copies() {
+            self.follow(now, message, Choice::Send(paths, Reason::Hedge));
             return self.send_copy(now, datagram, paths);
         }
         if let Some((repair, path)) = self.coding.as_mut().and_then(|coding| coding.next_repair()) {
@@ -410,56 +411,20 @@ impl Datagrams {
         self.outbox.advance();
         if self.ack_delay.is_some() {
             let unit = Unit { carried_by: paths, ..unit };
-            self.hedge_later(now, Pending { datagram, unit, first_sent: now, message: message.id });
+            let pending = Pending { datagram, unit, first_sent: now, message: message.id };
+            self.hedges.offer_later(now, pending, &mut *self.scheduler, &self.views);
             self.protect(now, &datagram, &unit);
         }
         self.send_copy(now, datagram, paths)
     }
 
-    /// Asks the scheduler when a datagram is to be offered again.
-    fn hedge_later(&mut self, now: Instant, pending: Pending) {
-        let Pending { unit, first_sent, .. } = &pending;
-        if let Some(at) = self.scheduler.hedge_at(now, unit, *first_sent, &self.views) {
-            self.hedges.insert(at, pending);
-        }
-    }
-
-    /// Offers the datagrams whose time has come to the scheduler again, and all that are in flight: they
-    /// may be held up by the same trouble, also if it is too late for the first.
     fn offer_hedges(&mut self, now: Instant) {
+        self.refresh_views(now);
         if self.coding.is_some() {
-            return self.offer_runs(now);
+            self.offer_runs(now);
+        } else {
+            self.hedges.offer(now, &mut *self.scheduler, &self.views);
         }
-        let mut is_overdue = false;
-        while let Some(pending) = self.hedges.pop(now) {
-            is_overdue = true;
-            self.refresh_views(now);
-            let Pending { unit, first_sent, .. } = &pending;
-            let copies = self.scheduler.hedge(now, unit, *first_sent, &self.views);
-            self.copy(now, pending, copies);
-        }
-        if !is_overdue {
-            return;
-        }
-        for (at, pending) in self.hedges.take() {
-            let Pending { unit, first_sent, .. } = &pending;
-            let copies = self.scheduler.hedge_early(now, unit, *first_sent, &self.views);
-            if copies.is_empty() {
-                self.hedges.insert(at, pending);
-            } else {
-                self.copy(now, pending, copies);
-            }
-        }
-    }
-
-    /// Queues copies of a datagram, which may be none, and asks when it is to be offered again.
-    fn copy(&mut self, now: Instant, mut pending: Pending, copies: PathSet) {
-        if !copies.is_empty() {
-            self.follow(now, pending.message, Choice::Send(copies, Reason::Hedge));
-            self.copies.push_back((pending.datagram, copies));
-        }
-        pending.unit.carried_by = pending.unit.carried_by.iter().chain(copies.iter()).collect();
-        self.hedge_later(now, pending);
     }
 
     fn send_repair(&mut self, now: Instant, repair: Repair, path: PathId) -> Transmit {

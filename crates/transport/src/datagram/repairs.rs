@@ -6,8 +6,7 @@ use alloc::vec::Vec;
 
 use skybraid_units::Instant;
 
-use super::Datagrams;
-use super::acks::Pending;
+use super::{Datagrams, Pending};
 use crate::coding::{Decoder, Encoder, MAX_COVERED, Recovered};
 use crate::scheduler::{Choice, Grouping, Reason, Repairs, Run, Scheduler, Unit};
 use crate::segment::{AckedDatagrams, Datagram, Repair};
@@ -160,7 +159,6 @@ impl Datagrams {
             }
         }
         due.sort_unstable_by_key(|pending| pending.datagram.sequence);
-        self.refresh_views(now);
         let mut rest = due.as_mut_slice();
         while let Some((run, count)) = self.next_run(rest) {
             let repairs = self.scheduler.repair(now, &run, &self.views);
@@ -174,7 +172,8 @@ impl Datagrams {
             for pending in own {
                 let carried_by = pending.unit.carried_by.iter().chain(paths.iter()).collect();
                 let unit = Unit { carried_by, ..pending.unit };
-                self.hedge_later(now, Pending { unit, ..*pending });
+                let pending = Pending { unit, ..*pending };
+                self.hedges.offer_later(now, pending, &mut *self.scheduler, &self.views);
             }
             rest = later;
         }

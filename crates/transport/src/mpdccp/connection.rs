@@ -7,10 +7,11 @@ use skybraid_units::{Bytes, Duration, Instant, Promised};
 
 use super::subflow::{Event, Subflow};
 use crate::congestion::{Sibling, Siblings};
-use crate::datagram::{Inbox, Outbox};
+use crate::datagram::{Copies, Hedges, Inbox, Outbox, Pending};
 use crate::endpoint::{Decision, Role, SubflowSample, Transmit};
+use crate::scheduler::forecast::Forecast;
 use crate::scheduler::{Choice, Reason, Scheduler, Unit};
-use crate::segment::{Datagram, Dccp};
+use crate::segment::{Body, Datagram, Dccp, DccpKind, Segment};
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, Protocol, TransportConfig};
 
 /// One end of a DCCP or MP-DCCP connection.
@@ -19,6 +20,10 @@ pub struct Connection {
     role: Role,
     subflows: Vec<Subflow>,
     scheduler: Box<dyn Scheduler>,
+    /// What may be sent once more, if the scheduler learns from single packets.
+    hedges: Option<Box<Hedges>>,
+    /// Time after which an idle path is probed for it.
+    report_every: Duration,
     outbox: Outbox,
     inbox: Inbox,
     /// Maximum datagrams in the send queue.
@@ -42,14 +47,24 @@ impl Connection {
         let reported_rtt = inbox.wants_rtt().filter(|_| multipath);
         // All subflows share one size, so that the scheduler may choose freely (RFC 9897).
         let reports_rtt = reported_rtt.is_some();
-        let size_for = |path: &PathInfo| Subflow::segment_for(path.mtu, multipath, reports_rtt);
+        let scheduler = config.scheduler.build();
+        // Repair packets have no form in DCCP.
+        let learns = paths.len() > 1 && scheduler.grouping().is_none();
+        let fast_acks = scheduler.ack_delay().filter(|_| learns);
+        let tracks = fast_acks.is_some();
+        let size_for =
+            |path: &PathInfo| Subflow::segment_for(path.mtu, multipath, reports_rtt, tracks);
         let room = u64::from(paths.iter().map(size_for).min().unwrap_or(1));
         let segment = config.segment.map_or(room, Bytes::get).clamp(1, room) as u32;
         let subflow = |(index, info): (usize, &PathInfo)| {
             let id = PathId(index as u8);
-            Subflow::new(config, id, *info, role, segment, reported_rtt)
+            let ack_delay = config.ack_delay.min(fast_acks.unwrap_or(Duration::MAX));
+            Subflow::new(config, id, *info, role, segment, reported_rtt, ack_delay)
         };
         let mut subflows: Vec<Subflow> = paths.iter().enumerate().map(subflow).collect();
+        if tracks {
+            subflows.iter_mut().for_each(Subflow::track);
+        }
         if role == Role::Client
             && let Some(first) = subflows.first_mut()
         {
@@ -58,7 +73,9 @@ impl Connection {
         Self {
             role,
             subflows,
-            scheduler: config.scheduler.build(),
+            scheduler,
+            hedges: tracks.then(Box::default),
+            report_every: config.report_every,
             outbox: Outbox::new(segment),
             inbox,
             tx_queue: u64::from(config.tx_queue().max(1)),
@@ -122,13 +139,18 @@ impl Connection {
         self.inbox.poll_delivered()
     }
 
-    /// Processes a packet that arrived on `path`.
-    pub fn receive(&mut self, now: Instant, path: PathId, dccp: &Dccp) {
+    /// Share of the messages that the scheduler expects in time.
+    pub fn forecast(&self) -> Option<Forecast> {
+        self.scheduler.forecast()
+    }
+
+    /// Processes a packet that arrived on `path`, sent by the peer at `sent_at` by its clock.
+    pub fn receive(&mut self, now: Instant, path: PathId, sent_at: Instant, dccp: &Dccp) {
         let own = path.index();
         self.refresh_siblings(own);
         let siblings = Siblings { all: &self.siblings, own };
         let Some(subflow) = self.subflows.get_mut(own) else { return };
-        let event = subflow.receive(now, dccp, siblings);
+        let event = subflow.receive(now, sent_at, dccp, siblings);
         // Before the peer reports a round-trip time, that of the handshake is used.
         let rtt = match event {
             Some(Event::Established) => subflow.srtt(),
@@ -141,6 +163,21 @@ impl Connection {
         self.inbox.on_packet(path, dccp.sequence);
         self.inbox.receive(now, path, &dccp.data);
         self.on_event(event);
+        self.settle(now, path);
+    }
+
+    /// Tells the scheduler what became of packets on `path`.
+    fn settle(&mut self, now: Instant, path: PathId) {
+        if let Some(hedges) = &mut self.hedges
+            && let Some(subflow) = self.subflows.get_mut(path.index())
+        {
+            for (sent_at, sequence, delay) in subflow.take_fates() {
+                self.scheduler.on_settled(now, path, sent_at, delay);
+                if let Some(sequence) = sequence.filter(|_| delay.is_some()) {
+                    hedges.on_acked(sequence);
+                }
+            }
+        }
     }
 
     fn refresh_siblings(&mut self, own: usize) {
@@ -173,11 +210,15 @@ impl Connection {
             if self.subflows.iter().any(Subflow::may_send) {
                 for subflow in &mut self.subflows {
                     if let Some(segment) = subflow.poll_send(now) {
-                        return Some(Transmit { path: subflow.id(), segment });
+                        let path = subflow.id();
+                        if self.hedges.is_some() && is_tracked(&segment) {
+                            self.scheduler.on_sent(now, path);
+                        }
+                        return Some(Transmit { path, segment });
                     }
                 }
             }
-            if !self.schedule(now) {
+            if !self.offer_hedges(now) && !self.schedule(now) {
                 break;
             }
         }
@@ -202,22 +243,69 @@ impl Connection {
             self.subflows.iter_mut().for_each(Subflow::note_app_limited);
             return false;
         };
-        let Some(paths) = self.choose(now, &message, &datagram) else {
+        let bytes = Bytes::new(u64::from(datagram.len));
+        let unit = Unit {
+            bytes,
+            class: message.class,
+            deadline: message.deadline,
+            carried_by: PathSet::EMPTY,
+            backlog: self.outbox.unsent() - bytes,
+            window: Bytes::new(u64::MAX),
+            window_room: Bytes::new(u64::MAX),
+            blocked: 0,
+        };
+        let Some(paths) = self.choose(now, message.id, &unit) else {
             return false;
         };
         self.outbox.advance();
+        self.assign(datagram, paths);
+        if let Some(hedges) = &mut self.hedges {
+            let unit = Unit { carried_by: paths, ..unit };
+            let pending = Pending { datagram, unit, first_sent: now, message: message.id };
+            hedges.offer_later(now, pending, &mut *self.scheduler, &self.views);
+            let idle = self.subflows.iter_mut();
+            idle.for_each(|subflow| subflow.probe_if_idle(now, self.report_every));
+        }
+        true
+    }
+
+    fn assign(&mut self, datagram: Datagram, paths: PathSet) {
         for path in paths.iter() {
             let subflow = self.subflows.get_mut(path.index());
             if let Some(subflow) = subflow.promised("the subflow of a view") {
                 subflow.assign(datagram);
             }
         }
-        true
     }
 
-    /// Returns the paths for `datagram`: those of the scheduler's choice with room, or else those
+    /// Offers datagrams whose time has come to the scheduler again. Returns true if there are copies to send.
+    fn offer_hedges(&mut self, now: Instant) -> bool {
+        let Some(hedges) = self.hedges.as_mut().filter(|hedges| hedges.next() <= now) else {
+            return false;
+        };
+        self.views.clear();
+        self.views.extend(self.subflows.iter().map(|subflow| subflow.view(false)));
+        hedges.offer(now, &mut *self.scheduler, &self.views);
+        let mut any = false;
+        while let Some(Copies { datagram, paths, message }) =
+            self.hedges.as_mut().and_then(|hedges| hedges.next_copies())
+        {
+            self.record(now, message, Choice::Send(paths, Reason::Hedge));
+            self.assign(datagram, paths);
+            any = true;
+        }
+        any
+    }
+
+    fn record(&mut self, at: Instant, first_message: u32, choice: Choice) {
+        if let Some(decisions) = &mut self.decisions {
+            decisions.push(Decision { at, first_message, choice });
+        }
+    }
+
+    /// Returns the paths for `unit`: those of the scheduler's choice with room, or else those
     /// whose copies may queue.
-    fn choose(&mut self, now: Instant, message: &Message, datagram: &Datagram) -> Option<PathSet> {
+    fn choose(&mut self, now: Instant, message: u32, unit: &Unit) -> Option<PathSet> {
         if let [only] = self.subflows.as_mut_slice() {
             if only.is_established() && only.has_room() {
                 return Some(PathSet::only(only.id()));
@@ -234,21 +322,8 @@ impl Connection {
                 subflow.note_limited();
             }
         }
-        let bytes = Bytes::new(u64::from(datagram.len));
-        let unit = Unit {
-            bytes,
-            class: message.class,
-            deadline: message.deadline,
-            carried_by: PathSet::EMPTY,
-            backlog: self.outbox.unsent() - bytes,
-            window: Bytes::new(u64::MAX),
-            window_room: Bytes::new(u64::MAX),
-            blocked: 0,
-        };
-        let choice = self.scheduler.choose(now, &unit, &self.views);
-        if let Some(decisions) = &mut self.decisions {
-            decisions.push(Decision { at: now, first_message: message.id, choice });
-        }
+        let choice = self.scheduler.choose(now, unit, &self.views);
+        self.record(now, message, choice);
         match choice {
             Choice::Send(paths, reason) => {
                 let chosen =
@@ -276,7 +351,8 @@ impl Connection {
 
     /// Earliest instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
-        let first = self.wait_until.min(self.inbox.next_wakeup());
+        let hedges = self.hedges.as_ref().map_or(Instant::FAR_FUTURE, |hedges| hedges.next());
+        let first = self.wait_until.min(self.inbox.next_wakeup()).min(hedges);
         self.subflows.iter().map(Subflow::next_wakeup).fold(first, Instant::min)
     }
 
@@ -288,6 +364,7 @@ impl Connection {
             let subflow = self.subflows.get_mut(own).promised("a subflow in range");
             let event = subflow.and_then(|subflow| subflow.wake(now, siblings));
             self.on_event(event);
+            self.settle(now, PathId(own as u8));
         }
         self.inbox.wake(now);
     }
@@ -296,4 +373,10 @@ impl Connection {
     pub fn samples(&self) -> impl Iterator<Item = SubflowSample> + '_ {
         self.subflows.iter().map(Subflow::sample)
     }
+}
+
+/// True if a scheduler that learns from single packets hears of this one's fate.
+fn is_tracked(segment: &Segment) -> bool {
+    let Body::Dccp(dccp) = &segment.body else { return false };
+    dccp.data.fragments > 0 || dccp.kind == DccpKind::Sync
 }

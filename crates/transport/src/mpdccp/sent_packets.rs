@@ -4,6 +4,7 @@
 //! acknowledged or marked lost.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use skybraid_units::{Duration, Instant, Promised};
 
@@ -17,6 +18,8 @@ const NUMDUPACK: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     InFlight,
+    /// In flight without data: a probe whose fate is of interest.
+    Probe,
     /// Acknowledged, lost, or not data.
     Settled,
 }
@@ -24,8 +27,27 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Instant,
+    sequence: u64,
     payload: u32,
     state: State,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// Time of sending.
+    pub sent_at: Instant,
+    /// Sequence number of its datagram within the connection; none for a probe.
+    pub sequence: Option<u64>,
+    /// False if it is lost.
+    pub arrived: bool,
+}
+
+impl Sent {
+    fn fate(&self, arrived: bool) -> Fate {
+        let sequence = (self.state == State::InFlight).then_some(self.sequence);
+        Fate { sent_at: self.at, sequence, arrived }
+    }
 }
 
 /// Result of an acknowledgement.
@@ -63,6 +85,8 @@ pub struct SentPackets {
     known: AckVector,
     rate: RateSampler,
     min_age: Duration,
+    /// Fates since they were taken last, if they are of interest.
+    fates: Option<Vec<Fate>>,
 }
 
 impl SentPackets {
@@ -78,7 +102,23 @@ impl SentPackets {
             known: AckVector::EMPTY,
             rate: RateSampler::new(rates),
             min_age: Duration::MAX,
+            fates: None,
         }
+    }
+
+    /// Starts recording fates for [`take_fates`](Self::take_fates).
+    pub fn record_fates(&mut self) {
+        self.fates = Some(Vec::new());
+    }
+
+    /// Takes the fates known since the last call, oldest packet first.
+    pub fn take_fates(&mut self) -> impl Iterator<Item = Fate> + '_ {
+        self.fates.iter_mut().flat_map(|fates| fates.drain(..))
+    }
+
+    /// True if no packet is in flight, probes included.
+    pub fn all_settled(&self) -> bool {
+        self.sent.iter().all(|sent| sent.state == State::Settled)
     }
 
     /// Number of the next packet.
@@ -127,20 +167,41 @@ impl SentPackets {
         if self.sent.is_empty() {
             self.base += 1;
         } else {
-            self.sent.push_back(Sent { at: now, payload: 0, state: State::Settled });
-            self.rate.on_sent(0, 0);
+            self.push_control(now, State::Settled);
         }
         number
     }
 
-    /// Records the transmission of a data packet. Returns its number.
-    pub fn on_sent(&mut self, now: Instant, payload: u32) -> u64 {
+    /// Records the transmission of a packet without data whose fate is of interest. Returns its number.
+    pub fn on_probe_sent(&mut self, now: Instant) -> u64 {
+        let number = self.next();
+        self.push_control(now, State::Probe);
+        number
+    }
+
+    /// Records that a probe was acknowledged by its number alone.
+    pub fn on_probe_acked(&mut self, number: u64) {
+        let index = number.checked_sub(self.base);
+        let sent = index.and_then(|index| self.sent.get_mut(index as usize));
+        if let Some(sent) = sent.filter(|sent| sent.state == State::Probe) {
+            self.fates.iter_mut().for_each(|fates| fates.push(sent.fate(true)));
+            sent.state = State::Settled;
+        }
+    }
+
+    fn push_control(&mut self, now: Instant, state: State) {
+        self.sent.push_back(Sent { at: now, sequence: 0, payload: 0, state });
+        self.rate.on_sent(0, 0);
+    }
+
+    /// Records the transmission of a data packet with a datagram of the connection. Returns its number.
+    pub fn on_sent(&mut self, now: Instant, sequence: u64, payload: u32) -> u64 {
         let number = self.next();
         if self.pipe == 0 {
             self.rate.restart(now);
         }
         self.pipe += 1;
-        self.sent.push_back(Sent { at: now, payload, state: State::InFlight });
+        self.sent.push_back(Sent { at: now, sequence, payload, state: State::InFlight });
         self.rate.on_sent(self.in_flight(), self.losses * self.segment);
         number
     }
@@ -160,8 +221,14 @@ impl SentPackets {
             if number == newest {
                 progress.newest_age = Some(now.since(sent.at));
             }
-            if sent.state == State::InFlight {
-                sent.state = State::Settled;
+            if sent.state == State::Settled {
+                continue;
+            }
+            if let Some(fates) = &mut self.fates {
+                fates.push(sent.fate(true));
+            }
+            let state = core::mem::replace(&mut sent.state, State::Settled);
+            if state == State::InFlight {
                 self.pipe -= 1;
                 progress.delivered += 1;
                 progress.payload += u64::from(sent.payload);
@@ -184,10 +251,15 @@ impl SentPackets {
     fn detect_losses(&mut self, progress: &mut Progress) {
         let threshold = self.known.nth_newest(NUMDUPACK);
         while let Some(sent) = self.sent.front() {
-            if sent.state == State::InFlight {
+            if sent.state != State::Settled {
                 if self.base >= threshold {
                     break;
                 }
+                if let Some(fates) = &mut self.fates {
+                    fates.push(sent.fate(false));
+                }
+            }
+            if sent.state == State::InFlight {
                 self.pipe -= 1;
                 self.losses += 1;
                 progress.lost += 1;
@@ -201,6 +273,10 @@ impl SentPackets {
 
     /// Marks all packets in flight lost.
     pub fn abandon(&mut self) {
+        if let Some(fates) = &mut self.fates {
+            let in_flight = self.sent.iter().filter(|sent| sent.state != State::Settled);
+            fates.extend(in_flight.map(|sent| sent.fate(false)));
+        }
         self.losses += self.pipe;
         self.pipe = 0;
         self.base = self.next();
@@ -228,7 +304,7 @@ mod tests {
     fn sent_packets(packets: i64) -> SentPackets {
         let mut sent = SentPackets::new(1000, false);
         for number in 1..=packets {
-            assert_eq!(sent.on_sent(at(number), 500), number as u64);
+            assert_eq!(sent.on_sent(at(number), number as u64, 500), number as u64);
         }
         sent
     }
@@ -269,7 +345,7 @@ mod tests {
     #[test]
     fn a_packet_beyond_a_vector_of_256_packets_counts_as_lost() {
         let mut sent = sent_packets(300);
-        let all: alloc::vec::Vec<u64> = (1..=300).collect();
+        let all: Vec<u64> = (1..=300).collect();
         let progress = sent.on_ack(at(400), &vector(&all));
         assert_eq!((progress.delivered, progress.lost), (256, 44));
     }
@@ -278,9 +354,9 @@ mod tests {
     fn packets_without_data_take_numbers_but_no_window() {
         let mut sent = SentPackets::new(1000, false);
         assert_eq!(sent.on_control_sent(at(0)), 1);
-        assert_eq!(sent.on_sent(at(0), 500), 2);
+        assert_eq!(sent.on_sent(at(0), 0, 500), 2);
         assert_eq!(sent.on_control_sent(at(0)), 3);
-        assert_eq!(sent.on_sent(at(0), 500), 4);
+        assert_eq!(sent.on_sent(at(0), 0, 500), 4);
         assert_eq!(sent.pipe(), 2);
         let all = sent.on_ack(at(10), &vector(&[1, 2, 3, 4]));
         assert_eq!((all.delivered, all.first, sent.pipe()), (2, Some(2), 0));

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use skybraid_units::Promised;
+use skybraid_units::{Instant, Promised};
 
 use crate::segment::{Dccp, DccpKind, DccpOptions};
 use crate::wire::{CLIENT_KEY, SERVER_KEY};
@@ -22,6 +22,9 @@ pub const MP_SEQ: u32 = 9;
 pub const MP_RTT: u32 = 12;
 /// Size of a change of the Ack Ratio feature in bytes (RFC 4340 §6.1).
 pub const RATIO: u32 = 5;
+
+/// Size of Timestamp in bytes (RFC 4340 §13.1).
+pub const TIMESTAMP: u32 = 6;
 
 const MULTIPATH: u8 = 46;
 
@@ -62,6 +65,9 @@ pub fn header_bytes(dccp: &Dccp) -> u32 {
     if has(DccpOptions::RATIO) {
         options += RATIO;
     }
+    if has(DccpOptions::TIMESTAMP) {
+        options += TIMESTAMP;
+    }
     if dccp.kind.has_ack_vector() {
         options += dccp.acks.wire_bytes();
         options += match elapsed(dccp) {
@@ -74,7 +80,7 @@ pub fn header_bytes(dccp: &Dccp) -> u32 {
     data_header(options) + number + if opens { SERVICE_CODE } else { 0 }
 }
 
-fn write_options(dccp: &Dccp, out: &mut Vec<u8>) {
+fn write_options(dccp: &Dccp, sent_at: Instant, out: &mut Vec<u8>) {
     let has = |options| dccp.options.has(options);
     let request = dccp.kind == DccpKind::Request;
     if request || dccp.kind == DccpKind::Response {
@@ -112,6 +118,11 @@ fn write_options(dccp: &Dccp, out: &mut Vec<u8>) {
         let change = if dccp.kind.has_ack_vector() && dccp.data.fragments == 0 { 35 } else { 32 };
         out.extend([change, RATIO as u8, 5, 0, dccp.ack_ratio]);
     }
+    if has(DccpOptions::TIMESTAMP) {
+        let ticks = sent_at.as_nanos() / 10_000;
+        out.extend([41, TIMESTAMP as u8]);
+        out.extend((ticks as u32).to_be_bytes());
+    }
     if dccp.kind.has_ack_vector() {
         dccp.acks.write(out);
         match elapsed(dccp) {
@@ -133,9 +144,14 @@ fn number(value: u64) -> impl Iterator<Item = u8> {
     value.to_be_bytes().into_iter().skip(2)
 }
 
-/// Builds a packet's DCCP header, with the checksum of a payload of zeros. `ports` and `addresses`
-/// are source and destination.
-pub fn header(dccp: &Dccp, ports: (u16, u16), addresses: ([u8; 4], [u8; 4])) -> Vec<u8> {
+/// Builds the DCCP header of a packet sent at `sent_at`, with the checksum of a payload of zeros. `ports` and
+/// `addresses` are source and destination.
+pub fn header(
+    dccp: &Dccp,
+    sent_at: Instant,
+    ports: (u16, u16),
+    addresses: ([u8; 4], [u8; 4]),
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     out.extend(ports.0.to_be_bytes());
     out.extend(ports.1.to_be_bytes());
@@ -159,7 +175,7 @@ pub fn header(dccp: &Dccp, ports: (u16, u16), addresses: ([u8; 4], [u8; 4])) -> 
     if matches!(dccp.kind, DccpKind::Request | DccpKind::Response) {
         out.extend(*b"SKYB");
     }
-    write_options(dccp, &mut out);
+    write_options(dccp, sent_at, &mut out);
     while !out.len().is_multiple_of(4) {
         out.push(0);
     }
@@ -213,7 +229,7 @@ mod tests {
     #[test]
     fn a_data_packet_is_its_generic_header_and_mp_seq() {
         let dccp = packet(DccpKind::Data, DccpOptions::MULTIPATH, 100);
-        let bytes = header(&dccp, (0x1111, 0x2222), ([10, 0, 0, 1], [10, 0, 0, 2]));
+        let bytes = header(&dccp, Instant::ZERO, (0x1111, 0x2222), ([10, 0, 0, 1], [10, 0, 0, 2]));
         assert_eq!(bytes[..6], [0x11, 0x11, 0x22, 0x22, 7, 0]);
         assert_eq!(bytes[8..16], [5, 0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(bytes[16..], [46, 9, 4, 0, 0, 0, 0, 0, 7, 0, 0, 0]);
@@ -239,17 +255,19 @@ mod tests {
     #[test]
     fn every_packet_is_as_long_as_its_header_says() {
         for kind in DccpKind::ALL {
-            for bits in 0..32 {
+            for bits in 0..64 {
                 let flag = |bit: u8, option: DccpOptions| option.only_if(bits >> bit & 1 == 1);
                 let options = flag(0, DccpOptions::MULTIPATH)
                     .and(flag(1, DccpOptions::JOIN))
                     .and(flag(2, DccpOptions::PRIORITY))
-                    .and(flag(3, DccpOptions::RATIO));
+                    .and(flag(3, DccpOptions::RATIO))
+                    .and(flag(5, DccpOptions::TIMESTAMP));
                 for (rtt_us, elapsed_ms) in [(0, 0), (30_000, 2), (0, 900)] {
-                    let mut dccp = packet(kind, options, 100 * (bits >> 4));
+                    let mut dccp = packet(kind, options, 100 * (bits >> 4 & 1));
                     dccp.rtt_us = rtt_us;
                     dccp.elapsed = Duration::from_millis(elapsed_ms);
-                    let bytes = header(&dccp, (1, 2), ([10, 0, 0, 1], [10, 0, 0, 2]));
+                    let bytes =
+                        header(&dccp, Instant::ZERO, (1, 2), ([10, 0, 0, 1], [10, 0, 0, 2]));
                     assert_eq!(bytes.len() as u32, header_bytes(&dccp), "{dccp:?}");
                     assert_eq!(u32::from(bytes[4]) * 4, header_bytes(&dccp));
                 }

@@ -146,7 +146,8 @@ pub(super) fn expected_age(unit: &Unit, ack_delay: Duration, paths: &[PathView])
 }
 
 /// Returns the age at which a copy of `unit` on another path is due by the paths' round trips: as
-/// late as it can arrive, but not before the acknowledgement may be expected.
+/// late as it can arrive, but not before the acknowledgement may be expected. Under congestion control it may have
+/// to wait for room, for a round trip at most.
 pub(super) fn latest_age(
     unit: &Unit,
     left: Duration,
@@ -155,7 +156,9 @@ pub(super) fn latest_age(
 ) -> Option<Duration> {
     let other = next_path(unit, paths)?;
     let expected = expected_age(unit, ack_delay, paths);
-    let latest = left - one_way(other, 4);
+    let is_limited = other.window.get() < u64::MAX;
+    let room = other.srtt.filter(|_| is_limited).unwrap_or(Duration::ZERO);
+    let latest = left - one_way(other, 4) - room;
     let possible = left - one_way(other, 0);
     if latest >= expected { Some(latest) } else { (expected < possible).then_some(expected) }
 }
@@ -212,6 +215,8 @@ mod tests {
     use super::super::testing::{UNIT, at, paths};
     use super::*;
     use crate::PathId;
+    use alloc::vec::Vec;
+    use skybraid_units::Bytes;
 
     const SENT: Unit = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
 
@@ -219,18 +224,26 @@ mod tests {
         Config { within: Some(Duration::from_millis(millis)), ..Config::default() }
     }
 
-    // Another path takes 40 ms one way, so a copy at 260 ms is in time by 300 ms.
+    /// Paths of these round-trip times in milliseconds, without congestion control.
+    fn unlimited(rtts: &[i64]) -> Vec<PathView> {
+        let window = Bytes::new(u64::MAX);
+        paths(rtts).iter().map(|path| PathView { window, ..*path }).collect()
+    }
+
+    // Another path takes 40 ms one way, so a copy at 260 ms is in time by 300 ms; a full window keeps it for 80 ms.
     #[test]
     fn a_hedge_waits_as_long_as_its_copy_can_arrive() {
         let mut scheduler = within(300).build();
-        let two = paths(&[60, 80]);
-        assert_eq!(scheduler.hedge_at(at(0), &SENT, at(0), &two), Some(at(260)));
+        let free = unlimited(&[60, 80]);
+        assert_eq!(scheduler.hedge_at(at(0), &SENT, at(0), &free), Some(at(260)));
+        let limited = paths(&[60, 80]);
+        assert_eq!(scheduler.hedge_at(at(0), &SENT, at(0), &limited), Some(at(180)));
     }
 
     // The acknowledgement comes 80 ms after sending; a copy on the other path takes 40 ms.
     #[test]
     fn a_hedge_that_cannot_arrive_is_not_planned() {
-        let two = paths(&[60, 80]);
+        let two = unlimited(&[60, 80]);
         assert_eq!(within(125).build().hedge_at(at(0), &SENT, at(0), &two), Some(at(85)));
         assert_eq!(within(115).build().hedge_at(at(0), &SENT, at(0), &two), None);
     }

@@ -288,7 +288,7 @@ pub trait Scheduler: Debug + Send {
     }
 
     /// Maximum time for which the receiver may hold an acknowledgement, if the scheduler needs one
-    /// for each datagram. Only datagrams without congestion control call the methods below.
+    /// for each datagram. Only datagrams, with or without congestion control, call the methods below.
     fn ack_delay(&self) -> Option<Duration> {
         None
     }

@@ -27,9 +27,11 @@ use crate::{PathId, PathInfo, PathView, Protocol, SubflowId, TransportConfig};
 mod handshake;
 mod outgoing;
 mod rtt_report;
+mod tracking;
 
 use handshake::{Handshake, State, Step};
 use rtt_report::RttReport;
+use tracking::Tracking;
 
 /// Maximum timeout (RFC 4340 §8.1.1: that of a Request).
 const MAX_TIMEOUT: Duration = Duration::from_secs(64);
@@ -79,6 +81,8 @@ pub struct Subflow {
     probe_every: Duration,
     keep_alive: Duration,
     totals: Totals,
+    /// None if the scheduler does not learn from single packets.
+    tracking: Option<Tracking>,
 }
 
 impl Subflow {
@@ -90,6 +94,7 @@ impl Subflow {
         role: Role,
         segment: u32,
         reported_rtt: Option<RttKind>,
+        ack_delay: Duration,
     ) -> Self {
         let multipath = config.protocol == Protocol::MpDccp;
         let basics = PathBasics::of(config, role, SubflowId::from_path(id), segment, true);
@@ -110,7 +115,7 @@ impl Subflow {
             segment,
             handshake: Handshake::new(role, multipath),
             sent: SentPackets::new(segment, control.reads_rates()),
-            receiver: Receiver::new(config.ack_every, config.ack_delay),
+            receiver: Receiver::new(config.ack_every, ack_delay),
             ratio,
             confirmed_ratio: config.ack_every,
             rtt_report: RttReport::new(reported_rtt),
@@ -127,6 +132,7 @@ impl Subflow {
             probe_every: config.probe_every,
             keep_alive: config.keep_alive,
             totals: Totals::default(),
+            tracking: None,
         }
     }
 
@@ -245,8 +251,14 @@ impl Subflow {
         }
     }
 
-    /// Processes a packet.
-    pub fn receive(&mut self, now: Instant, dccp: &Dccp, siblings: Siblings<'_>) -> Option<Event> {
+    /// Processes a packet that the peer sent at `sent_at` by its clock.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        sent_at: Instant,
+        dccp: &Dccp,
+        siblings: Siblings<'_>,
+    ) -> Option<Event> {
         if dccp.sequence == 0 {
             return None;
         }
@@ -264,11 +276,16 @@ impl Subflow {
         match dccp.kind {
             DccpKind::Sync => self.sync_ack_due = true,
             DccpKind::SyncAck => {
+                let age = self.probe.map(|(_, at)| now.since(at));
                 if self.end_probe(now, dccp) {
+                    if let (Some(tracking), Some(age)) = (&mut self.tracking, age) {
+                        tracking.on_acked(now, sent_at, dccp, age);
+                        self.sent.on_probe_acked(dccp.acks.newest());
+                    }
                     self.on_progress(now);
                 }
             }
-            DccpKind::Ack | DccpKind::DataAck => self.process_acks(now, dccp, siblings),
+            DccpKind::Ack | DccpKind::DataAck => self.process_acks(now, sent_at, dccp, siblings),
             DccpKind::Request | DccpKind::Response | DccpKind::Data => {}
         }
         if dccp.options.has(DccpOptions::RATIO) {
@@ -339,11 +356,20 @@ impl Subflow {
         self.arm(now);
     }
 
-    fn process_acks(&mut self, now: Instant, dccp: &Dccp, siblings: Siblings<'_>) {
+    fn process_acks(
+        &mut self,
+        now: Instant,
+        sent_at: Instant,
+        dccp: &Dccp,
+        siblings: Siblings<'_>,
+    ) {
         let before = self.sent.in_flight();
         let progress = self.sent.on_ack(now, &dccp.acks);
         if !progress.news {
             return;
+        }
+        if let (Some(tracking), Some(age)) = (&mut self.tracking, progress.newest_age) {
+            tracking.on_acked(now, sent_at, dccp, age);
         }
         let rtt = progress.newest_age.map(|age| age - dccp.elapsed);
         if let Some(rtt) = rtt {
@@ -492,6 +518,9 @@ impl Subflow {
                 // A path without a response to a keep-alive has failed.
                 if self.timer.has_expired() || self.probe.is_some() {
                     self.timer.on_expired();
+                    if self.tracking.is_some() {
+                        self.sent.abandon();
+                    }
                 }
                 self.sync_due = true;
             }

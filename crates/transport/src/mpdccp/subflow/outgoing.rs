@@ -14,10 +14,11 @@ const DEFAULT_PRIORITY: u8 = 3;
 impl Subflow {
     /// Maximum payload of a packet on a path with this MTU, with space for the options that may
     /// accompany data.
-    pub fn segment_for(mtu: Bytes, multipath: bool, reports_rtt: bool) -> u32 {
+    pub fn segment_for(mtu: Bytes, multipath: bool, reports_rtt: bool, tracks: bool) -> u32 {
         let options = wire::RATIO
             + if multipath { wire::MP_SEQ } else { 0 }
-            + if reports_rtt { wire::MP_RTT } else { 0 };
+            + if reports_rtt { wire::MP_RTT } else { 0 }
+            + if tracks { wire::TIMESTAMP } else { 0 };
         let headers = IPV4_HEADER + wire::data_header(options);
         u32::try_from(mtu.get()).unwrap_or(u32::MAX).saturating_sub(headers).max(1)
     }
@@ -55,7 +56,8 @@ impl Subflow {
         if self.receiver.has_unacknowledged() && !confirms
             || self.handshake.state() == State::PartOpen
         {
-            let with = Dccp { kind: DccpKind::DataAck, ..dccp };
+            let options = dccp.options.and(self.timestamp());
+            let with = Dccp { kind: DccpKind::DataAck, options, ..dccp };
             if u64::from(IPV4_HEADER + wire::header_bytes(&with) + datagram.len)
                 <= self.info.mtu.get()
             {
@@ -63,7 +65,8 @@ impl Subflow {
                 self.receiver.on_ack_sent(false);
             }
         }
-        dccp.sequence = self.sent.on_sent(now, datagram.len);
+        dccp.sequence = self.sent.on_sent(now, datagram.sequence, datagram.len);
+        self.tracking.iter_mut().for_each(|tracking| tracking.on_sent(now));
         if idle {
             self.arm(now);
         }
@@ -88,13 +91,26 @@ impl Subflow {
         kind: DccpKind,
         options: DccpOptions,
     ) -> Segment {
+        let answers = matches!(kind, DccpKind::Ack | DccpKind::SyncAck);
+        let options = options.and(self.timestamp().only_if(answers));
         let mut dccp = self.packet(now, kind, options);
         dccp.ack_ratio = self.receiver.ratio().0 as u8;
-        dccp.sequence = self.sent.on_control_sent(now);
+        dccp.sequence = match &mut self.tracking {
+            Some(tracking) if kind == DccpKind::Sync => {
+                tracking.on_sent(now);
+                self.sent.on_probe_sent(now)
+            }
+            _ => self.sent.on_control_sent(now),
+        };
         if kind == DccpKind::Sync {
             self.arm(now);
         }
         segment(now, dccp)
+    }
+
+    /// Timestamp of an acknowledgement, if the peer needs it for one-way delays.
+    fn timestamp(&self) -> DccpOptions {
+        DccpOptions::TIMESTAMP.only_if(self.tracking.is_some())
     }
 
     fn packet(&self, now: Instant, kind: DccpKind, options: DccpOptions) -> Dccp {

@@ -26,7 +26,7 @@ mod data {
 /// A byte with the options and the bits below follows.
 const MORE: u8 = 1 << 7;
 
-const OPTIONS: u8 = 31;
+/// Bits of what follows; all others are options.
 const RTT: u8 = 1 << 5;
 const ELAPSED: u8 = 1 << 6;
 
@@ -91,12 +91,11 @@ pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
     let kind = DccpKind::ALL.get(usize::from(form >> KIND_SHIFT & 7));
     let kind = *kind.ok_or(WireError::Field("kind of packet"))?;
     let more = if form & MORE != 0 { reader.byte()? } else { 0 };
-    let unknown = more & !(OPTIONS | RTT | ELAPSED) != 0;
-    if unknown || more & ELAPSED != 0 && !kind.has_ack_number() {
+    if more & ELAPSED != 0 && !kind.has_ack_number() {
         return Err(WireError::Field("options"));
     }
-    let options = DccpOptions::from_bits(more & OPTIONS);
-    let options = options.promised("known option bits").unwrap_or_default();
+    let options = DccpOptions::from_bits(more & !(RTT | ELAPSED));
+    let options = options.ok_or(WireError::Field("options"))?;
     let sequence = reader.number()?;
     let newest = if kind.has_ack_number() { reader.number()? } else { 0 };
     let acks = if kind.has_ack_vector() {
