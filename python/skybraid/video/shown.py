@@ -90,6 +90,29 @@ def aged_similarity(clip: Clip, made: Encoded) -> dict[int, Floats]:
     return dict(zip(AGES, _once(made, "aged", work_out), strict=True))
 
 
+def similarity_at(
+    ages: NDArray[np.int64], clip: Clip, made: Encoded, worth: Callable[[Floats], Floats] = lambda found: found
+) -> Floats:
+    """SSIM of pictures of these ages, in frames, against the camera's current picture.
+
+    It is looked up at some places of the clip and straight between `AGES`. A picture older than the oldest of these
+    counts as that one, since a clip that is played again and again shows the same places again.
+
+    Args:
+        ages: of the pictures.
+        clip: what was filmed.
+        made: what was sent.
+        worth: what counts of an SSIM.
+
+    Returns:
+        The mean of what counts for each age.
+    """
+    known = [(age, found[np.isfinite(found)]) for age, found in aged_similarity(clip, made).items()]
+    by_age = {age: float(worth(found).mean()) for age, found in known if found.size}
+    found: Floats = np.interp(ages, list(by_age), list(by_age.values()))
+    return found
+
+
 def screen_ages(frames: pl.DataFrame, until_ns: float) -> NDArray[np.int64]:
     """Frames by which the screen lags, at each frame's playout time, from the first picture on.
 

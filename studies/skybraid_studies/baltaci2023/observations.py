@@ -257,10 +257,6 @@ def ssim_share(seen: Seen, flow: str, above: float = 0.5) -> float:
 def on_the_screen(seen: Seen, flow: str, worth: Callable[[Array], Array]) -> float:
     """What is on the screen against what the camera has just seen, each time that a frame is due.
 
-    The SSIM of a picture as old as that on the screen is looked up, at some places of the clip and straight between
-    `shown.AGES`. One older than the oldest of these counts as that one, since a clip that is played again and again
-    shows the same places again.
-
     Args:
         seen: the run.
         flow: of the video.
@@ -274,11 +270,9 @@ def on_the_screen(seen: Seen, flow: str, worth: Callable[[Array], Array]) -> flo
     """
     clip, made, _, frames = _filmed(seen, flow)
     behind = shown.screen_ages(frames, seen.length_s * NS_PER_S)
-    known = [(age, found[np.isfinite(found)]) for age, found in shown.aged_similarity(clip, made).items()]
-    by_age = {age: float(worth(found).mean()) for age, found in known if found.size}
     if not behind.size:
         return math.nan
-    return float(np.interp(behind, list(by_age), list(by_age.values())).mean())
+    return float(shown.similarity_at(behind, clip, made, worth).mean())
 
 
 @observation("screen_ssim_mean", "frames")

@@ -26,7 +26,7 @@ from skybraid_studies.frontier.observations import (
 from skybraid_studies.frontier.population import flights
 from skybraid_studies.frontier.rules import ORACLE, RULES, in_rounds
 from skybraid_studies.frontier.video import DEADLINES_MS as FILM_DEADLINES_MS
-from skybraid_studies.frontier.video import FILM_RULES, RATES
+from skybraid_studies.frontier.video import FILM_RULES, RATES, screen_ssim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +61,20 @@ def video_table(data: str, rate: str, half: str) -> str:
             freezes = 60 * sum(sum(each.freezes[deadline]) for each in found) / sum(each.seconds for each in found)
             share = f"{100 * seen.missed:.2f} % ({100 * seen.low:.2f} to {100 * seen.high:.2f})"
             cells.append(f"{share}, {freezes:.2f} freezes/min, +{100 * seen.overhead:.1f} %")
+        lines.append(f"| `{rule}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def picture_table(data: str, rate: str, half: str) -> str:
+    """A row a rule, a column a deadline: the mean SSIM of the screen, and the overhead."""
+    columns = [f"{deadline} ms, overhead" for deadline in FILM_DEADLINES_MS]
+    lines = ["| rule | " + " | ".join(columns) + " |", "|---|---|---|---|"]
+    for rule in FILM_RULES:
+        cells = []
+        for deadline in FILM_DEADLINES_MS:
+            found = films(data, rate, rule, deadline, half)
+            overhead = point([each.frames for each in found], deadline).overhead
+            cells.append(f"{screen_ssim(found, rate, deadline):.5f}, +{100 * overhead:.1f} %")
         lines.append(f"| `{rule}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -158,6 +172,12 @@ def print_video(half: str) -> None:
         typer.echo(f"{data}, video of {rate}, {half}\n\n{video_table(data, rate, half)}\n")
 
 
+def print_pictures(half: str) -> None:
+    """Prints the tables of picture quality."""
+    for rate in RATES:
+        typer.echo(f"pairs, video of {rate}, {half}\n\n{picture_table('pairs', rate, half)}\n")
+
+
 def print_bound(_: str) -> None:
     """Prints the decision bound next to the rules."""
     typer.echo(bound_table())
@@ -179,6 +199,7 @@ PRINTERS = {
     "drives": print_drives,
     "drawn": print_drawn,
     "video": print_video,
+    "pictures": print_pictures,
     "bound": print_bound,
     "budgets": print_budgets,
     "calibration": print_calibration,
@@ -189,7 +210,7 @@ def missing(table: str) -> str | None:
     """Returns the measurements that a table needs and that are not there."""
     if table == "drives" and not driven(NETWORKS, HALVES[1]).episodes:
         return "conext23_paired"
-    if table in ("control", "video", "calibration") and not all(bursts(carrier) for carrier in CARRIERS):
+    if table in ("control", "video", "pictures", "calibration") and not all(bursts(carrier) for carrier in CARRIERS):
         return "pam2025_multicarrier_ping"
     return None
 

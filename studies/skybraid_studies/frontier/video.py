@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ import numpy as np
 import polars as pl
 
 import skybraid
+from skybraid.video.clips import open_clip
+from skybraid.video.encode import Encoding, encode
+from skybraid.video.shown import similarity_at
 from skybraid_studies.frontier.frontier import BIN_S, HEADERS, NS_PER_S, Outcome, link, within
 from skybraid_studies.frontier.measurements import PAUSE_S, write
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from skybraid.video.clips import Clip
+    from skybraid.video.encode import Encoded
     from skybraid_studies.frontier.measurements import Together
 
 Tables = dict[str, Any]
@@ -36,11 +42,14 @@ class Film:
         frames: frames missed, as of messages: a frame is missed if a packet of it is neither there nor recovered in
             time, whatever the frames before it are.
         freezes: by the deadline in ms that the jitter buffer allows, the freezes of each episode.
+        ages: by the same deadline, how often the picture on the screen was so many frames old when a frame was due,
+            from 0 on, over all episodes.
         seconds: length of all episodes.
     """
 
     frames: Outcome
     freezes: Mapping[int, Sequence[int]]
+    ages: Mapping[int, npt.NDArray[np.int64]]
     seconds: float
 
 
@@ -82,6 +91,7 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
     written: list[npt.NDArray[np.int64]] = []
     missed: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in DEADLINES_MS}
     freezes: dict[int, list[int]] = {deadline: [] for deadline in DEADLINES_MS}
+    ages: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in DEADLINES_MS}
     for own, (start, end) in zip(inside, spans, strict=True):
         bins = round((end - start) / BIN_S)
         places = np.minimum((captured[own] / NS_PER_S - start) / BIN_S, bins - 1).astype(np.int64)
@@ -90,11 +100,13 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
             late = delay_ms[own] > deadline
             missed[deadline].append(np.bincount(places[late], minlength=bins))
             freezes[deadline].append(count_freezes(late))
+            ages[deadline].append(screen_ages(late))
     times, sizes = packets["in_ns"].to_numpy(), packets["bytes"].to_numpy()
     sent = sum(int(sizes[within(times, span)].sum()) for span in spans)
     parts = frames["bytes"].to_numpy() + HEADERS * frames["packets"].to_numpy().astype(np.int64)
     single = sum(int(parts[own].sum()) for own in inside)
-    return Film(Outcome(missed, written, sent, single), freezes, measured.seconds)
+    counted = {deadline: np.bincount(np.concatenate(own)) for deadline, own in ages.items()}
+    return Film(Outcome(missed, written, sent, single), freezes, counted, measured.seconds)
 
 
 def count_freezes(late: npt.NDArray[np.bool_]) -> int:
@@ -102,6 +114,29 @@ def count_freezes(late: npt.NDArray[np.bool_]) -> int:
     shown = np.flatnonzero(np.concatenate(([True], ~late, [True])))
     least = max(3.0, 1.0 + 0.15 * FPS)
     return int((np.diff(shown) > least).sum())
+
+
+def screen_ages(late: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Age in frames of the picture on the screen when each frame is due: of the last one in time."""
+    number = np.arange(late.size)
+    ages: npt.NDArray[np.int64] = number - np.maximum.accumulate(np.where(late, -1, number))
+    return ages
+
+
+CLIP = "flight-540"
+
+
+@cache
+def _filmed(rate: str) -> tuple[Clip, Encoded]:
+    clip = open_clip(CLIP)
+    return clip, encode(clip, Encoding(rate_bps=RATES_BPS[rate], fps=FPS, intra_refresh=True))
+
+
+def screen_ssim(films: Sequence[Film], rate: str, deadline_ms: int) -> float:
+    """Mean SSIM of the screen against what the camera saw when each frame was due."""
+    counts = [film.ages[deadline_ms] for film in films]
+    known = similarity_at(np.arange(max(map(len, counts))), *_filmed(rate))
+    return sum(float(own @ known[: len(own)]) for own in counts) / sum(int(own.sum()) for own in counts)
 
 
 def _udp(name: str, **keys: Any) -> Tables:  # noqa: ANN401 values of TOML
@@ -127,4 +162,5 @@ FILM_RULES: dict[str, tuple[Callable[[int], Tables], Tables]] = {
 }
 """Transport by deadline, and keys of the camera."""
 
-RATES = ("2Mbit/s", "10Mbit/s")
+RATES_BPS = {"2Mbit/s": 2e6, "10Mbit/s": 10e6}
+RATES = tuple(RATES_BPS)
