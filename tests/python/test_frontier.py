@@ -17,7 +17,7 @@ from skybraid_studies.frontier.measurements import (
 )
 from skybraid_studies.frontier.population import DISH, DRONE, SEEDS, flights
 from skybraid_studies.frontier.rules import RULES
-from skybraid_studies.frontier.video import camera, count_freezes, film
+from skybraid_studies.frontier.video import camera, count_freezes, film, screen_ages
 
 PING = """Start time: 1683995463546
 [2023-05-13 12:31:03.658655] 46 bytes from 3.129.108.199: icmp_seq=1 ttl=44 time=78.0 ms
@@ -114,6 +114,11 @@ def test_a_freeze_is_a_gap_of_more_than_183_ms() -> None:
         assert count_freezes(frames) == freezes
 
 
+def test_the_screen_keeps_the_last_frame_in_time() -> None:
+    late = np.array([True, False, False, True, True, False])
+    np.testing.assert_array_equal(screen_ages(late), [1, 0, 0, 1, 2, 0])
+
+
 # An outage of 0.4 s on the faster path: without a copy its frames are missed, duplicated none is.
 def test_frames_of_an_outage_are_missed_without_copies() -> None:
     episode = np.full((2, 50), 20.0)
@@ -125,5 +130,6 @@ def test_frames_of_an_outage_are_missed_without_copies() -> None:
     )
     missed = [int(np.concatenate(each.frames.missed[150]).sum()) for each in (plain, twice)]
     assert 0 < missed[0] <= 13
-    assert (missed[1], twice.freezes[150]) == (0, [0])
+    assert (missed[1], twice.freezes[150], twice.ages[150].size) == (0, [0], 1)
+    assert plain.ages[150][1:].sum() == missed[0]
     assert twice.frames.sent == 2 * twice.frames.single
