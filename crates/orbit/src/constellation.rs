@@ -152,11 +152,6 @@ impl Constellation {
         &self.satellites
     }
 
-    /// Whether inter-satellite links are possible, which need shells.
-    pub const fn has_grid(&self) -> bool {
-        !self.grids.is_empty()
-    }
-
     fn grid_of(&self, satellite: usize) -> Option<&Grid> {
         let next = self.grids.partition_point(|grid| grid.first <= satellite);
         self.grids.get(next.checked_sub(1)?)

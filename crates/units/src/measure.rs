@@ -127,11 +127,6 @@ impl Decibels {
     pub fn power_ratio(self) -> f64 {
         libm::pow(10.0, self.0 / 10.0)
     }
-
-    /// Creates the value of a power ratio: 10 · log10(ratio); −∞ for zero.
-    pub fn from_power_ratio(ratio: f64) -> Self {
-        Self(10.0 * libm::log10(ratio))
-    }
 }
 
 impl fmt::Display for Length {
@@ -202,7 +197,6 @@ mod tests {
     fn ten_decibels_are_a_factor_of_ten() {
         assert_eq!(Decibels::from_text("10dB").unwrap().power_ratio(), 10.0);
         assert!((Decibels::from_text("-3dB").unwrap().power_ratio() - 0.501_187).abs() < 1e-6);
-        assert_eq!(Decibels::from_power_ratio(100.0), Decibels::new(20.0));
     }
 
     #[test]

@@ -201,12 +201,6 @@ def _variance_of_mean(time_s: float, step_s: float, lengths: list[int]) -> float
     return float(np.average(each, weights=counts))
 
 
-def fit_process(series: list[Floats], step_s: float, plus: float = 0.0) -> Process:
-    """Fits one process to all series together."""
-    values = np.concatenate(series) - plus
-    return Process(quantile_table(np.maximum(values, 0.0)), fit_memory(series, step_s), step_s, plus)
-
-
 def _autoregressive(noise: Floats, time_s: float, step_s: float) -> Floats:
     if time_s <= 0:
         return noise

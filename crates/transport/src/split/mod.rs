@@ -185,11 +185,6 @@ impl Proxy {
         Side::BOTH.map(|side| self.owes(side))
     }
 
-    /// True once the proxy has failed.
-    pub const fn has_failed(&self) -> bool {
-        self.failed
-    }
-
     /// Returns the acknowledged data of `side` that is not known to have reached the next hop. Part
     /// of it may be on its way there.
     pub fn owes(&self, side: Side) -> Loss {
