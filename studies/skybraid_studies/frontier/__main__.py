@@ -29,54 +29,53 @@ from skybraid_studies.frontier.video import DEADLINES_MS as FILM_DEADLINES_MS
 from skybraid_studies.frontier.video import FILM_RULES, RATES, screen_ssim
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 TABLES = (("pairs", "control"), ("triples", "control"), ("two_of_three", "control"), ("pairs", "mavlink"))
 DRIVES = (("driven_pairs", "control"), ("driven_triples", "control"))
 
 
-def table(data: str, pattern: str, half: str) -> str:
-    """A row a rule, a column a deadline: misses, their share with its interval, and the overhead."""
-    lines = ["| rule | " + " | ".join(f"{deadline} ms" for deadline in DEADLINES_MS) + " |", "|---|---|---|---|"]
-    for rule in (*RULES, ORACLE) if has_oracle(data) else RULES:
-        cells = []
-        for deadline in DEADLINES_MS:
-            found = outcomes(data, PATTERNS[pattern], rule, settled(rule, deadline), half)
-            seen = point(found, deadline)
-            share = f"{100 * seen.missed:.3f} % ({100 * seen.low:.3f} to {100 * seen.high:.2f})"
-            cells.append(f"{seen.misses}: {share}, +{100 * seen.overhead:.1f} %")
-        lines.append(f"| `{rule}` | {' | '.join(cells)} |")
+def grid(rules: Iterable[str], deadlines_ms: Sequence[int], cell: Callable[[str, int], str], head: str) -> str:
+    """A row a rule, a column a deadline."""
+    columns = [f"{deadline} ms{head}" for deadline in deadlines_ms]
+    lines = ["| rule | " + " | ".join(columns) + " |", "|---" * (1 + len(columns)) + "|"]
+    lines += [f"| `{rule}` | {' | '.join(cell(rule, deadline) for deadline in deadlines_ms)} |" for rule in rules]
     return "\n".join(lines)
+
+
+def table(data: str, pattern: str, half: str) -> str:
+    """Misses, their share with its interval, and the overhead."""
+
+    def cell(rule: str, deadline: int) -> str:
+        seen = point(outcomes(data, PATTERNS[pattern], rule, settled(rule, deadline), half), deadline)
+        share = f"{100 * seen.missed:.3f} % ({100 * seen.low:.3f} to {100 * seen.high:.2f})"
+        return f"{seen.misses}: {share}, +{100 * seen.overhead:.1f} %"
+
+    return grid((*RULES, ORACLE) if has_oracle(data) else RULES, DEADLINES_MS, cell, "")
 
 
 def video_table(data: str, rate: str, half: str) -> str:
-    """A row a rule, a column a deadline: the share of frames missed with its interval, and freezes per minute."""
-    columns = [f"{deadline} ms, overhead" for deadline in FILM_DEADLINES_MS]
-    lines = ["| rule | " + " | ".join(columns) + " |", "|---|---|---|---|"]
-    for rule in FILM_RULES:
-        cells = []
-        for deadline in FILM_DEADLINES_MS:
-            found = films(data, rate, rule, deadline, half)
-            seen = point([each.frames for each in found], deadline)
-            freezes = 60 * sum(sum(each.freezes[deadline]) for each in found) / sum(each.seconds for each in found)
-            share = f"{100 * seen.missed:.2f} % ({100 * seen.low:.2f} to {100 * seen.high:.2f})"
-            cells.append(f"{share}, {freezes:.2f} freezes/min, +{100 * seen.overhead:.1f} %")
-        lines.append(f"| `{rule}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """The share of frames missed with its interval, freezes per minute, and the overhead."""
+
+    def cell(rule: str, deadline: int) -> str:
+        found = films(data, rate, rule, deadline, half)
+        seen = point([each.frames for each in found], deadline)
+        freezes = 60 * sum(sum(each.freezes[deadline]) for each in found) / sum(each.seconds for each in found)
+        share = f"{100 * seen.missed:.2f} % ({100 * seen.low:.2f} to {100 * seen.high:.2f})"
+        return f"{share}, {freezes:.2f} freezes/min, +{100 * seen.overhead:.1f} %"
+
+    return grid(FILM_RULES, FILM_DEADLINES_MS, cell, ", overhead")
 
 
 def picture_table(data: str, rate: str, half: str) -> str:
-    """A row a rule, a column a deadline: the mean SSIM of the screen, and the overhead."""
-    columns = [f"{deadline} ms, overhead" for deadline in FILM_DEADLINES_MS]
-    lines = ["| rule | " + " | ".join(columns) + " |", "|---|---|---|---|"]
-    for rule in FILM_RULES:
-        cells = []
-        for deadline in FILM_DEADLINES_MS:
-            found = films(data, rate, rule, deadline, half)
-            overhead = point([each.frames for each in found], deadline).overhead
-            cells.append(f"{screen_ssim(found, rate, deadline):.5f}, +{100 * overhead:.1f} %")
-        lines.append(f"| `{rule}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """The mean SSIM of the screen, and the overhead."""
+
+    def cell(rule: str, deadline: int) -> str:
+        found = films(data, rate, rule, deadline, half)
+        overhead = point([each.frames for each in found], deadline).overhead
+        return f"{screen_ssim(found, rate, deadline):.5f}, +{100 * overhead:.1f} %"
+
+    return grid(FILM_RULES, FILM_DEADLINES_MS, cell, ", overhead")
 
 
 UP_AND_DOWN = (UpDown(0.01, 0.2), UpDown(0.02, 0.4))
