@@ -200,7 +200,13 @@ impl Gateway {
             }
             match self.sessions.poll_handshake(now, &mut self.handshake.0)? {
                 Handshake::OnEveryPath => {
-                    self.handshake.1 = self.paths.ids().collect();
+                    let reached = |id: &PathId| {
+                        self.paths.get(*id).is_some_and(|path| self.reach(path).is_some())
+                    };
+                    self.handshake.1 = self.paths.ids().filter(reached).collect();
+                    if self.handshake.1.is_empty() {
+                        self.sessions.on_handshake_unsent(now);
+                    }
                 }
                 Handshake::Reply { to } => {
                     let asker = self.askers.iter().find(|(from, _)| *from == to);

@@ -17,6 +17,8 @@ use crate::Side;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Maximum pause.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause after an init that had no path to leave by.
+const UNSENT_PAUSE: Duration = Duration::from_millis(20);
 /// Minimum time between inits that network messages trigger.
 const MIN_PAUSE: Duration = Duration::from_millis(200);
 /// Time to repeat the same init.
@@ -117,7 +119,7 @@ impl Sessions {
                 } else {
                     Err(Refusal::Foreign)
                 };
-                if taken.is_ok() {
+                if taken.is_ok() && *cookie != Mac::default() {
                     self.proof = Some(*cookie);
                 }
                 taken
@@ -155,6 +157,15 @@ impl Sessions {
             Attempt { send_at: soonest, pause: FIRST_PAUSE, calls: Vec::new(), round: Vec::new() };
         let attempt = self.attempt.get_or_insert(new);
         attempt.send_at = attempt.send_at.min(soonest);
+    }
+
+    /// Records that the last handshake had no path to leave by: it is tried again soon.
+    pub fn on_handshake_unsent(&mut self, now: Instant) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.send_at = attempt.send_at.min(now + UNSENT_PAUSE);
+            attempt.pause = FIRST_PAUSE;
+            self.asked_at = None;
+        }
     }
 
     /// Writes an init into `out`, if one is due: to the holder of the session while it is heard, else to
@@ -267,6 +278,10 @@ impl Sessions {
         let proof = self.guard.of_response(peer, &answer).ok_or(Refusal::Forged)?;
         answer.extend_from_slice(&proof);
         self.answer_with_cookie(now, from, answer.clone());
+        // The path of the init may carry nothing back, while another one does.
+        if self.current.as_ref().is_some_and(|current| current.peer == peer) {
+            self.response = Some([&answer[..], &Mac::default()].concat());
+        }
         let start = Start {
             born: now,
             peer,

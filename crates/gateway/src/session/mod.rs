@@ -179,6 +179,8 @@ pub struct Sessions {
     unknown: Bucket,
     cookies: Bucket,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Response that leaves on every path, too.
+    response: Option<Vec<u8>>,
     events: VecDeque<SessionEvent>,
 }
 
@@ -209,6 +211,7 @@ impl Sessions {
             unknown: Bucket::per_second(UNKNOWN_ANSWERS),
             cookies: Bucket::per_second(handshake::COOKIES),
             replies: VecDeque::new(),
+            response: None,
             events: VecDeque::new(),
         };
         sessions.renew(now);
@@ -321,6 +324,10 @@ impl Sessions {
         if let Some((to, bytes)) = self.replies.pop_front() {
             *out = bytes;
             return Some(Handshake::Reply { to });
+        }
+        if let Some(bytes) = self.response.take() {
+            *out = bytes;
+            return Some(Handshake::OnEveryPath);
         }
         self.ask(now, out).then_some(Handshake::OnEveryPath)
     }

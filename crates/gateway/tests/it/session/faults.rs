@@ -35,6 +35,18 @@ fn a_session_stands_one_round_trip_after_the_start() {
 }
 
 #[test]
+fn keys_change_where_each_path_carries_one_way_alone() {
+    let mut field = Field::flying_link(&[Weather::fine(20), Weather::fine(40)]);
+    field.paths[0].dead[GROUND] = true;
+    field.paths[1].dead[AIRCRAFT] = true;
+    field.run_for(Duration::from_secs(1_000));
+    for end in [AIRCRAFT, GROUND] {
+        // The first session, and one each two minutes.
+        assert_eq!(field.restarts(end), [&[true][..], &[false; 8]].concat());
+    }
+}
+
+#[test]
 fn an_init_is_repeated_with_growing_pauses() {
     let mut field = Field::new(&[Weather { dead: [false, true], ..Weather::fine(10) }], 1);
     field.run_for(Duration::from_millis(8_000));
