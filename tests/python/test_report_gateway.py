@@ -7,14 +7,12 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 import pytest
 
 from chromium import Chromium, browser
 from skybraid.gateway import Node, binary, both
 from skybraid.model.errors import ResultError
 from skybraid.show.report import GatewayLog, gateway_html, is_log
-from skybraid.show.report.logs import without_stale
 from test_gateway_page import ports
 from test_report import Page
 from test_report_browser import BLANK, VIEWS
@@ -150,15 +148,6 @@ def test_downtime_of_a_path_is_exact_to_the_millisecond(tmp_path: Path) -> None:
         ("up", 10.9),
     ]
     assert [one.state for one in log.spans("lte", "outgoing")] == ["unheard", "up"]
-
-
-def test_a_direction_that_is_down_has_no_delay_and_no_loss() -> None:
-    samples = pl.DataFrame([path_of("lte", 1), path_of("lte", 2, incoming="down")])
-    found = without_stale(samples)
-    assert found["incoming_delay_ms"].to_list() == [30.0, None]
-    assert found["incoming_loss"].to_list() == [0.01, None]
-    assert found["outgoing_loss"].to_list() == [0.0, 0.0]
-    assert found["rtt_ms"].to_list() == [61.0, None]
 
 
 def test_one_path_that_was_down_is_told_but_spoils_no_flight(tmp_path: Path) -> None:

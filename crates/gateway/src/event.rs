@@ -91,3 +91,10 @@ pub enum PathState {
     /// Given up: silent for too long.
     Down,
 }
+
+impl PathState {
+    /// Returns true if packets get through.
+    pub const fn is_alive(self) -> bool {
+        !matches!(self, Self::Unheard | Self::Down)
+    }
+}

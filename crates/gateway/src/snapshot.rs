@@ -55,7 +55,8 @@ pub struct Snapshot {
     pub bugs: u64,
 }
 
-/// Snapshot of a path.
+/// Snapshot of a path. What is measured of a direction is absent while the direction is down, and what is
+/// measured of a round trip while either one is.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct PathSnapshot {
     /// Name.
@@ -76,11 +77,11 @@ pub struct PathSnapshot {
     /// One-way delay to the peer, as the peer sees it.
     pub outgoing_delay_ms: Option<f64>,
     /// Incoming jitter (RFC 3550 §6.4.1).
-    pub jitter_ms: f64,
+    pub jitter_ms: Option<f64>,
     /// Share of incoming datagrams lost in about the last second.
-    pub incoming_loss: f64,
+    pub incoming_loss: Option<f64>,
     /// Share of outgoing datagrams lost, as the peer reports it.
-    pub outgoing_loss: f64,
+    pub outgoing_loss: Option<f64>,
     /// Sending rate.
     pub outgoing_bps: f64,
     /// Receiving rate.
@@ -134,7 +135,9 @@ pub struct ClassSnapshot {
     pub duplicates: u64,
     /// Datagrams that were lost and recovered from repair packets.
     pub repaired: u64,
-    /// Median age at delivery of the last messages, once the clocks are compared.
+    /// Share of what arrived in about the last second that was past the deadline; absent if nothing did.
+    pub late_share: Option<f64>,
+    /// Median age at delivery of the messages of the last 10 s, once the clocks are compared.
     pub delay_p50_ms: Option<f64>,
     /// 99th percentile of the age at delivery.
     pub delay_p99_ms: Option<f64>,

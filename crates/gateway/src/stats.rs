@@ -1,5 +1,6 @@
 //! Counters of a class.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use skybraid_transport::PathId;
@@ -9,21 +10,29 @@ use skybraid_units::{Duration, Instant};
 use crate::Class;
 use crate::snapshot::ClassSnapshot;
 
-/// Number of newest delays kept for percentiles.
+/// Maximum number and age of the newest delays, which are kept for percentiles.
 const KEPT: usize = 1024;
-/// Window over which the longest delivery gap is reported.
+const RECENT: Duration = Duration::from_secs(10);
+/// Window over which the longest delivery gap and the share of late messages are reported.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Counters of a class.
 #[derive(Clone, Debug)]
 pub struct ClassStats {
     shown: ClassSnapshot,
-    /// Newest message delays in ms, in a ring.
-    delays: Vec<f32>,
-    next: usize,
+    /// Newest message delays in ms with their times, oldest first.
+    delays: VecDeque<(Instant, f32)>,
     delivered_at: Option<Instant>,
-    window: Instant,
-    longest: Duration,
+    window: Window,
+}
+
+/// Window of deliveries.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    since: Instant,
+    longest_gap: Duration,
+    delivered: u32,
+    late: u32,
 }
 
 /// Reason for which a message was not delivered.
@@ -41,11 +50,9 @@ impl ClassStats {
         let by_path = alloc::vec![0; paths];
         Self {
             shown: ClassSnapshot { name: class.name(), by_path, ..ClassSnapshot::default() },
-            delays: Vec::new(),
-            next: 0,
+            delays: VecDeque::new(),
             delivered_at: None,
-            window: Instant::ZERO,
-            longest: Duration::ZERO,
+            window: Window::default(),
         }
     }
 
@@ -65,10 +72,13 @@ impl ClassStats {
         self.shown.late += messages;
     }
 
-    /// Records a message that was not delivered.
+    /// Records a message that arrived and was not delivered.
     pub fn dropped(&mut self, why: Dropped) {
         match why {
-            Dropped::Late => self.shown.late += 1,
+            Dropped::Late => {
+                self.shown.late += 1;
+                self.window.late += 1;
+            }
             Dropped::Superseded => self.shown.superseded += 1,
         }
     }
@@ -83,25 +93,30 @@ impl ClassStats {
             *count += 1;
         }
         if let Some(delay) = delay {
-            let ms = delay.as_millis_f64() as f32;
-            match self.delays.get_mut(self.next) {
-                Some(place) => *place = ms,
-                None => self.delays.push(ms),
+            if self.delays.len() >= KEPT {
+                self.delays.pop_front();
             }
-            self.next = (self.next + 1) % KEPT;
+            self.delays.push_back((now, delay.as_millis_f64() as f32));
         }
+        self.window.delivered += 1;
         if let Some(before) = self.delivered_at {
-            self.longest = self.longest.max(now.since(before));
+            self.window.longest_gap = self.window.longest_gap.max(now.since(before));
         }
         self.delivered_at = Some(now);
     }
 
-    /// Rolls the gap window once it has elapsed.
+    /// Rolls the window once it has elapsed, and forgets old delays.
     pub fn measure(&mut self, now: Instant) {
-        if now.since(self.window) >= WINDOW {
-            let longest = self.longest.is_positive().then(|| self.longest.as_millis_f64());
-            self.shown.longest_gap_ms = longest;
-            (self.window, self.longest) = (now, Duration::ZERO);
+        while self.delays.front().is_some_and(|(at, _)| now.since(*at) > RECENT) {
+            self.delays.pop_front();
+        }
+        let Window { since, longest_gap, delivered, late } = self.window;
+        if now.since(since) >= WINDOW {
+            self.shown.longest_gap_ms =
+                longest_gap.is_positive().then(|| longest_gap.as_millis_f64());
+            let arrived = delivered + late;
+            self.shown.late_share = (arrived > 0).then(|| f64::from(late) / f64::from(arrived));
+            self.window = Window { since: now, ..Window::default() };
         }
     }
 
@@ -112,7 +127,7 @@ impl ClassStats {
 
     /// Returns the state for snapshots.
     pub fn snapshot(&self, duplicates: u64) -> ClassSnapshot {
-        let mut delays = self.delays.clone();
+        let mut delays: Vec<f32> = self.delays.iter().map(|(_, ms)| *ms).collect();
         delays.sort_unstable_by(f32::total_cmp);
         let quantile = |share: f64| {
             let last = delays.len().checked_sub(1)? as f64;

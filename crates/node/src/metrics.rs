@@ -165,7 +165,7 @@ fn paths(text: &mut Text, state: &Snapshot) {
     both_ways!("gauge", "skybraid_path_delay_seconds", "One-way delay.",
         path => seconds(path.outgoing_delay_ms), seconds(path.incoming_delay_ms));
     both_ways!("gauge", "skybraid_path_loss_ratio", "Share lost in the last second or so, 0 to 1.",
-        path => Some(path.outgoing_loss), Some(path.incoming_loss));
+        path => path.outgoing_loss, path.incoming_loss);
     both_ways!("counter", "skybraid_path_bytes_total", "Bytes of IP packets.",
         path => count(path.outgoing_bytes), count(path.incoming_bytes));
     both_ways!("counter", "skybraid_path_datagrams_total", "Datagrams.",
@@ -180,7 +180,7 @@ fn paths(text: &mut Text, state: &Snapshot) {
     each_path!("gauge", "skybraid_path_rtt_min_seconds", "Lowest round-trip time of the last minute.",
         path => seconds(path.min_rtt_ms));
     each_path!("gauge", "skybraid_path_jitter_seconds", "Jitter of what arrives (RFC 3550).",
-        path => Some(path.jitter_ms / 1e3));
+        path => seconds(path.jitter_ms));
     both_ways!("gauge", "skybraid_path_mtu_bytes", "Largest IP packet that goes through.",
         path => count(u64::from(path.mtu)), path.incoming_mtu.map(f64::from));
     both_ways!("gauge", "skybraid_path_mtu_error",
@@ -225,10 +225,13 @@ fn classes(text: &mut Text, state: &Snapshot) {
     each_class!("counter", "skybraid_class_repaired_datagrams_total",
         "Lost datagrams that were recovered from repair packets.",
         class => count(class.repaired));
-    each_class!("gauge", "skybraid_class_delay_p50_seconds", "Median age of the last messages.",
+    each_class!("gauge", "skybraid_class_late_ratio",
+        "Share of what arrived in the last second or so that was older than the deadline, 0 to 1.",
+        class => class.late_share);
+    each_class!("gauge", "skybraid_class_delay_p50_seconds", "Median age of the messages of the last 10 s.",
         class => seconds(class.delay_p50_ms));
     each_class!("gauge", "skybraid_class_delay_p99_seconds",
-        "99th percentile of the age of the last messages.", class => seconds(class.delay_p99_ms));
+        "99th percentile of the age of the messages of the last 10 s.", class => seconds(class.delay_p99_ms));
     each_class!("gauge", "skybraid_class_longest_gap_seconds",
         "Longest time between two deliveries in the last second or so.",
         class => seconds(class.longest_gap_ms));

@@ -1,9 +1,8 @@
 //! Status of a gateway in plain words.
 
 use skybraid_gateway::Side;
-use skybraid_gateway::event::PathState;
 use skybraid_gateway::health::MtuState;
-use skybraid_gateway::snapshot::{PathSnapshot, Snapshot};
+use skybraid_gateway::snapshot::{ClassSnapshot, PathSnapshot, Snapshot};
 use skybraid_units::invariant;
 
 use super::SocketCounters;
@@ -29,14 +28,13 @@ pub struct Verdict {
     pub text: String,
 }
 
-/// Returns true if packets get through in a direction.
-fn is_alive(state: PathState) -> bool {
-    matches!(state, PathState::Up | PathState::Probation | PathState::Suspected)
-}
-
 /// Returns true if a path works in both directions.
 pub(super) fn is_path_alive(path: &PathSnapshot) -> bool {
-    is_alive(path.incoming) && is_alive(path.outgoing)
+    path.incoming.is_alive() && path.outgoing.is_alive()
+}
+
+fn control(state: &Snapshot) -> Option<&ClassSnapshot> {
+    state.classes.iter().find(|class| class.name == "control")
 }
 
 fn peer(side: Side) -> &'static str {
@@ -69,21 +67,27 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
         let text = format!("The session with {peer} has ended: no handshake gets through.");
         return say(Level::Bad, text);
     }
-    if !state.session || !state.paths.iter().any(|path| is_alive(path.incoming)) {
+    if !state.session || !state.paths.iter().any(|path| path.incoming.is_alive()) {
         return say(Level::Bad, silence);
     }
     let count = state.paths.len();
     let alive = state.paths.iter().filter(|path| is_path_alive(path)).count();
-    if alive == 0 {
-        return say(Level::Bad, format!("No path carries both ways; {peer} is heard."));
+    if !state.paths.iter().any(|path| path.outgoing.is_alive()) {
+        return say(Level::Bad, format!("Nothing gets through to {peer}, which is heard."));
     }
-    let paths =
-        if count == 1 { "the only path".to_string() } else { format!("{alive} of {count} paths") };
+    let paths = match alive {
+        0 => "paths that carry one way each".to_string(),
+        _ if count == 1 => "the only path".to_string(),
+        _ => format!("{alive} of {count} paths"),
+    };
     let level = if alive == count && alarms.is_empty() { Level::Good } else { Level::Limited };
-    let delay = state.classes.iter().find(|class| class.name == "control");
-    let text = match delay.and_then(|class| class.delay_p50_ms) {
+    let control = control(state);
+    if control.is_some_and(|class| class.late_share == Some(1.0)) {
+        return say(Level::Bad, format!("Control arrives too late over {paths} and is dropped."));
+    }
+    let text = match control.and_then(|class| class.delay_p50_ms) {
         Some(delay) => format!("Control arrives in {} over {paths}.", span(delay)),
-        None => format!("Connected to {peer} over {paths}; no control message has arrived yet."),
+        None => format!("Connected to {peer} over {paths}; no control message arrives."),
     };
     say(level, text)
 }
@@ -123,7 +127,7 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
     for path in state.paths.iter().filter(|_| state.session) {
         let ways = [(path.outgoing, "to the other end"), (path.incoming, "from the other end")];
         let dead: Vec<&str> =
-            ways.into_iter().filter(|(state, _)| !is_alive(*state)).map(|(_, way)| way).collect();
+            ways.into_iter().filter(|(state, _)| !state.is_alive()).map(|(_, way)| way).collect();
         match dead.as_slice() {
             [] => {}
             [way] => alarms.push(format!("{}: nothing gets through {way}", path.name)),
@@ -140,6 +144,12 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
         {
             alarms.push(format!("{}: {} from the other end", path.name, small(mtu)));
         }
+    }
+    if let Some(share) = control(state).and_then(|class| class.late_share)
+        && share > 0.0
+    {
+        let percent = (share * 100.0).max(1.0);
+        alarms.push(format!("control: {percent:.0} % of what arrives is too late and is dropped"));
     }
     for path in &state.paths {
         if path.data_left == Some(0) {
@@ -158,6 +168,7 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
 mod tests {
     use super::*;
     use crate::sample;
+    use skybraid_gateway::event::PathState;
 
     #[test]
     fn the_verdict_is_a_plain_sentence() {
@@ -171,7 +182,19 @@ mod tests {
         assert_eq!(text(&state).text, "Control arrives in 31 ms over 1 of 2 paths.");
         assert_eq!(text(&state).level, Level::Limited);
         state.paths[0].outgoing = PathState::Down;
-        assert_eq!(text(&state).text, "No path carries both ways; the aircraft is heard.");
+        let crossed = "Control arrives in 31 ms over paths that carry one way each.";
+        assert_eq!((text(&state).text.as_str(), text(&state).level), (crossed, Level::Limited));
+        state.paths[1].outgoing = PathState::Down;
+        assert_eq!(text(&state).text, "Nothing gets through to the aircraft, which is heard.");
+        assert_eq!(text(&state).level, Level::Bad);
+        state.paths[1] = sample::snapshot().paths[1].clone();
+        state.classes[0].late_share = Some(1.0);
+        let late = "Control arrives too late over 1 of 2 paths and is dropped.";
+        assert_eq!((text(&state).text.as_str(), text(&state).level), (late, Level::Bad));
+        state.classes[0].late_share = None;
+        state.classes[0].delay_p50_ms = None;
+        let none = "Connected to the aircraft over 1 of 2 paths; no control message arrives.";
+        assert_eq!(text(&state).text, none);
         state.session = false;
         state.silent_ms = Some(3210.0);
         assert_eq!(text(&state).text, "Nothing has been heard from the aircraft for 3.2 s.");
@@ -195,6 +218,7 @@ mod tests {
         state.paths[1].peer_mtu_error = true;
         state.session_overdue = true;
         state.peer_duplicated = true;
+        state.classes[0].late_share = Some(0.25);
         let edge = super::super::PathCounters { name: "lte".into(), ..Default::default() };
         assert_eq!(
             alarms(Some(&state), &SocketCounters { paths: vec![edge], local: Vec::new() }),
@@ -206,6 +230,7 @@ mod tests {
                 "dish: nothing gets through from the other end",
                 "lte: larger packets than 640 B do not get through to the other end",
                 "lte: larger packets than 576 B do not get through from the other end",
+                "control: 25 % of what arrives is too late and is dropped",
                 "lte: its data are used up; it carries only what no other path can",
                 "video: the other end's file has no channel of this name",
             ]

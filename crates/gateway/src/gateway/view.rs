@@ -5,7 +5,6 @@ use alloc::format;
 use skybraid_units::{Duration, Instant};
 
 use super::Gateway;
-use crate::event::PathState;
 use crate::health::Path;
 use crate::link::ClassLink;
 use crate::snapshot::{ChannelSnapshot, PathSnapshot, Snapshot, TunSnapshot};
@@ -16,27 +15,30 @@ impl Gateway {
         let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
         let ms = |duration: Duration| duration.as_millis_f64();
         let path = |path: &Path| {
-            let delay =
-                path.transit.smoothed().and_then(|transit| self.clock.incoming_delay(now, transit));
-            let report = path.peer_report;
-            let out = report
-                .filter(|report| report.state != PathState::Unheard)
-                .map(|report| Duration::from_micros(i64::from(report.transit_us)));
+            let (outgoing, incoming) = (path.outgoing, path.watch.state());
+            // What was measured of a direction before it went down says nothing of it now.
+            let both_ways = outgoing.is_alive() && incoming.is_alive();
+            let report = path.peer_report.filter(|_| outgoing.is_alive());
+            let outgoing_transit =
+                report.map(|report| Duration::from_micros(i64::from(report.transit_us)));
+            let incoming_transit = path.transit.smoothed().filter(|_| incoming.is_alive());
             let window = path.window();
             PathSnapshot {
                 name: path.name.clone(),
-                outgoing: path.outgoing,
-                incoming: path.watch.state(),
+                outgoing,
+                incoming,
                 remote: path.remote.map(|remote| format!("{remote}")),
-                rtt_ms: path.rtt.map(ms),
-                min_rtt_ms: path.min_rtt().map(ms),
-                incoming_delay_ms: delay.map(ms),
-                outgoing_delay_ms: out
+                rtt_ms: path.rtt.filter(|_| both_ways).map(ms),
+                min_rtt_ms: path.min_rtt().filter(|_| both_ways).map(ms),
+                incoming_delay_ms: incoming_transit
+                    .and_then(|transit| self.clock.incoming_delay(now, transit))
+                    .map(ms),
+                outgoing_delay_ms: outgoing_transit
                     .and_then(|transit| self.clock.outgoing_delay(now, transit))
                     .map(ms),
-                jitter_ms: ms(path.transit.jitter()),
-                incoming_loss: window.loss,
-                outgoing_loss: path.outgoing_loss(),
+                jitter_ms: incoming_transit.map(|_| ms(path.transit.jitter())),
+                incoming_loss: incoming.is_alive().then_some(window.loss),
+                outgoing_loss: report.map(|_| path.outgoing_loss()),
                 outgoing_bps: window.outgoing_bps,
                 incoming_bps: window.incoming_bps,
                 outgoing_bytes: path.totals.outgoing_bytes,

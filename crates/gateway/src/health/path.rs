@@ -172,7 +172,7 @@ impl Path {
 
     /// Returns whether the path is heard.
     pub fn is_heard(&self) -> bool {
-        !matches!(self.watch.state(), PathState::Down | PathState::Unheard)
+        self.watch.state().is_alive()
     }
 
     /// Returns the size of the IP and UDP headers, in bytes.
@@ -286,7 +286,7 @@ impl Path {
     /// Returns the IP packet size of the padded probe due after an unpadded one, in bytes, while the peer
     /// hears the path.
     pub fn poll_padded(&mut self, now: Instant) -> Option<u32> {
-        if matches!(self.outgoing, PathState::Down | PathState::Unheard) {
+        if !self.outgoing.is_alive() {
             return None;
         }
         let spent = self.is_spent();

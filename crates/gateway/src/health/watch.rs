@@ -80,8 +80,7 @@ impl Watch {
 
     /// Handles a lost interface. Returns the previous state if it changes.
     pub fn give_up(&mut self) -> Option<PathState> {
-        let gives_up = !matches!(self.state, PathState::Down | PathState::Unheard);
-        gives_up.then(|| core::mem::replace(&mut self.state, PathState::Down))
+        self.state.is_alive().then(|| core::mem::replace(&mut self.state, PathState::Down))
     }
 }
 

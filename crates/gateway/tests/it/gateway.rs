@@ -3,6 +3,7 @@
 use crate::field::commands::{COMMAND_LONG, delays, ms, talk};
 use crate::field::{AIRCRAFT, Fault, Field, GEO, GROUND, LEO, LTE, frame, read};
 use skybraid_gateway::event::PathState;
+use skybraid_gateway::snapshot::PathSnapshot;
 use skybraid_units::Duration;
 
 const MANUAL_CONTROL: u32 = 69;
@@ -24,7 +25,7 @@ fn control_arrives_once_by_the_faster_path() {
             assert_eq!((path.outgoing, path.incoming), (PathState::Up, PathState::Up));
             assert!((path.rtt_ms.unwrap() - 2.0 * delay).abs() < 1.0, "{path:?}");
             assert!((path.incoming_delay_ms.unwrap() - delay).abs() < 1.0, "{path:?}");
-            assert_eq!((path.mtu, path.outgoing_loss), (1_500, 0.0));
+            assert_eq!((path.mtu, path.outgoing_loss), (1_500, Some(0.0)));
         }
         let control = &shown.classes[0];
         assert_eq!(control.delivered, 235);
@@ -34,8 +35,22 @@ fn control_arrives_once_by_the_faster_path() {
     }
 }
 
+/// What a snapshot has of the directions of a path: outgoing, incoming, and of both.
+fn measured(path: &PathSnapshot) -> [bool; 3] {
+    let same = |values: &[Option<f64>]| {
+        let known = values[0].is_some();
+        assert!(values.iter().all(|value| value.is_some() == known), "{path:?}");
+        known
+    };
+    [
+        same(&[path.outgoing_delay_ms, path.outgoing_loss]),
+        same(&[path.incoming_delay_ms, path.incoming_loss, path.jitter_ms]),
+        same(&[path.rtt_ms, path.min_rtt_ms]),
+    ]
+}
+
 #[test]
-fn a_path_that_was_never_heard_has_no_delay() {
+fn a_direction_that_is_not_up_shows_no_measurement() {
     let mut field = Field::new(1, &[LTE(), LEO()], "");
     field.set_interface(1, false);
     field.run(ms(2_000));
@@ -43,8 +58,18 @@ fn a_path_that_was_never_heard_has_no_delay() {
         let [heard, unheard] = &field.snapshot(side).paths[..] else { panic!("two paths") };
         assert!((heard.outgoing_delay_ms.unwrap() - 45.0).abs() < 1.0, "{heard:?}");
         assert_eq!(unheard.outgoing, PathState::Unheard);
-        assert_eq!((unheard.outgoing_delay_ms, unheard.incoming_delay_ms), (None, None));
+        assert_eq!((measured(heard), measured(unheard)), ([true; 3], [false; 3]));
     }
+    field.set_interface(1, true);
+    field.run(ms(4_000));
+    field.ways[1].faults[AIRCRAFT].silent = true;
+    field.run(ms(5_000));
+    let [aircraft, ground] =
+        [AIRCRAFT, GROUND].map(|side| measured(&field.snapshot(side).paths[1]));
+    assert_eq!((aircraft, ground), ([false, true, false], [true, false, false]));
+    field.ways[1].faults[AIRCRAFT].silent = false;
+    field.run(ms(6_000));
+    assert_eq!(measured(&field.snapshot(GROUND).paths[1]), [true; 3]);
 }
 
 #[test]
@@ -101,6 +126,17 @@ fn control_resumes_within_a_second_of_a_restart() {
 }
 
 #[test]
+fn the_first_path_that_can_be_used_opens_the_session_at_once() {
+    let mut field = Field::new(3, &[LTE()], "");
+    field.set_interface(0, false);
+    field.run(ms(110));
+    field.set_interface(0, true);
+    // 20 ms to the next try, and a round trip.
+    field.run(ms(110 + 20 + 62));
+    assert!(field.snapshot(AIRCRAFT).session);
+}
+
+#[test]
 fn the_ground_follows_the_aircraft_to_another_address() {
     let mut field = Field::new(4, &[LTE()], "");
     talk(&mut field, 4_000, |field, at| {
@@ -137,10 +173,20 @@ fn a_command_too_old_for_its_class_is_never_delivered() {
             field.ways.iter_mut().for_each(|way| way.faults[GROUND] = late);
         }
     });
+    let [late, in_time] = [AIRCRAFT, GROUND].map(|side| field.snapshot(side).classes[0].late_share);
+    assert_eq!((late, in_time), (Some(1.0), Some(0.0)));
     field.run(ms(8_000));
     let seen = delays(&field, AIRCRAFT);
     assert!(seen.iter().all(|(_, delay)| *delay < 1_001.0), "{seen:?}");
     assert!(field.snapshot(AIRCRAFT).classes[0].late >= 95);
+    // What arrived before says nothing of now.
+    let ages = |field: &Field| {
+        let control = &field.snapshot(GROUND).classes[0];
+        (control.late_share, control.delay_p50_ms.is_some())
+    };
+    assert_eq!(ages(&field), (None, true));
+    field.run(ms(16_000));
+    assert_eq!(ages(&field), (None, false));
 }
 
 #[test]

@@ -159,19 +159,6 @@ fn row(columns: &[Column], of: &Value) -> Vec<String> {
     columns.iter().map(|(_, key, cell)| cell(&of[*key])).collect()
 }
 
-/// Returns a path without delay and loss of a direction that is down, which are the last ones before.
-fn without_stale(path: &Value) -> Value {
-    let mut path = path.clone();
-    for way in ["outgoing", "incoming"] {
-        if path[way] == "down" {
-            for name in ["delay_ms", "loss"] {
-                path[format!("{way}_{name}")] = Value::Null;
-            }
-        }
-    }
-    path
-}
-
 fn heads(columns: &[Column]) -> Vec<String> {
     columns.iter().map(|(head, _, _)| (*head).to_string()).collect()
 }
@@ -196,7 +183,7 @@ fn table(status: &Value) -> String {
     append_table(
         &mut text,
         heads(&PATH_COLUMNS),
-        paths.iter().map(|path| row(&PATH_COLUMNS, &without_stale(path))),
+        paths.iter().map(|path| row(&PATH_COLUMNS, path)),
     );
     // In TCP mode the MPTCP connection follows the paths.
     let carriers = classes.first().map_or(0, |class| each(&class["by_path"]).len());
@@ -226,8 +213,8 @@ mod tests {
             "uptime_ms": 61_500.0,
             "paths": [{
                 "name": "dish", "outgoing": "up", "incoming": "down", "outgoing_delay_ms": 31.4,
-                "incoming_delay_ms": 30.0, "rtt_ms": 1234.0, "jitter_ms": 1.25, "outgoing_loss": 0.0,
-                "incoming_loss": 0.015, "outgoing_bps": 999.0, "incoming_bps": 4.2e6,
+                "incoming_delay_ms": null, "rtt_ms": 1234.0, "jitter_ms": 1.25, "outgoing_loss": 0.0,
+                "incoming_loss": null, "outgoing_bps": 999.0, "incoming_bps": 4.2e6,
                 "control_won": 7, "data_left": 2.5e9,
             }],
             "classes": [{

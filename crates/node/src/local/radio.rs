@@ -4,7 +4,6 @@
 //! Source: MAVLink `common.xml`, message 109; sender 51/68 and the use of the fields as in SiK radios.
 
 use skybraid_gateway::Snapshot;
-use skybraid_gateway::event::PathState;
 use skybraid_gateway::snapshot::PathSnapshot;
 
 const RADIO_STATUS: u32 = 109;
@@ -54,13 +53,12 @@ fn checksum(crc: u16, byte: u8) -> u16 {
 /// here, and asking an autopilot for less would slow its telemetry down needlessly. `rxerrors` counts
 /// datagrams refused as broken or not understood; nothing is ever corrected, so `fixed` is 0.
 pub fn radio_status(sequence: u8, snapshot: &Snapshot) -> Vec<u8> {
-    let is_alive = |state: PathState| !matches!(state, PathState::Unheard | PathState::Down);
-    let strongest = |state: fn(&PathSnapshot) -> PathState, loss: fn(&PathSnapshot) -> f64| {
-        let alive = snapshot.paths.iter().filter(|path| is_alive(state(path)));
-        alive.map(|path| strength(loss(path), path.rtt_ms.unwrap_or(0.0))).max().unwrap_or(0)
+    let strongest = |loss: fn(&PathSnapshot) -> Option<f64>| {
+        let alive = snapshot.paths.iter().filter_map(|path| Some((loss(path)?, path.rtt_ms)));
+        alive.map(|(loss, rtt_ms)| strength(loss, rtt_ms.unwrap_or(0.0))).max().unwrap_or(0)
     };
-    let here = strongest(|path| path.incoming, |path| path.incoming_loss);
-    let there = strongest(|path| path.outgoing, |path| path.outgoing_loss);
+    let here = strongest(|path| path.incoming_loss);
+    let there = strongest(|path| path.outgoing_loss);
     let errors = snapshot.refused.forged + snapshot.refused.unreadable;
     let errors = u16::try_from(errors).unwrap_or(u16::MAX).to_le_bytes();
     // Packed in MAVLink order: rxerrors, fixed, rssi, remrssi, txbuf, noise, remnoise.
@@ -113,19 +111,14 @@ mod tests {
 
     #[test]
     fn the_message_tells_of_the_best_path_that_lives() {
-        let path = |state, loss, rtt| PathSnapshot {
-            incoming: state,
-            outgoing: state,
-            incoming_loss: loss,
-            outgoing_loss: loss / 2.0,
+        let path = |loss, rtt| PathSnapshot {
+            incoming_loss: Some(loss),
+            outgoing_loss: Some(loss / 2.0),
             rtt_ms: Some(rtt),
             ..PathSnapshot::default()
         };
-        let paths = vec![
-            path(PathState::Up, 0.5, 50.0),
-            path(PathState::Suspected, 0.2, 550.0),
-            path(PathState::Down, 0.0, 20.0),
-        ];
+        // One that is down has no measurements.
+        let paths = vec![path(0.5, 50.0), path(0.2, 550.0), PathSnapshot::default()];
         let bytes = radio_status(7, &snapshot(paths));
         let header = Header::parse(&bytes).unwrap();
         assert_eq!((header.system, header.component, header.message), (51, 68, 109));

@@ -86,8 +86,7 @@ class GatewayLog:
         begun_unix: when the gateway was started, in s since 1970.
         length_s: from the start to the last line.
         path_names: in the gateway's order.
-        paths: a row a sample and path: `time_ns` since the start and the fields of a path's snapshot, without delay and
-            loss of a direction that is down.
+        paths: a row a sample and path: `time_ns` since the start and the fields of a path's snapshot.
         classes: a row a sample and class: `time_ns` and the fields of a class's snapshot.
         last: the last sample, empty without one.
         events: in the order of the log.
@@ -141,7 +140,7 @@ class GatewayLog:
             starts[len(starts) // 2] if starts else float(head.get("unix", 0.0)),
             max((time_s for time_s, _, _ in entries), default=0.0),
             tuple(dict.fromkeys(names)),
-            without_stale(_frame(samples, "paths", _PATH)),
+            _frame(samples, "paths", _PATH),
             _frame(samples, "classes", _CLASS),
             samples[-1][1] if samples else {},
             tuple(Happening(time_s, str(told.get("event", "event")), words(told), told) for time_s, told in events),
@@ -241,14 +240,6 @@ def _entries(lines: Sequence[str], notes: list[str]) -> Iterator[tuple[float, fl
 def _rows(sample: dict[str, Any], part: str) -> list[dict[str, Any]]:
     found = sample.get(part)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def without_stale(paths: pl.DataFrame) -> pl.DataFrame:
-    """Returns the samples without delay and loss of directions that are down, which are the last ones before."""
-    lives = {way: pl.col(way).ne_missing("down") for way in DIRECTIONS}
-    measured = [(f"{way}_{name}", lives[way]) for way in lives for name in ("delay_ms", "loss")]
-    measured.append(("rtt_ms", lives["outgoing"] & lives["incoming"]))
-    return paths.with_columns(pl.when(live).then(pl.col(name)).alias(name) for name, live in measured)
 
 
 def _frame(samples: Sequence[tuple[float, dict[str, Any]]], part: str, schema: dict[str, Any]) -> pl.DataFrame:
