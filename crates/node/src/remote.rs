@@ -12,6 +12,11 @@ const RESOLVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Retry interval for a name that could not be resolved.
 const RESOLVE_RETRY: Duration = Duration::from_secs(1);
 
+/// Silence of an address after which the next one of its name is tried: of one that has never been heard, and of
+/// one that has.
+const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE_ONCE_HEARD: Duration = Duration::from_secs(30);
+
 /// Remote address that is configured by name. It is resolved again every minute: names move.
 #[derive(Debug)]
 pub struct Remote {
@@ -19,12 +24,16 @@ pub struct Remote {
     pub name: String,
     addresses: Vec<SocketAddr>,
     ask_at: Instant,
+    /// Time at which the address in use was last heard, or taken into use.
+    silent_since: Instant,
+    /// Address that was last heard.
+    heard: Option<SocketAddr>,
 }
 
 impl Remote {
     /// Creates an unresolved address.
     pub const fn new(now: Instant, name: String) -> Self {
-        Self { name, addresses: Vec::new(), ask_at: now }
+        Self { name, addresses: Vec::new(), ask_at: now, silent_since: now, heard: None }
     }
 
     /// Returns true if resolution is due, and schedules the next.
@@ -87,6 +96,41 @@ impl Remote {
         let fitting = || self.addresses.iter().copied().filter(|address| fits(*address));
         used.filter(|used| fitting().any(|address| address == *used)).or_else(|| fitting().next())
     }
+
+    /// As [`choose`](Self::choose), but returns the next address that `fits` if the one in use stays silent;
+    /// `heard` says whether it is not.
+    pub fn choose_heard(
+        &mut self,
+        now: Instant,
+        used: Option<SocketAddr>,
+        heard: bool,
+        fits: impl Fn(SocketAddr) -> bool,
+    ) -> Option<SocketAddr> {
+        let chosen = self.choose(used, &fits);
+        if heard && chosen == used {
+            self.heard = chosen;
+        }
+        if heard || chosen != used {
+            self.silent_since = now;
+        }
+        let patience = if self.heard == chosen { PATIENCE_ONCE_HEARD } else { PATIENCE };
+        if now.since(self.silent_since) < patience {
+            return chosen;
+        }
+        self.silent_since = now;
+        self.next_after(chosen?, fits).or(chosen)
+    }
+
+    /// Returns the address after `used` that `fits`, in the order of preference and from the first one again.
+    pub fn next_after(
+        &self,
+        used: SocketAddr,
+        fits: impl Fn(SocketAddr) -> bool,
+    ) -> Option<SocketAddr> {
+        let at = self.addresses.iter().position(|address| *address == used)?;
+        let (before, after) = self.addresses.split_at(at);
+        after.iter().skip(1).chain(before).copied().find(|address| fits(*address))
+    }
 }
 
 #[cfg(test)]
@@ -108,5 +152,27 @@ mod tests {
         assert_eq!(remote.choose(Some(two), |address| address.is_ipv4()), Some(one));
         remote.learn(Instant::from_millis(1500), vec![]);
         assert_eq!(remote.choose(None, |_| true), Some(six));
+    }
+
+    #[test]
+    fn a_silent_address_gives_way_to_the_next_of_its_name() {
+        let [six, one, two] = ["[2001:db8::1]:1", "192.0.2.1:1", "192.0.2.2:1"]
+            .map(|text| text.parse::<SocketAddr>().unwrap());
+        let mut remote = Remote::new(Instant::ZERO, "ground:1".to_owned());
+        remote.learn(Instant::ZERO, vec![six, one, two]);
+        let mut used = None;
+        let mut after = |seconds, alive: Option<SocketAddr>| {
+            let now = Instant::ZERO + Duration::from_secs(seconds);
+            let heard = used.is_some() && used == alive;
+            used = remote.choose_heard(now, used, heard, |address| address != two);
+            used
+        };
+        assert_eq!([0, 2].map(|at| after(at, Some(one))), [Some(six); 2]);
+        assert_eq!([3, 4, 60].map(|at| after(at, Some(one))), [Some(one); 3]);
+        // One that has been heard is kept for longer, and tried again after each other one.
+        assert_eq!([70, 89].map(|at| after(at, None)), [Some(one); 2]);
+        assert_eq!([90, 92].map(|at| after(at, None)), [Some(six); 2]);
+        assert_eq!([93, 122].map(|at| after(at, None)), [Some(one); 2]);
+        assert_eq!(after(123, None), Some(six));
     }
 }

@@ -11,7 +11,7 @@ use super::{BUNDLE, Gateway, Outgoing};
 use crate::Class;
 use crate::config::Network;
 use crate::event::Direction;
-use crate::health::{Probe, probe, validation};
+use crate::health::{Path, Probe, probe, validation};
 use crate::session::{Handshake, OVERHEAD, Opened, Refusal, SessionEvent};
 
 /// Maximum handshake senders remembered until they get a reply.
@@ -221,7 +221,7 @@ impl Gateway {
     }
 
     /// Returns the destination of a datagram on a path, if it can leave.
-    pub(super) fn reach(&self, path: &crate::health::Path) -> Option<SocketAddr> {
+    pub(super) fn reach(&self, path: &Path) -> Option<SocketAddr> {
         if !path.present {
             return None;
         }
@@ -314,6 +314,11 @@ impl Gateway {
             known.forget_size();
             self.refresh_usable();
         }
+    }
+
+    /// Returns whether the peer is heard on a path.
+    pub fn is_heard(&self, path: PathId) -> bool {
+        self.paths.get(path).is_some_and(Path::is_heard)
     }
 
     /// Sets whether the stream of a path, or [`BUNDLE`], is writable (TCP mode).

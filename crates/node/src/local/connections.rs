@@ -1,8 +1,9 @@
 //! TCP connections of MAVLink endpoints: incoming ones, and the outgoing one.
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
 use nix::sys::socket::{getsockopt, sockopt};
@@ -13,12 +14,12 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::frame_stream::{FrameStream, ReadResult};
 use super::{Counts, Write};
-use crate::accept::accept_all;
+use crate::accept::{accept_all, source_of};
 use crate::poller::{Ready, Source};
 use crate::tools::Tools;
 
-/// Maximum connections of one listener. Another one replaces the oldest that has never sent a frame; without
-/// such, it is refused.
+/// Maximum connections of one listener. Another one replaces one of the source that has most: the oldest that has
+/// never sent a frame, else the newest, unless its own source would then have as many.
 const MAX_CLIENTS: usize = 64;
 /// Kernel buffer of one connection in bytes, in each direction; further data waits where it can be dropped by
 /// class. One poll reads all buffered data, so that data arriving later can be dated.
@@ -93,9 +94,7 @@ impl Connections {
     ) -> bool {
         accept_all(listener, &mut |stream, peer| {
             if self.connections.len() >= MAX_CLIENTS {
-                let silent = self.connections.iter().enumerate().filter(|(_, known)| !known.heard);
-                let oldest = silent.min_by_key(|(_, known)| known.number).map(|(at, _)| at);
-                if let Some(at) = oldest {
+                if let Some(at) = self.to_replace(source_of(peer.ip())) {
                     self.connections.swap_remove(at);
                 }
             }
@@ -107,6 +106,20 @@ impl Connections {
                 }
             }
         })
+    }
+
+    /// Returns the place of the connection that gives way to one of `newcomer`.
+    fn to_replace(&self, newcomer: IpAddr) -> Option<usize> {
+        let source = |known: &Connection| known.peer.map(|peer| source_of(peer.ip()));
+        let sources: Vec<_> = self.connections.iter().map(source).collect();
+        let count = |wanted| sources.iter().filter(|source| **source == wanted).count();
+        let rank = |(_, known): &(usize, &Connection)| {
+            let age = i64::from(known.number) * if known.heard { -1 } else { 1 };
+            (Reverse(count(source(known))), known.heard, age)
+        };
+        let (at, known) = self.connections.iter().enumerate().min_by_key(rank)?;
+        let is_fair = count(source(known)) > count(Some(newcomer)) + 1;
+        (!known.heard || is_fair).then_some(at)
     }
 
     /// Opens a connection.
@@ -133,6 +146,11 @@ impl Connections {
         self.connections.retain(|connection| {
             connection.connecting_since.is_none_or(|since| now.since(since) < CONNECT_TIMEOUT)
         });
+    }
+
+    /// Drops the connection attempts, as one has succeeded.
+    pub fn drop_attempts(&mut self) {
+        self.connections.retain(|connection| connection.connecting_since.is_none());
     }
 
     /// Serves a ready connection. Returns the error that ended it, if one did.
@@ -246,4 +264,48 @@ fn prepare(socket: &Socket) -> io::Result<()> {
     socket.set_recv_buffer_size(KERNEL_BUFFER)?;
     socket.set_tcp_user_timeout(Some(ACK_TIMEOUT))?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(ACK_TIMEOUT).with_interval(ACK_TIMEOUT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alarms::Alarms;
+    use crate::poller::Poller;
+    use skybraid_io::clock::Clock;
+    use std::net::TcpStream;
+
+    #[test]
+    fn one_host_with_talking_connections_keeps_no_other_out() {
+        let poller = Poller::new(Clock::starting_now()).unwrap();
+        let alarms = Alarms::new(std::sync::mpsc::sync_channel(9).0);
+        let tools = Tools::new(poller, alarms).unwrap();
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let to = listener.local_addr().unwrap();
+        let mut connections = Connections::default();
+        // Whether a connection from a host is accepted.
+        let mut open = |from: &str, talks: bool| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.bind(&format!("{from}:0").parse::<SocketAddr>().unwrap().into()).unwrap();
+            socket.connect(&to.into()).unwrap();
+            let stream = TcpStream::from(socket);
+            let near = stream.local_addr().unwrap();
+            let Connections { next, .. } = connections;
+            connections.accept(0, &listener, 1_000, &tools);
+            let known = connections.connections.iter_mut().find(|known| known.peer == Some(near));
+            let Some(known) = known else { return None };
+            assert!(connections.next == next + 1);
+            known.heard = talks;
+            Some(stream)
+        };
+        let [flood, pilot] = ["127.0.0.1", "127.0.0.2"];
+        let held: Vec<_> = (0..MAX_CLIENTS).filter_map(|_| open(flood, true)).collect();
+        assert_eq!(held.len(), MAX_CLIENTS);
+        let pilots = [open(pilot, false), open(pilot, true)];
+        assert!(pilots.iter().all(Option::is_some));
+        // Its own host gets no more, though one of the pilot's has not talked yet.
+        assert!(open(flood, true).is_none());
+        let hosts = connections.connections.iter().map(|known| known.peer.unwrap().ip());
+        assert_eq!(hosts.filter(|host| host.to_string() == pilot).count(), 2);
+        assert_eq!(connections.connected(), MAX_CLIENTS);
+    }
 }

@@ -1,6 +1,7 @@
 //! A local MAVLink endpoint.
 
-use std::io;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 
 use nix::sys::termios::BaudRate;
@@ -23,6 +24,8 @@ use skybraid_io::batch::Outbox;
 
 /// Queue size in bytes for a slow reader.
 const QUEUE_BYTES: usize = 256 << 10;
+/// Maximum addresses of a name that are tried one after another.
+const MAX_ADDRESSES: usize = 8;
 
 /// A local MAVLink endpoint.
 pub struct End {
@@ -42,11 +45,17 @@ enum Kind {
     /// UDP server: sends to all addresses from which datagrams have been received.
     UdpListen { socket: Socket, drained: Drained, outbox: Outbox, senders: Senders },
     /// UDP client: sends to and receives from one address.
-    UdpSend { remote: Remote, open: Option<(Socket, SocketAddr, Drained)>, outbox: Outbox },
+    UdpSend {
+        remote: Remote,
+        open: Option<(Socket, SocketAddr, Drained)>,
+        /// Nobody has the port at the address in use.
+        refused: bool,
+        outbox: Outbox,
+    },
     /// TCP server.
     TcpListen { listener: TcpListener, connections: Connections, paused: bool },
-    /// TCP client that reconnects.
-    TcpConnect { to: String, connections: Connections },
+    /// TCP client that reconnects, to any address of a name.
+    TcpConnect { to: String, untried: VecDeque<SocketAddr>, connections: Connections },
     /// Serial device.
     Serial { device: String, speed: BaudRate, room: usize, connections: Connections },
 }
@@ -129,7 +138,9 @@ impl End {
                     }
                 });
             }
-            Kind::UdpSend { open: Some((socket, _, drained)), .. } => {
+            Kind::UdpSend { open: Some((socket, _, drained)), refused, .. } => {
+                let error = socket.take_error().ok().flatten();
+                *refused |= error.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused);
                 return tools.take(socket, drained, &mut |taken| {
                     let client = Client { end, address: taken.source };
                     let origin = Origin { client, arrived: taken.arrived };
@@ -152,8 +163,14 @@ impl End {
                     connections.ready(now, ready, channel, counts, tools, write);
                 }
             }
-            Kind::TcpConnect { connections, .. } => {
-                connections.ready(now, ready, channel, counts, tools, write);
+            Kind::TcpConnect { untried, connections, .. } => {
+                let failed = connections.ready(now, ready, channel, counts, tools, write).is_some();
+                if connections.connected() > 0 {
+                    untried.clear();
+                    connections.drop_attempts();
+                } else if failed {
+                    connect_next(now, end, untried, connections, tools);
+                }
             }
             Kind::Serial { connections, .. } => {
                 if let Some(error) = connections.ready(now, ready, channel, counts, tools, write) {
@@ -215,9 +232,15 @@ impl End {
     pub fn retry(&mut self, now: Instant, tools: &mut Tools) {
         match &mut self.kind {
             Kind::UdpListen { senders, .. } => senders.drop_silent(now),
-            Kind::UdpSend { remote, open, .. } => {
+            Kind::UdpSend { remote, open, refused, .. } => {
                 if open.is_none() || remote.asks(now) {
                     tools.names.ask(NameOwner::Mavlink(self.place), &remote.name);
+                }
+                let used = open.as_ref().filter(|_| std::mem::take(refused)).map(|(_, to, _)| *to);
+                if let Some(to) = used.and_then(|used| remote.next_after(used, |_| true))
+                    && let Ok((socket, drained)) = connect(to, Source::Mavlink(self.place), tools)
+                {
+                    *open = Some((socket, to, drained));
                 }
             }
             Kind::TcpListen { listener, paused, .. } => {
@@ -225,11 +248,13 @@ impl End {
                     *paused = tools.poller.resume(listener, Source::Mavlink(self.place)).is_err();
                 }
             }
-            Kind::TcpConnect { to, connections } => {
+            Kind::TcpConnect { to, untried, connections } => {
                 connections.drop_expired_attempts(now);
-                if connections.is_empty() {
+                if connections.is_empty() && untried.is_empty() {
                     tools.names.ask(NameOwner::Mavlink(self.place), to);
                 }
+                // An address that does not answer holds none of the next ones up.
+                connect_next(now, self.place, untried, connections, tools);
             }
             Kind::Serial { device, speed, room, connections } => {
                 if !connections.is_empty() {
@@ -264,14 +289,11 @@ impl End {
                     _ => Ok(()),
                 }
             }
-            Kind::TcpConnect { connections, .. } if connections.is_empty() => {
-                addresses.map(|addresses| {
-                    if let Some(to) = addresses.first() {
-                        // A missing peer is normal until a program is started.
-                        connections.connect(now, self.place, *to, QUEUE_BYTES, tools).ok();
-                    }
-                })
-            }
+            Kind::TcpConnect { untried, connections, .. } if connections.is_empty() => addresses
+                .map(|addresses| {
+                    *untried = addresses.into_iter().take(MAX_ADDRESSES).collect();
+                    connect_next(now, self.place, untried, connections, tools);
+                }),
             _ => Ok(()),
         };
         match result {
@@ -304,9 +326,33 @@ impl Kind {
                 let (listener, connections) = (listen(address(&value)?)?, Connections::default());
                 Self::TcpListen { listener, connections, paused: false }
             }
-            "tcp_connect" => Self::TcpConnect { to: value, connections: Connections::default() },
-            _ => Self::UdpSend { remote: Remote::new(now, value), open: None, outbox },
+            "tcp_connect" => Self::TcpConnect {
+                to: value,
+                untried: VecDeque::new(),
+                connections: Connections::default(),
+            },
+            _ => Self::UdpSend {
+                remote: Remote::new(now, value),
+                open: None,
+                refused: false,
+                outbox,
+            },
         })
+    }
+}
+
+/// Begins to connect to the next untried address. A missing peer is normal until a program is started.
+fn connect_next(
+    now: Instant,
+    place: u8,
+    untried: &mut VecDeque<SocketAddr>,
+    connections: &mut Connections,
+    tools: &Tools,
+) {
+    while let Some(to) = untried.pop_front() {
+        if connections.connect(now, place, to, QUEUE_BYTES, tools).is_ok() {
+            return;
+        }
     }
 }
 

@@ -299,11 +299,15 @@ mod tests {
                         [path.one]\nlisten = '127.0.0.1:9417'\n[[mavlink]]\nudp_connect = '127.0.0.1:9'\n\
                         [udp.video]\nsend_to = '127.0.0.1:9'\n";
 
+    fn tools() -> Tools {
+        let poller = Poller::new(Clock::starting_now()).unwrap();
+        Tools::new(poller, Alarms::new(sync_channel(9).0)).unwrap()
+    }
+
     #[test]
     fn a_program_whose_name_has_moved_is_reached() {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-        let poller = Poller::new(Clock::starting_now()).unwrap();
-        let mut tools = Tools::new(poller, Alarms::new(sync_channel(9).0)).unwrap();
+        let mut tools = tools();
         let config = skybraid_scenario::GatewayFile::parse(FILE, Path::new("g.toml")).unwrap();
         let mut local = Local::open(at(0), &config.config, &mut tools).unwrap();
         let asked = |tools: &mut Tools| std::iter::from_fn(|| tools.names.answer()).count();
@@ -337,12 +341,73 @@ mod tests {
             learn(&mut local, &mut tools, &[address]);
             assert!(reaches(&mut local, &mut tools, program));
         }
-        // An address in use is kept while the name has it.
+        // An address in use is kept while the name has it, and somebody the port.
         learn(&mut local, &mut tools, &addresses);
         assert!(reaches(&mut local, &mut tools, &programs[2]));
         for (seconds, expected) in [(59, 0), (61, 2)] {
             local.wake(at(seconds), &mut tools, || unreachable!("no endpoint has RADIO_STATUS"));
             assert_eq!(asked(&mut tools), expected);
         }
+    }
+
+    /// A gateway with one MAVLink endpoint, whose name has been resolved.
+    fn with_end(key: &str, addresses: Vec<SocketAddr>) -> (Local, Tools) {
+        let mut tools = tools();
+        let file =
+            FILE.replace("udp_connect = '127.0.0.1:9'", &format!("{key} = 'name.invalid:9'"));
+        let config = skybraid_scenario::GatewayFile::parse(&file, Path::new("g.toml")).unwrap();
+        let mut local = Local::open(Instant::ZERO, &config.config, &mut tools).unwrap();
+        local.resolved(Instant::ZERO, NameOwner::Mavlink(0), Ok(addresses), &mut tools);
+        (local, tools)
+    }
+
+    /// Serves what becomes ready, with timers once a second, until `is_done`.
+    fn serve(local: &mut Local, tools: &mut Tools, mut is_done: impl FnMut(&mut Local) -> bool) {
+        for round in 0..100 {
+            if is_done(local) {
+                return;
+            }
+            let (now, mut ready) = (tools.poller.now(), Vec::new());
+            tools.poller.wait(now, now + Duration::from_millis(50), &mut ready).unwrap();
+            let later = Instant::ZERO + Duration::from_secs(round / 10 + 2);
+            ready.into_iter().for_each(|ready| {
+                local.ready(later, ready, tools, &mut |_, _, _| {});
+            });
+            local.wake(later, tools, || unreachable!("no endpoint has RADIO_STATUS"));
+            local.flush(later, tools);
+        }
+        panic!("nothing came in 5 s");
+    }
+
+    fn closed_port() -> SocketAddr {
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    }
+
+    #[test]
+    fn tcp_connect_tries_every_address_of_a_name() {
+        let program = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        program.set_nonblocking(true).unwrap();
+        // Of documentation, where nobody answers; and one that refuses.
+        let silent = "192.0.2.1:9".parse().unwrap();
+        let addresses = vec![silent, closed_port(), program.local_addr().unwrap()];
+        let (mut local, mut tools) = with_end("tcp_connect", addresses);
+        let mut accepted = None;
+        serve(&mut local, &mut tools, |local| {
+            accepted = accepted.take().or_else(|| program.accept().ok());
+            accepted.is_some() && local.ends[0].clients() == 1
+        });
+    }
+
+    #[test]
+    fn udp_connect_leaves_an_address_that_refuses() {
+        let program = UdpSocket::bind("127.0.0.1:0").unwrap();
+        program.set_nonblocking(true).unwrap();
+        let addresses = vec![closed_port(), program.local_addr().unwrap()];
+        let (mut local, mut tools) = with_end("udp_connect", addresses);
+        let idle = self::tools();
+        serve(&mut local, &mut tools, |local| {
+            local.deliver(Instant::ZERO, ChannelId(0), Instant::FAR_FUTURE, &mut vec![7; 9], &idle);
+            program.recv(&mut [0; 9]).is_ok()
+        });
     }
 }

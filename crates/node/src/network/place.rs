@@ -5,9 +5,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use skybraid_gateway::config::PathConfig;
+use skybraid_units::Instant;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::interfaces::Interfaces;
+use crate::remote::Remote;
 use skybraid_io::batch::{join_arrivals, set_int, stamp_arrivals, widen};
 
 /// Configuration of a path's near end.
@@ -71,6 +73,24 @@ impl Place {
         let addresses: BTreeSet<IpAddr> =
             interface.addresses.iter().filter(usable).copied().collect();
         (!addresses.is_empty()).then_some(LocalAddresses { index, addresses })
+    }
+
+    /// Returns the address of the ground to use, among those reachable from here; `heard` says whether the one in
+    /// use is heard.
+    pub fn choose(
+        &self,
+        now: Instant,
+        remote: &mut Remote,
+        used: Option<SocketAddr>,
+        heard: bool,
+        interfaces: &Interfaces,
+    ) -> Option<SocketAddr> {
+        let fits = |address| self.near(address).is_some();
+        let reaches = |address: SocketAddr| {
+            fits(address) && self.local_addresses(interfaces, Some(address.is_ipv4())).is_some()
+        };
+        let chosen = remote.choose_heard(now, used, heard, reaches);
+        chosen.or_else(|| remote.choose(used, fits))
     }
 
     /// Returns the local address of a socket towards `remote`; `None` if the address families differ.

@@ -500,12 +500,8 @@ impl Path {
             tools.names.ask(NameOwner::Path(id.0), &remote.name);
         }
         let place = &self.place;
-        let fits = |address| place.near(address).is_some();
-        let local_addresses =
-            |address: SocketAddr| place.local_addresses(interfaces, Some(address.is_ipv4()));
-        let reaches = |address| fits(address) && local_addresses(address).is_some();
-        let used = remote.choose(self.used, reaches).or_else(|| remote.choose(self.used, fits));
-        let found = used.and_then(local_addresses);
+        let used = place.choose(now, remote, self.used, gateway.is_heard(id), interfaces);
+        let found = used.and_then(|used| place.local_addresses(interfaces, Some(used.is_ipv4())));
         let unchanged = used == self.used
             && match (&self.local_addresses, &found) {
                 (Some(before), Some(now)) => before.is_kept_by(now),

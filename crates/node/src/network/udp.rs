@@ -111,7 +111,10 @@ impl Sockets {
             {
                 tools.names.ask(NameOwner::Path(binding.first.0), &remote.name);
             }
-            let used = binding.choose(interfaces);
+            let heard = gateway.is_heard(binding.first);
+            let used = binding.remote.as_mut().and_then(|remote| {
+                binding.place.choose(now, remote, binding.used, heard, interfaces)
+            });
             if used != binding.used {
                 binding.used = used;
                 gateway.set_remote(binding.first, used);
@@ -215,17 +218,6 @@ impl Sockets {
 }
 
 impl Binding {
-    /// Returns the address of the ground to use, among those reachable from the local end.
-    fn choose(&self, interfaces: &Interfaces) -> Option<SocketAddr> {
-        let remote = self.remote.as_ref()?;
-        let fits = |address| self.place.near(address).is_some();
-        let reaches = |address: SocketAddr| {
-            fits(address)
-                && self.place.local_addresses(interfaces, Some(address.is_ipv4())).is_some()
-        };
-        remote.choose(self.used, reaches).or_else(|| remote.choose(self.used, fits))
-    }
-
     /// Opens a socket if its interface and address exist; returns true if it is new.
     fn reopen(
         &mut self,
