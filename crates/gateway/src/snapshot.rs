@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub sessions: u64,
     /// Number of restarts of the peer.
     pub peer_restarts: u64,
-    /// Whether two gateways with the peer's key take the session from one another.
+    /// Whether two gateways with the peer's key are heard.
     pub peer_duplicated: bool,
     /// Time since the peer was last heard; absent before the first time.
     pub silent_ms: Option<f64>,

@@ -110,8 +110,8 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
         ));
     }
     if state.peer_duplicated {
-        let text = "two gateways with the key of the other end take the session from one another: end one, \
-                    or give it a key of its own";
+        let text = "two gateways with the key of the other end are heard: the first keeps the session; end \
+                    the other, or give it a key of its own";
         alarms.push(text.to_string());
     }
     if state.session_overdue {
@@ -224,8 +224,8 @@ mod tests {
             alarms(Some(&state), &SocketCounters { paths: vec![edge], local: Vec::new() }),
             [
                 "lte: cannot be used here: the interface, the address or the name is not there",
-                "two gateways with the key of the other end take the session from one another: end one, \
-                 or give it a key of its own",
+                "two gateways with the key of the other end are heard: the first keeps the session; end \
+                 the other, or give it a key of its own",
                 "no handshake gets through to change keys: the session ends in 9 min",
                 "dish: nothing gets through from the other end",
                 "lte: larger packets than 640 B do not get through to the other end",

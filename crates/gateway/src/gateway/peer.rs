@@ -34,7 +34,7 @@ impl Gateway {
         let is_duplicated = self.sessions.is_peer_duplicated(now);
         let was_reported = core::mem::replace(&mut self.duplicate_reported, is_duplicated);
         if is_duplicated && !was_reported {
-            let text = "two gateways with the peer's key take the session from one another";
+            let text = "two gateways with the peer's key are heard";
             self.record_event(now, What::Alarm { text: text.into() });
         }
     }

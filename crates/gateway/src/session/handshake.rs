@@ -225,6 +225,9 @@ impl Sessions {
         let payload = noise::read_response(noise, psk, message).map_err(|_| Refusal::Forged)?;
         let call = calls.swap_remove(place);
         let theirs = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
+        if self.is_second(now, call.peer, &theirs.instance) {
+            return Err(Refusal::Stranger);
+        }
         let keys = noise::keys(call.noise).map_err(|_| Refusal::Forged)?;
         let start = Start {
             born: now,
@@ -271,8 +274,12 @@ impl Sessions {
         let peer = peers.iter().position(|known| Some(*known) == public);
         let peer = peer.filter(|peer| self.may_hold(now, *peer)).ok_or(Refusal::Stranger)?;
         let theirs = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
-        let written = noise::respond(&mut noise, psk.as_ref(), &self.own_payload(number))
-            .map_err(|_| Refusal::Forged)?;
+        if self.is_second(now, peer, &theirs.instance) {
+            return Err(Refusal::Stranger);
+        }
+        let written =
+            noise::respond(&mut noise, self.setup.psk.as_ref(), &self.own_payload(number))
+                .map_err(|_| Refusal::Forged)?;
         let keys = noise::keys(noise).map_err(|_| Refusal::Forged)?;
         let mut answer = envelope::response(mac, &written);
         let proof = self.guard.of_response(peer, &answer).ok_or(Refusal::Forged)?;

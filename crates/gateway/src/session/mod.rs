@@ -48,6 +48,8 @@ const LINGER: Duration = Duration::from_secs(30);
 pub const TAKEOVER: Duration = Duration::from_secs(1);
 /// Time for which a duplicate of the peer is reported after its last session.
 const DUPLICATE_REPORTED: Duration = Duration::from_secs(10);
+/// Maximum instances of peers that are remembered.
+const FORMER: usize = 16;
 /// Maximum earlier sessions; reached only if handshakes outrun confirmation.
 const EARLIER: usize = 16;
 /// Maximum pending sessions.
@@ -160,8 +162,8 @@ pub struct Sessions {
     instance: [u8; 8],
     /// Index among the trusted peers, and instance, of the last peer.
     peer_instance: Option<(usize, [u8; 8])>,
-    /// The one before, and the time at which one last returned after another of the same key.
-    former_instance: Option<(usize, [u8; 8])>,
+    /// Those before, and the time at which one of them last came back after another of the same key.
+    former_instances: VecDeque<(usize, [u8; 8])>,
     returned_at: Option<Instant>,
     /// Cookie of the last response: returning it proves reception at the address it was sent to.
     proof: Option<Proof>,
@@ -198,7 +200,7 @@ impl Sessions {
             random,
             instance,
             peer_instance: None,
-            former_instance: None,
+            former_instances: VecDeque::new(),
             returned_at: None,
             heard_at: None,
             proof: None,
@@ -269,8 +271,8 @@ impl Sessions {
             }
             opened
         } else if let Some(at) = self.pending.iter().position(is_it) {
-            let peer = self.pending.get(at)?.peer;
-            if !self.may_hold(now, peer) {
+            let Session { peer, instance, .. } = *self.pending.get(at)?;
+            if !self.may_hold(now, peer) || self.is_second(now, peer, &instance) {
                 return Some(Opened::Refused(Refusal::Stranger));
             }
             let opened = self.pending.get_mut(at)?.open(path, number, sealed, plain);
@@ -430,8 +432,8 @@ impl Sessions {
         self.setup.peers.get(self.current.as_ref()?.peer)
     }
 
-    /// Returns true if two gateways with the peer's key take the session from one another: an instance that was
-    /// replaced has returned. A gateway that is restarted has a new instance.
+    /// Returns true if two gateways with the peer's key are heard: an instance that was replaced has returned, or
+    /// another one has asked since. A gateway that is restarted has a new instance.
     pub fn is_peer_duplicated(&self, now: Instant) -> bool {
         self.returned_at.is_some_and(|at| now.since(at) < DUPLICATE_REPORTED)
     }
@@ -443,6 +445,18 @@ impl Sessions {
         !heard || holder.is_none_or(|holder| holder == peer)
     }
 
+    /// Whether an instance is another gateway with the key of the holder, which is heard. Recognised once an
+    /// instance has come back: the first of them then keeps the session.
+    fn is_second(&mut self, now: Instant, peer: usize, instance: &[u8; 8]) -> bool {
+        let heard = self.heard_at.is_some_and(|heard| now.since(heard) < TAKEOVER);
+        let holder = self.peer_instance.filter(|_| heard && self.is_peer_duplicated(now));
+        let is_second = holder.is_some_and(|(held, of)| held == peer && of != *instance);
+        if is_second {
+            self.returned_at = Some(now);
+        }
+        is_second
+    }
+
     /// Makes a session the current one.
     fn establish(&mut self, now: Instant, mut session: Session) {
         let peer = (session.peer, session.instance);
@@ -451,9 +465,12 @@ impl Sessions {
         let until = if session.heard { now + LINGER } else { Instant::FAR_FUTURE };
         session.until = Instant::FAR_FUTURE;
         if let (true, Some(last)) = (restarted, self.peer_instance.replace(peer)) {
-            let returned = last.0 == peer.0 && self.former_instance == Some(peer);
+            let returned = last.0 == peer.0 && self.former_instances.contains(&peer);
             self.returned_at = if returned { Some(now) } else { self.returned_at };
-            self.former_instance = Some(last);
+            if self.former_instances.len() >= FORMER {
+                self.former_instances.pop_front();
+            }
+            self.former_instances.push_back(last);
         }
         let hello = core::mem::take(&mut session.hello);
         self.earlier.extend(self.current.replace(session));

@@ -1,5 +1,7 @@
 //! Several trusted peers, and a key that both ends share.
 
+use std::collections::VecDeque;
+
 use skybraid_gateway::Side;
 use skybraid_gateway::session::{Opened, Refusal, SessionEvent, Sessions};
 use skybraid_units::{Duration, Instant};
@@ -83,6 +85,25 @@ fn two_gateways_with_one_key_are_not_taken_for_a_restart() {
     assert!(field.ends[GROUND].is_peer_duplicated(field.now));
     field.run_for(second * 10);
     assert!(!field.ends[GROUND].is_peer_duplicated(field.now));
+}
+
+#[test]
+fn of_three_gateways_with_one_key_the_first_keeps_the_session() {
+    let mut field = field(STATIONS[0]);
+    let other = |name| start(Instant::ZERO, Side::Aircraft, "aircraft", STATIONS[0], name);
+    let mut waiting = VecDeque::from(["two", "three"].map(other));
+    for turn in 0..60 {
+        field.run_for(Duration::from_millis(400));
+        let next = waiting.pop_front().unwrap();
+        waiting.push_back(std::mem::replace(&mut field.ends[AIRCRAFT], next));
+        assert_eq!(field.ends[GROUND].is_peer_duplicated(field.now), turn >= 3, "{turn}");
+    }
+    // Each took it once, and the first came back.
+    assert_eq!(field.restarts(GROUND), [true; 4]);
+    // When that is silent, another one takes over.
+    field.ends[AIRCRAFT] = waiting.pop_front().unwrap();
+    field.run_for(Duration::from_secs(3));
+    assert_eq!(field.restarts(GROUND), [true; 5]);
 }
 
 #[test]
