@@ -44,14 +44,14 @@ impl Sessions {
             hash.update(described(session).as_bytes());
         }
         let attempt = self.attempt.as_ref().map(super::Attempt::described);
-        let rest = (self.instance, self.peer_instance, attempt);
+        let rest = (self.instance, self.last_peer, self.former_peers.len(), attempt);
         hash.update(format!("{rest:?}").as_bytes());
         hash.finalize().into()
     }
 }
 
 fn described(session: &Session) -> String {
-    let Session { peer, number, peer_number, instance, asked, heard, .. } = session;
-    let names = (peer, number, peer_number, instance, asked, heard);
+    let Session { peer, number, peer_number, instances, asked, heard, .. } = session;
+    let names = (peer, number, peer_number, instances, asked, heard);
     format!("{names:?} {}", session.numbers())
 }

@@ -8,7 +8,7 @@ use skybraid_units::{Duration, Instant};
 use snow::HandshakeState;
 
 use super::envelope::{self, Envelope, Mac};
-use super::keyed::{Session, Start};
+use super::keyed::{Instances, Session, Start};
 use super::noise::{self, PROLOGUE, Secret};
 use super::{LINGER, Opened, PENDING, Refusal, Sessions, Setup};
 use crate::Side;
@@ -55,8 +55,9 @@ struct PendingInit {
     made_at: Instant,
     /// Index of the peer among the trusted peers.
     peer: usize,
-    /// Our number for the new session.
+    /// Our number for the new session, and the instance that we tell.
     number: u16,
+    instance: [u8; 8],
     /// Keyed hash, echoed by responses.
     mac: Mac,
     /// The datagram up to the cookie.
@@ -200,7 +201,9 @@ impl Sessions {
     /// Makes a new init for a peer.
     fn call(&mut self, now: Instant, peer: usize) -> Option<PendingInit> {
         let (secret, number) = self.draw();
-        let payload = self.own_payload(number);
+        let is_last = self.last_peer.is_none_or(|(last, _)| last == peer);
+        let instance = if is_last { self.instance } else { self.draw_token() };
+        let payload = self.own_payload(instance, number);
         let Setup { private, peers, psk, .. } = &self.setup;
         let public = peers.get(peer)?;
         let (noise, message) =
@@ -208,7 +211,7 @@ impl Sessions {
         let mut init = envelope::init(&message);
         let mac = self.guard.of_init(peer, &init)?;
         init.extend_from_slice(&mac);
-        Some(PendingInit { made_at: now, peer, number, mac, init, noise })
+        Some(PendingInit { made_at: now, peer, number, instance, mac, init, noise })
     }
 
     fn call_of(&self, mac: &Mac) -> Option<&PendingInit> {
@@ -225,7 +228,19 @@ impl Sessions {
         let payload = noise::read_response(noise, psk, message).map_err(|_| Refusal::Forged)?;
         let call = calls.swap_remove(place);
         let theirs = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
-        if self.is_second(now, call.peer, &theirs.instance) {
+        let instances = Instances { own: call.instance, peer: theirs.instance };
+        if self.is_second(now, call.peer, instances.peer) {
+            return Err(Refusal::Stranger);
+        }
+        let knows_us = |(_, last): (usize, Instances)| {
+            last.own == instances.own
+                && last.peer != instances.peer
+                && self.is_former(call.peer, instances.peer)
+        };
+        if self.last_peer.is_some_and(knows_us) {
+            // It would go on where we begin again; the next init tells another instance.
+            self.instance = self.draw_token();
+            self.retry_soon(now);
             return Err(Refusal::Stranger);
         }
         let keys = noise::keys(call.noise).map_err(|_| Refusal::Forged)?;
@@ -234,7 +249,7 @@ impl Sessions {
             peer: call.peer,
             number: call.number,
             peer_number: theirs.number,
-            instance: theirs.instance,
+            instances,
             hello: theirs.hello.to_vec(),
             asked: call.mac,
             answer: Vec::new(),
@@ -274,11 +289,15 @@ impl Sessions {
         let peer = peers.iter().position(|known| Some(*known) == public);
         let peer = peer.filter(|peer| self.may_hold(now, *peer)).ok_or(Refusal::Stranger)?;
         let theirs = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
-        if self.is_second(now, peer, &theirs.instance) {
+        if self.is_second(now, peer, theirs.instance) {
             return Err(Refusal::Stranger);
         }
+        let last =
+            self.last_peer.is_none_or(|(last, of)| (last, of.peer) == (peer, theirs.instance));
+        let own = if last { self.instance } else { self.draw_token() };
+        let instances = Instances { own, peer: theirs.instance };
         let written =
-            noise::respond(&mut noise, self.setup.psk.as_ref(), &self.own_payload(number))
+            noise::respond(&mut noise, self.setup.psk.as_ref(), &self.own_payload(own, number))
                 .map_err(|_| Refusal::Forged)?;
         let keys = noise::keys(noise).map_err(|_| Refusal::Forged)?;
         let mut answer = envelope::response(mac, &written);
@@ -294,7 +313,7 @@ impl Sessions {
             peer,
             number,
             peer_number: theirs.number,
-            instance: theirs.instance,
+            instances,
             hello: theirs.hello.to_vec(),
             asked: *mac,
             answer,
@@ -315,10 +334,9 @@ impl Sessions {
     }
 
     /// Hello of this end.
-    fn own_payload(&self, number: u16) -> Vec<u8> {
+    fn own_payload(&self, instance: [u8; 8], number: u16) -> Vec<u8> {
         let min_len = if self.setup.side == Side::Aircraft { envelope::MIN_INIT_HELLO } else { 0 };
-        HandshakePayload { instance: self.instance, number, hello: &self.setup.hello }
-            .write(min_len)
+        HandshakePayload { instance, number, hello: &self.setup.hello }.write(min_len)
     }
 
     /// Draws randomness for a handshake and an unused session number.

@@ -21,8 +21,8 @@ pub(super) struct Session {
     pub number: u16,
     /// The peer's session number.
     pub peer_number: u16,
-    /// The peer's instance.
-    pub instance: [u8; 8],
+    /// Our instance and the peer's, as each has told the other.
+    pub instances: Instances,
     /// Hello of the peer.
     pub hello: Vec<u8>,
     /// Keyed hash of the init of this session.
@@ -48,23 +48,30 @@ pub(super) struct Start {
     pub peer: usize,
     pub number: u16,
     pub peer_number: u16,
-    pub instance: [u8; 8],
+    pub instances: Instances,
     pub hello: Vec<u8>,
     pub asked: Mac,
     pub answer: Vec<u8>,
     pub until: Instant,
 }
 
+/// Instances of both ends, which name what they know of one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Instances {
+    pub own: [u8; 8],
+    pub peer: [u8; 8],
+}
+
 impl Session {
     pub fn new(start: Start, keys: StatelessTransportState) -> Self {
-        let Start { born, peer, number, peer_number, instance, hello, asked, answer, until } =
+        let Start { born, peer, number, peer_number, instances, hello, asked, answer, until } =
             start;
         let (heard, count, sent, seen) = (false, 0, [0; PathSet::CAPACITY], Vec::new());
         Self {
             peer,
             number,
             peer_number,
-            instance,
+            instances,
             hello,
             asked,
             answer,
@@ -174,7 +181,7 @@ mod tests {
                 peer: 0,
                 number,
                 peer_number,
-                instance: [0; 8],
+                instances: Instances::default(),
                 hello: Vec::new(),
                 asked: Mac::default(),
                 answer: Vec::new(),

@@ -40,7 +40,7 @@ use envelope::Envelope;
 pub(crate) use guard::Bucket;
 use guard::Guard;
 use handshake::Attempt;
-use keyed::Session;
+use keyed::{Instances, Session};
 
 /// Time for which an earlier session is still opened and a pending session waits for confirmation.
 const LINGER: Duration = Duration::from_secs(30);
@@ -158,12 +158,14 @@ pub struct Sessions {
     setup: Setup,
     random: Box<dyn Random>,
     guard: Guard,
-    /// Identifies this start, to distinguish key changes from restarts.
+    /// Identifies this start and what it knows of the last peer, to distinguish key changes from restarts. With
+    /// any other peer a new one is used: that one may know us from before, while we begin again.
     instance: [u8; 8],
-    /// Index among the trusted peers, and instance, of the last peer.
-    peer_instance: Option<(usize, [u8; 8])>,
-    /// Those before, and the time at which one of them last came back after another of the same key.
-    former_instances: VecDeque<(usize, [u8; 8])>,
+    /// The last peer: index among the trusted peers, and instances.
+    last_peer: Option<(usize, Instances)>,
+    /// Peers and their instances before, and the time at which one of them last came back after another of the same
+    /// key.
+    former_peers: VecDeque<(usize, [u8; 8])>,
     returned_at: Option<Instant>,
     /// Cookie of the last response: returning it proves reception at the address it was sent to.
     proof: Option<Proof>,
@@ -199,8 +201,8 @@ impl Sessions {
             setup,
             random,
             instance,
-            peer_instance: None,
-            former_instances: VecDeque::new(),
+            last_peer: None,
+            former_peers: VecDeque::new(),
             returned_at: None,
             heard_at: None,
             proof: None,
@@ -271,8 +273,8 @@ impl Sessions {
             }
             opened
         } else if let Some(at) = self.pending.iter().position(is_it) {
-            let Session { peer, instance, .. } = *self.pending.get(at)?;
-            if !self.may_hold(now, peer) || self.is_second(now, peer, &instance) {
+            let Session { peer, instances, .. } = *self.pending.get(at)?;
+            if !self.may_hold(now, peer) || self.is_second(now, peer, instances.peer) {
                 return Some(Opened::Refused(Refusal::Stranger));
             }
             let opened = self.pending.get_mut(at)?.open(path, number, sealed, plain);
@@ -447,30 +449,38 @@ impl Sessions {
 
     /// Whether an instance is another gateway with the key of the holder, which is heard. Recognised once an
     /// instance has come back: the first of them then keeps the session.
-    fn is_second(&mut self, now: Instant, peer: usize, instance: &[u8; 8]) -> bool {
+    fn is_second(&mut self, now: Instant, peer: usize, instance: [u8; 8]) -> bool {
         let heard = self.heard_at.is_some_and(|heard| now.since(heard) < TAKEOVER);
-        let holder = self.peer_instance.filter(|_| heard && self.is_peer_duplicated(now));
-        let is_second = holder.is_some_and(|(held, of)| held == peer && of != *instance);
+        let holder = self.last_peer.filter(|_| heard && self.is_peer_duplicated(now));
+        let is_second = holder.is_some_and(|(held, of)| held == peer && of.peer != instance);
         if is_second {
             self.returned_at = Some(now);
         }
         is_second
     }
 
+    fn is_former(&self, peer: usize, instance: [u8; 8]) -> bool {
+        self.former_peers.contains(&(peer, instance))
+    }
+
     /// Makes a session the current one.
     fn establish(&mut self, now: Instant, mut session: Session) {
-        let peer = (session.peer, session.instance);
-        let restarted = self.peer_instance != Some(peer);
+        let Session { peer, instances, .. } = session;
+        let restarted = self.last_peer != Some((peer, instances));
         self.heard_at = Some(now);
         let until = if session.heard { now + LINGER } else { Instant::FAR_FUTURE };
         session.until = Instant::FAR_FUTURE;
-        if let (true, Some(last)) = (restarted, self.peer_instance.replace(peer)) {
-            let returned = last.0 == peer.0 && self.former_instances.contains(&peer);
-            self.returned_at = if returned { Some(now) } else { self.returned_at };
-            if self.former_instances.len() >= FORMER {
-                self.former_instances.pop_front();
+        self.instance = instances.own;
+        if let (true, Some((last, of))) = (restarted, self.last_peer.replace((peer, instances))) {
+            if last == peer && of.peer != instances.peer && self.is_former(peer, instances.peer) {
+                self.returned_at = Some(now);
             }
-            self.former_instances.push_back(last);
+            // Who has such an answer would go on where we begin again.
+            self.pending.retain(|pending| pending.instances.own != of.own);
+            if self.former_peers.len() >= FORMER {
+                self.former_peers.pop_front();
+            }
+            self.former_peers.push_back((last, of.peer));
         }
         let hello = core::mem::take(&mut session.hello);
         self.earlier.extend(self.current.replace(session));

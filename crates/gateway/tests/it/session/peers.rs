@@ -100,10 +100,33 @@ fn of_three_gateways_with_one_key_the_first_keeps_the_session() {
     }
     // Each took it once, and the first came back.
     assert_eq!(field.restarts(GROUND), [true; 4]);
+    assert_eq!(field.restarts(AIRCRAFT), [true; 4]);
     // When that is silent, another one takes over.
     field.ends[AIRCRAFT] = waiting.pop_front().unwrap();
     field.run_for(Duration::from_secs(3));
     assert_eq!(field.restarts(GROUND), [true; 5]);
+}
+
+#[test]
+fn after_another_station_both_ends_begin_again() {
+    for (name, stations) in [("one", STATIONS), ("two", [STATIONS[0]; 2])] {
+        let mut field = field(stations[0]);
+        let second = start(Instant::ZERO, Side::Ground, stations[1], "aircraft", name);
+        let mut others = [second].into_iter();
+        field.run_for(Duration::from_secs(5));
+        let mut other = others.next().unwrap();
+        for _ in 0..3 {
+            std::mem::swap(&mut field.ends[GROUND], &mut other);
+            field.run_for(Duration::from_secs(5));
+        }
+        assert_eq!(field.restarts(AIRCRAFT), [true; 4], "{stations:?}");
+        assert_eq!(field.restarts(GROUND), [true; 4], "{stations:?}");
+        // The keys change, and nothing else.
+        field.run_for(Duration::from_secs(130));
+        for end in [AIRCRAFT, GROUND] {
+            assert_eq!(field.restarts(end).last(), Some(&false), "{stations:?}");
+        }
+    }
 }
 
 #[test]
