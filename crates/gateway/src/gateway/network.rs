@@ -46,13 +46,13 @@ impl Gateway {
         let mut plain = core::mem::take(&mut self.plain);
         let mut authentic = false;
         match self.sessions.open(now, from, bytes, &mut plain) {
-            Opened::Message { path, number, newest } => {
+            Opened::Message { path, number, current, newest } => {
                 authentic = true;
                 self.settle_session(now);
                 if path == BUNDLE {
                     self.receive_segment(now, PathId(0), &plain);
                 } else if let Some(path) = self.paths.by_wire(path.0) {
-                    self.on_received(now, path, bytes.len(), number);
+                    self.on_received(now, path, bytes.len(), current.then_some(number));
                     self.learn_address(now, path, from, bytes.len(), newest);
                     match plain.first() {
                         Some(&probe::FIRST) => self.receive_probe(now, arrived, path, &plain),
@@ -111,8 +111,8 @@ impl Gateway {
         }
     }
 
-    /// Records an authentic datagram on a path.
-    fn on_received(&mut self, now: Instant, id: PathId, len: usize, number: u64) {
+    /// Records an authentic datagram on a path, with its number if it is of the current session.
+    fn on_received(&mut self, now: Instant, id: PathId, len: usize, number: Option<u64>) {
         let Some(path) = self.paths.get_mut(id) else { return };
         let before = path.on_received(now, len, number);
         self.silence.told = false;

@@ -198,13 +198,21 @@ impl Path {
         self.totals.outgoing_bytes += u64::from(bytes);
     }
 
-    /// Records an authentic datagram of `len` bytes with its number. Returns the state before it, if that changes.
-    pub fn on_received(&mut self, now: Instant, len: usize, number: u64) -> Option<PathState> {
+    /// Records an authentic datagram of `len` bytes, with its number if it is of the current session. Returns the state
+    /// before it, if that changes.
+    pub fn on_received(
+        &mut self,
+        now: Instant,
+        len: usize,
+        number: Option<u64>,
+    ) -> Option<PathState> {
         let bytes = len as u32 + self.header_bytes();
         self.totals.incoming += 1;
         self.totals.incoming_bytes += u64::from(bytes);
-        self.numbers.next = self.numbers.next.max(number + 1);
-        self.numbers.seen += 1;
+        if let Some(number) = number {
+            self.numbers.next = self.numbers.next.max(number + 1);
+            self.numbers.seen += 1;
+        }
         self.watch.on_received(now)
     }
 
@@ -333,7 +341,7 @@ mod tests {
     fn ten_percent_loss_is_measured_in_any_order_of_arrival() {
         let mut path = path(1500);
         for number in (0..1_000).filter(|number| number % 10 != 3) {
-            path.on_received(Instant::ZERO, 100, number ^ 1);
+            path.on_received(Instant::ZERO, 100, Some(number ^ 1));
         }
         path.measure(Instant::from_millis(1_000));
         assert!((path.window().loss - 0.1).abs() < 0.002, "{}", path.window().loss);

@@ -94,6 +94,8 @@ pub enum Opened {
         path: PathId,
         /// Number on that path in its session.
         number: u64,
+        /// Whether it is of the current session, rather than of one before.
+        current: bool,
         /// Whether this is the newest datagram of the current session on that path, so that the peer's
         /// address may be learnt.
         newest: bool,
@@ -293,7 +295,10 @@ impl Sessions {
             self.heard_at = Some(now);
         }
         Some(match opened {
-            Ok(newest) => Opened::Message { path, number, newest },
+            Ok(newest) => {
+                let current = self.current.as_ref().is_some_and(is_it);
+                Opened::Message { path, number, current, newest }
+            }
             Err(refusal) => Opened::Refused(refusal),
         })
     }

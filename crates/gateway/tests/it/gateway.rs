@@ -126,6 +126,21 @@ fn control_resumes_within_a_second_of_a_restart() {
 }
 
 #[test]
+fn a_change_of_keys_is_no_loss() {
+    let mut field = Field::new(3, &[LTE(), LEO()], "[session]\nrekey = \"10s\"");
+    for at in (500..25_000).step_by(500) {
+        field.run(ms(at));
+        for side in [AIRCRAFT, GROUND] {
+            for path in &field.snapshot(side).paths {
+                let loss = [path.incoming_loss, path.outgoing_loss];
+                assert_eq!(loss, [Some(0.0); 2], "{at} ms: {path:?}");
+            }
+        }
+    }
+    assert_eq!(field.snapshot(GROUND).sessions, 3);
+}
+
+#[test]
 fn the_first_path_that_can_be_used_opens_the_session_at_once() {
     let mut field = Field::new(3, &[LTE()], "");
     field.set_interface(0, false);

@@ -278,7 +278,7 @@ fn only_a_paths_newest_datagram_updates_its_address() {
     for ((flying, number), wanted) in [(two, true), (one, false), (other, true)] {
         let path = flying.path;
         let opened = field.receive(flying);
-        assert_eq!(opened, Opened::Message { path, number, newest: wanted });
+        assert_eq!(opened, Opened::Message { path, number, current: true, newest: wanted });
     }
 }
 
