@@ -93,10 +93,10 @@ impl Connections {
         tools: &Tools,
     ) -> bool {
         accept_all(listener, &mut |stream, peer| {
-            if self.connections.len() >= MAX_CLIENTS {
-                if let Some(at) = self.to_replace(source_of(peer.ip())) {
-                    self.connections.swap_remove(at);
-                }
+            if self.connections.len() >= MAX_CLIENTS
+                && let Some(at) = self.to_replace(source_of(peer.ip()))
+            {
+                self.connections.swap_remove(at);
             }
             if self.connections.len() < MAX_CLIENTS {
                 let socket = Socket::from(stream);
@@ -292,7 +292,7 @@ mod tests {
             let Connections { next, .. } = connections;
             connections.accept(0, &listener, 1_000, &tools);
             let known = connections.connections.iter_mut().find(|known| known.peer == Some(near));
-            let Some(known) = known else { return None };
+            let known = known?;
             assert!(connections.next == next + 1);
             known.heard = talks;
             Some(stream)
