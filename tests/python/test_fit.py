@@ -422,12 +422,21 @@ class TestLink:
         times_s = np.arange(1800.0)
         rates = Column("rate", "Mbit/s", 20 + times_s % 3, "uplink")
         link = fit_link([Flight("calm", times_s, (rates,), 1800.0)])
-        assert link.stall_gaps is not None
+        assert link.outage_gaps is not None
         # Half of one in the time measured, and in half of 840 s.
-        assert link.stall_gaps.mean_s == pytest.approx((1800 + 420) / 0.5)
+        assert link.outage_gaps.mean_s == pytest.approx((1800 + 420) / 0.5)
         table = tomllib.loads(link.toml())
-        assert table["stall"]["length"]["quantiles"][-1] == [1, "34000ms"]
+        assert table["outage"]["length"]["quantiles"][-1] == [1, "34000ms"]
         assert any("rare ones are assumed" in one for one in link.unknown)
+
+    def test_assumed_outages_delay_no_packet_and_seen_ones_do(self) -> None:
+        times_s = np.arange(1800.0)
+        late = []
+        for length_s in (0, 5):
+            rate = np.where(times_s % 600 < length_s, 0.0, 20 + times_s % 3)
+            link = fit_link([Flight("one", times_s, (Column("rate", "Mbit/s", rate, "uplink"),), 1800.0)])
+            late.append("stall" in tomllib.loads(link.toml()))
+        assert late == [False, True]
 
     def test_a_flight_with_longer_outages_has_longer_ones(self) -> None:
         def flight(lasts_s: int) -> Flight:

@@ -405,9 +405,11 @@ def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: st
 
     To times without service comes half of one in half of `RARE_EVERY_S`: where none was seen, there may be some.
     """
-    # Rates alone show service that ends as stalls, probes and losses show it as outages.
+    # Rates alone show service that ends as stalls, probes and losses show it as outages. Of those that are assumed
+    # nothing says that what waits is kept.
     has_probes = any(flight.has("delay") or flight.has("loss") for flight in flights)
-    is_rare = name == ("outages" if has_probes else "stalls")
+    is_kept = not has_probes and any(len(own.stalls) for own in events if own is not None)
+    is_rare = name == ("stalls" if is_kept else "outages")
     probed = [(own.of(name), flight) for own, flight in zip(events, flights, strict=True) if own is not None]
     lit = [(rows, flight) for rows, flight in probed if not (is_rare and _is_dark(flight, rows))]
     measured = [rows[:, 1] for rows, _ in lit]
@@ -568,7 +570,9 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
         more = "" if probed else "; loss is unknown"
         sentences.append(f"No delay was measured: give one (uplink.delay, downlink.delay){more}.")
         if not any(len(own.outages) + len(own.stalls) for own in events if own is not None):
-            sentences.append("No time without service was seen: rare ones are assumed, as of carriers in cars.")
+            sentences.append(
+                "No time without service was seen: rare ones are assumed, as of carriers in cars, which lose packets."
+            )
     else:
         lost = sum(own.lost + len(own.outages) for own in events if own is not None)
         shares = [
