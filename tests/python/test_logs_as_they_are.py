@@ -11,7 +11,7 @@ from skybraid.traces import MeasuredTrack, TraceError, load
 from skybraid.traces.formats import Options, Source, recognise
 from skybraid.traces.formats.source import CUT
 from skybraid.traces.measurement import gaps_of
-from test_trace_import import DISH_CSV, GPX, PING_WINDOWS, iperf3, measured, values, write
+from test_trace_import import DISH_CSV, GPX, IPERF3_TEXT, PING_WINDOWS, iperf3, irtt, measured, values, write
 
 LINUX = """\
 PING 8.8.8.8 (8.8.8.8) 56(84) bytes of data.
@@ -126,6 +126,40 @@ class TestOtherTools:
         whole = values(measured(write(tmp_path, "b", text)), "uplink rate")
         assert values(one, "uplink rate") == whole[:-1]
         assert CUT in one.notes
+
+    def test_a_report_that_was_cut_off_keeps_its_intervals(self, tmp_path: Path) -> None:
+        one = measured(write(tmp_path, "a.json", iperf3()[:-120]))
+        assert values(one, "uplink rate") == [94.4]
+        assert "the file was cut off: what came before is used" in one.notes
+        assert values(measured(write(tmp_path, "b.json", irtt()[:-200])), "rtt") == [48.0, math.inf]
+
+    @pytest.mark.parametrize("form", ["{}\n{}", "[{}, {}]", '{}\n{{"start": {{}}, "error": "unable to connect"}}\n{}'])
+    def test_tests_of_iperf3_keep_the_time_between_them(self, form: str, tmp_path: Path) -> None:
+        text = form.format(iperf3(), iperf3().replace("1683995463", "1683995473"))
+        one = measured(write(tmp_path, "a.json", text))
+        assert values(one, "uplink rate") == [94.4, 5.24, 94.4, 5.24]
+        assert one.times_s.tolist() == [0, 1, 10, 11]
+        assert len(gaps_of(one)) == 1
+
+    @pytest.mark.parametrize("keep", ["", " sec "])
+    def test_logs_of_iperf3_with_times_are_one_series(self, keep: str, tmp_path: Path) -> None:
+        text, rows = "", 0
+        for hour in (10, 11):
+            for line in IPERF3_TEXT.splitlines():
+                rows = (rows + (" sec " in line)) % 5
+                text += f"Wed May 13 {hour}:00:{rows:02d} 2026 {line}\n" if keep in line else ""
+        one = measured(write(tmp_path, "a", text))
+        assert values(one, "uplink rate") == 2 * [94.4, 5.24, 0.0]
+        assert one.times_s.tolist() == [0, 1, 2, 3600, 3601, 3602]
+
+    def test_logs_of_iperf3_without_times_are_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(TraceError, match="a: found 2 tests without their times; expected one test in a file"):
+            load(write(tmp_path, "a", 2 * IPERF3_TEXT))
+
+    def test_mtr_split_is_no_series(self, tmp_path: Path) -> None:
+        text = "1 10.0.0.1 0 1 1 0 0 0\n2 ???\n1 10.0.0.1 0 2 2 0 0 0\n"
+        with pytest.raises(TraceError, match=r"a: found mtr --split.*; expected each probe: mtr --raw TARGET > FILE"):
+            load(write(tmp_path, "a", text))
 
     def test_a_rate_that_is_no_number_is_named(self, tmp_path: Path) -> None:
         report = json.loads(iperf3())

@@ -181,6 +181,24 @@ def irtt() -> str:
     return json.dumps({"version": {"irtt": "0.9.1"}, "round_trips": trips})
 
 
+IPERF2_CSV = """\
+20260513100001,10.0.0.2,42132,10.0.0.1,5001,3,0.0-1.0,1310720,10485760
+20260513100002,10.0.0.2,42132,10.0.0.1,5001,3,1.0-2.0,0,0
+20260513100002,10.0.0.2,42132,10.0.0.1,5001,3,0.0-2.0,1310720,5242880
+"""
+TEST_CONNECTION = """
+
+   Destination: 8.8.8.8
+
+Ping Source           Address                   Latency BufferSize Status
+                                                   (ms)        (B)
+---- ------           -------                   ------- ---------- ------
+   1 DESKTOP-A        8.8.8.8                        12         32 Success
+   2 DESKTOP-A        *                               *          * TimedOut
+   3 DESKTOP-A        8.8.8.8                         0         32 Success
+"""
+
+
 def iperf3(*, reverse: int = 0, protocol: str = "TCP", server: bool = False) -> str:
     sums = [
         {"start": 0, "end": 1.0, "seconds": 1.0, "bytes": 1, "bits_per_second": 9.0e7, "omitted": True},
@@ -233,10 +251,12 @@ SAMPLES: dict[str, tuple[str, str | bytes]] = {
     "ping-bsd": ("macos.txt", PING_MACOS),
     "ping-windows": ("windows.txt", PING_WINDOWS),
     "fping": ("fping.txt", "8.8.8.8 : [0], 64 bytes, 20.0 ms (20.0 avg, 0% loss)\n8.8.8.8 : [1], timed out\n"),
+    "test-connection": ("powershell.txt", TEST_CONNECTION),
     "mtr": ("raw.txt", MTR_RAW),
     "irtt": ("irtt.json", irtt()),
     "iperf3": ("iperf3.json", iperf3()),
     "iperf3-text": ("iperf3.txt", IPERF3_TEXT),
+    "iperf2": ("iperf2.csv", IPERF2_CSV),
     "nuttcp": ("nuttcp.txt", NUTTCP),
     "speedtest": ("sivel.csv", SIVEL_CSV),
     "starlink": ("dish.csv", DISH_CSV),
@@ -527,12 +547,39 @@ class TestIperf3AndNuttcp:
         text = "\n".join(["Client connecting to 10.0.0.1, TCP port 5001", *lines, summary])
         assert values(measured(write(tmp_path, "a", text)), "uplink rate") == [9.44, 5.24]
 
+    def test_csv_of_iperf_2_has_its_dates(self, tmp_path: Path) -> None:
+        one = measured(write(tmp_path, "a", IPERF2_CSV), zone="Europe/Zurich")
+        assert values(one, "uplink rate") == [10.48576, 0.0]
+        assert one.start_unix_s == 1778659200.0
+        later = IPERF2_CSV.replace("2026051310", "2026051311")
+        assert measured(write(tmp_path, "b", IPERF2_CSV + later)).times_s.tolist() == [0, 1, 3600, 3601]
+        heard = IPERF2_CSV.replace(",0,0\n", ",0,0,0.0,0,0,0.0,0\n").replace("10485760", "10485760,0.04,3,100,3.0,0")
+        assert values(measured(write(tmp_path, "c", heard)), "uplink loss") == [3.0, 100.0]
+
     def test_nuttcp_for_programs_and_its_receiver(self, tmp_path: Path) -> None:
         lines = ["nuttcp-r: v6.1.2: socket"]
         lines += [f"megabytes=1.8 real_sec=1.00 rate_Mbps={rate} drop=5 pkt=200 data_loss=2.5" for rate in (15, 17)]
         one = measured(write(tmp_path, "a", "\n".join(lines)))
         assert values(one, "downlink rate") == [15.0, 17.0]
         assert values(one, "downlink loss") == [2.5, 2.5]
+
+
+class TestPowerShell:
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+    def test_timeouts_are_lost_probes(self, encoding: str, tmp_path: Path) -> None:
+        one = measured(write(tmp_path, "a", TEST_CONNECTION.encode(encoding)))
+        # No reply takes no time; version 7 waits 5 s before the next probe.
+        assert values(one, "rtt") == [12.0, math.inf, 1.0]
+        assert one.times_s.tolist() == [0, 1, 7]
+
+    def test_version_5_has_errors_in_place_of_lost_probes(self, tmp_path: Path) -> None:
+        row = "HOST-A        8.8.8.8         8.8.8.8                                  32       {}       \n"
+        head = "Source        Destination     IPV4Address      IPV6Address            Bytes    Time(ms) \n"
+        lost = "Test-Connection : Testing connection to computer '8.8.8.8' failed: Error\nAt line:1 char:1\n"
+        one = measured(write(tmp_path, "a", head + row.format(12) + lost + row.format(14)))
+        assert values(one, "rtt") == [12.0, math.inf, 14.0]
+        one = measured(write(tmp_path, "b", head + row.format(12) + row.format(14)))
+        assert "5.1 writes no row of a lost probe" in one.notes[-1]
 
 
 class TestIrtt:

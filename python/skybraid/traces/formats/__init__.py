@@ -10,6 +10,7 @@ from skybraid.traces.formats import (
     dataflash,
     dish,
     fping,
+    iperf2_csv,
     iperf3,
     iperf3_text,
     irtt,
@@ -23,6 +24,7 @@ from skybraid.traces.formats import (
     series,
     speedtest,
     table,
+    test_connection,
     tracks,
     ulog,
     values,
@@ -64,11 +66,15 @@ FORMATS = {
     "ping": Entry("`ping` of Linux", "round trip, loss", ping_linux.recognises, ping_linux.read),
     "ping-bsd": Entry("`ping` of macOS and BSD", "round trip, loss", ping_bsd.recognises, ping_bsd.read),
     "ping-windows": Entry("`ping` of Windows", "round trip, loss", ping_windows.recognises, ping_windows.read),
+    "test-connection": Entry(
+        "PowerShell's `Test-Connection`", "round trip, loss", test_connection.recognises, test_connection.read
+    ),
     "fping": Entry("`fping -l`, `-c`", "round trip, loss", fping.recognises, fping.read),
     "mtr": Entry("`mtr --raw`, or reports in series", "round trip, loss to the last hop", mtr.recognises, mtr.read),
     "irtt": Entry("`irtt client -o`", "round trip, loss, with `--one-way` one way", irtt.recognises, irtt.read),
     "iperf3": Entry("`iperf3 --json`", "rate, loss of UDP", iperf3.recognises, iperf3.read),
     "iperf3-text": Entry("`iperf3`", "rate, loss of UDP", iperf3_text.recognises, iperf3_text.read),
+    "iperf2": Entry("`iperf -y C` of iperf 2", "rate, loss of UDP", iperf2_csv.recognises, iperf2_csv.read),
     "nuttcp": Entry("`nuttcp -i`", "rate, loss of UDP", nuttcp.recognises, nuttcp.read),
     "speedtest": Entry("CSV of speed tests", "rates, round trip, loss", speedtest.recognises, speedtest.read),
     "starlink": Entry("Starlink dish statistics", "round trip, loss, carried rates", dish.recognises, dish.read),
@@ -95,6 +101,11 @@ _OTHER_BYTES = (
 
 _OTHER_TEXTS = (
     (r"^(\[Connecting\] |seq=\d+ rtt=)", "irtt's output for people", "its JSON: irtt client -o FILE.json"),
+    (
+        r"^\d+ \S+( \S+)? \d+ \d+ \d+ \d+ \d+ \d+$",
+        "mtr --split, averages since its start",
+        "each probe: mtr --raw TARGET > FILE",
+    ),
     (r"^HPING ", "hping's output", "that of ping -D, fping -D or irtt client -o"),
     (r"^\S+ +: (xmt/rcv/|[\d.]+ [\d.-]+)", "sums of fping", "its lines of each probe: fping -D -l or -c"),
     (r'^\{"(resp|timeout)": *\{"host"', "JSON of fping", "its lines of each probe: fping -D -l or -c"),

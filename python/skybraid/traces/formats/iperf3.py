@@ -2,18 +2,18 @@
 
 Source: iperf3's manual and its JSON output: `start.test_start`, `intervals[].sum`, `sum_bidir_reverse`,
 `server_output_json` with `--get-server-output`. A rate is application data in bit/s, without TCP, UDP and IP headers.
-An interrupted test has an `error` after its intervals, and perhaps its last one twice.
+An interrupted test has an `error` after its intervals, and perhaps its last one twice. Scripts append one test to
+another.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skybraid.traces.formats import iperf3_text
-from skybraid.traces.formats.source import Options, Source
+from skybraid.traces.formats.source import Options, Source, json_values
 
 if TYPE_CHECKING:
     from skybraid.traces.measurement import Measurement
@@ -21,21 +21,29 @@ if TYPE_CHECKING:
 
 def recognises(source: Source) -> bool:
     """Whether the file is JSON of iperf3."""
-    head = source.head.lstrip()
+    head = source.head.lstrip("[ \n\t")
     return head.startswith("{") and ('"event"' in head[:200] or '"start"' in head[:200]) and "iperf" in source.head
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads the rate of each interval, and of UDP its loss.
+    """Reads the rate of each interval, and of UDP its loss; several tests are one series with the time between them.
 
     Raises:
         TraceError: the file is no JSON of iperf3, reports an error alone, or holds only what a UDP sender offered.
     """
+    reports = _reports(source)
+    failed = [report["error"] for report in reports if isinstance(report.get("error"), str)]
+    run = [report for report in reports if report.get("intervals") or not isinstance(report.get("error"), str)]
+    if not run:
+        source.fail(None, f"an error of iperf3: {failed[0]}" if failed else "no test", "a finished test")
+    if len(run) < len(reports):
+        source.notes.append(f"{len(reports) - len(run)} of {len(reports)} tests without an interval: {failed[0]}")
+    return iperf3_text.in_series(source, [_read(source, options, report) for report in run])
+
+
+def _read(source: Source, options: Options, report: dict[str, Any]) -> list[Measurement]:
     notes: list[str] = []
-    report = _report(source)
     if isinstance(report.get("error"), str):
-        if not report.get("intervals"):
-            source.fail(None, f"an error of iperf3: {report['error']}", "a finished test")
         notes.append(f"the test ended early: {report['error']}")
     try:
         test = report["start"]["test_start"]
@@ -70,38 +78,26 @@ def read(source: Source, options: Options) -> list[Measurement]:
     return [replace(one, start_unix_s=None if start_s is None else start_s + first_s[0]) for one in found]
 
 
-def _report(source: Source) -> dict[str, Any]:
-    try:
-        found = json.loads(source.text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        if '"event"' not in source.head:
-            if "Extra data" in str(error):
-                source.fail(getattr(error, "lineno", None), "a second test", "one test in a file")
-            source.fail(None, f"damaged JSON ({error})", "the whole output of iperf3 --json: was the test cut off?")
-        found = _stream(source)
-    if not isinstance(found, dict):
-        source.fail(None, "no JSON object", "the output of iperf3 --json")
+def _reports(source: Source) -> list[dict[str, Any]]:
+    """Returns the report of each test; the lines of `--json-stream` amount to some."""
+    found: list[dict[str, Any]] = []
+    for line, value in json_values(source):
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, dict):
+                source.fail(line, "no JSON object", "the output of iperf3 --json")
+            if "event" not in one:
+                found.append(one)
+                continue
+            kind, data = one["event"], one.get("data")
+            if kind == "start":
+                found.append({"start": data, "intervals": []})
+            elif not found:
+                source.fail(line, f"`{kind}` before a start", "events of iperf3 --json-stream")
+            elif kind == "interval":
+                found[-1]["intervals"].append(data)
+            elif kind in ("error", "server_output_json"):
+                found[-1][kind] = data
     return found
-
-
-def _stream(source: Source) -> dict[str, Any]:
-    """Returns the report that the lines of `--json-stream` amount to."""
-    report: dict[str, Any] = {"intervals": []}
-    for number, line in enumerate(source.lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            event = json.loads(line)
-            kind, data = event["event"], event["data"]
-        except (json.JSONDecodeError, KeyError, TypeError, RecursionError):
-            if source.drop_cut(number):
-                break
-            source.fail(number, f"`{line}`", "one event of iperf3 --json-stream")
-        if kind == "interval":
-            report["intervals"].append(data)
-        elif kind in ("start", "error", "server_output_json"):
-            report[kind] = data
-    return report
 
 
 def _intervals(sums: list[dict[str, Any]]) -> list[iperf3_text.Interval]:

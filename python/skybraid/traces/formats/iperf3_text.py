@@ -8,6 +8,7 @@ summary without a word at its end.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,9 @@ _LINE = re.compile(
 _LOST = re.compile(r"\s(?P<lost>-?\d+)/\s*(?P<packets>\d+)\s+\(")
 _ERROR = re.compile(r"iperf3: (error - .*)")
 _SIZES = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
+
+_BEGUN = ("Connecting to host", "Client connecting to", "Accepted connection from")
+"""Words with which the log of a client or a server begins a test."""
 
 _MIN_TAIL = 0.1
 """Share of the usual interval below which the last one only ends a test: its rate is that of emptied buffers."""
@@ -70,15 +74,81 @@ class Interval:
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads the rate of each interval, and of a UDP receiver its loss.
+    """Reads the rate of each interval, and of a UDP receiver its loss; several tests with times are one series.
 
     Raises:
-        TraceError: there are no intervals, several tests, or only what a UDP sender offered.
+        TraceError: there are no intervals, several tests without times, or only what a UDP sender offered.
     """
+    tests = _tests(source.lines)
+    run = [test for test in tests if any(_LINE.search(line) for line in test[1])] or tests[:1]
+    if len(run) < len(tests):
+        source.notes.append(f"{len(tests) - len(run)} of {len(tests)} tests without an interval")
+    return in_series(source, [_read(source, first, lines, options) for first, lines in run])
+
+
+def in_series(source: Source, tests: Sequence[list[Measurement]]) -> list[Measurement]:
+    """Returns tests that followed one another as one measurement for each direction.
+
+    Raises:
+        TraceError: they have no times, ran at the same time, or are of different protocols.
+    """
+    if len(tests) == 1:
+        return tests[0]
+    every = [one for test in tests for one in test]
+    found = []
+    for label in dict.fromkeys(one.label for one in every):
+        dated = [(one.start_unix_s, one) for one in every if one.label == label and one.start_unix_s is not None]
+        if len(dated) < sum(one.label == label for one in every):
+            source.fail(None, f"{len(tests)} tests without their times", "one test in a file, --timestamps or --json")
+        dated.sort(key=lambda pair: pair[0])
+        own = [one for _, one in dated]
+        start_s = dated[0][0]
+        times_s = np.concatenate([one.times_s + (begun_s - start_s) for begun_s, one in dated])
+        if (np.diff(times_s) <= 0).any():
+            source.fail(None, "tests at the same time", "one after another, or a file for each")
+        names = {tuple(column.name for column in one.columns) for one in own}
+        if len(names) > 1:
+            source.fail(None, "tests of TCP and of UDP", "one protocol in a file")
+        columns = [
+            replace(column, values=np.concatenate([one.columns[at].values for one in own]))
+            for at, column in enumerate(own[0].columns)
+        ]
+        notes = [*dict.fromkeys(note for one in own for note in one.notes), f"{len(own)} tests, one after another"]
+        end_s = dated[-1][0] - start_s + own[-1].length_s
+        found.append(replace(own[0], times_s=times_s, columns=tuple(columns), end_s=end_s, notes=tuple(notes)))
+    return found
+
+
+def _tests(lines: Sequence[str]) -> list[tuple[int, Sequence[str]]]:
+    """Returns the lines of each test, with how many are before them.
+
+    A test begins after the last interval before a line such as "Connecting to host", or where there is none, with the
+    first interval of the one before.
+    """
+    words = next((one for one in _BEGUN if any(one in line for line in lines)), None)
+    cuts, begins, last, first = [0], 0, 0, ""
+    for at, line in enumerate(lines):
+        found = _LINE.search(line)
+        if words is not None and words in line:
+            begins += 1
+            if begins > 1:
+                cuts.append(last)
+        elif found is not None:
+            shown = "{role} {id} {start} {end}".format(**found.groupdict())
+            first = first or shown
+            if words is None and shown == first and last > cuts[-1] + 1:
+                cuts.append(at)
+            last = at + 1
+        elif _ERROR.search(line):
+            last = at + 1
+    return [(one, lines[one:end]) for one, end in itertools.pairwise([*cuts, len(lines)])]
+
+
+def _read(source: Source, before: int, every: Sequence[str], options: Options) -> list[Measurement]:
     # With --get-server-output the server's log follows that of the client: it says what arrived, or was sent.
-    output = next((at for at, line in enumerate(source.lines) if line.strip().endswith("Server output:")), None)
-    first = 0 if output is None else output + 1
-    lines = source.lines[first:]
+    output = next((at for at, line in enumerate(every) if line.strip().endswith("Server output:")), None)
+    lines = every if output is None else every[output + 1 :]
+    first = before + len(every) - len(lines)
     is_udp = any("Total Datagrams" in line or "datagrams" in line for line in lines)
     intervals: dict[str, dict[float, Interval]] = defaultdict(dict)
     omitted = 0
@@ -96,7 +166,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     notes = [] if output is None else ["rates as the server received them"]
     if omitted:
         notes.append(f"{omitted} intervals left out, which iperf3 --omit marked")
-    is_reverse = _is_reverse(source, lines, first)
+    is_reverse = _is_reverse(source, every, lines)
     if is_reverse is None:
         notes.append("neither end is named in the file: taken for the client's sending (else `downlink:FILE`)")
     by_direction = {}
@@ -128,24 +198,26 @@ def measurements(
     return [_measurement(source, direction, rows, notes) for direction, rows in heard.items()]
 
 
-def _is_reverse(source: Source, lines: Sequence[str], first: int) -> bool | None:
+def _is_reverse(source: Source, every: Sequence[str], lines: Sequence[str]) -> bool | None:
     """Returns whether the server sends; None where the file does not say whose log it is.
 
+    Args:
+        source: the file.
+        every: lines of a test.
+        lines: those of the log that is read.
+
     Raises:
-        TraceError: there are several tests.
+        TraceError: the directions of iperf 2 cannot be told apart.
     """
-    begun = ("Connecting to host", "Accepted connection from", "Client connecting to")
-    starts = [number for number, line in enumerate(lines, first + 1) if any(words in line for words in begun)]
-    if len(starts) > 1:
-        source.fail(starts[1], "a second test", "one test in a file")
-    is_reverse = any("Reverse mode, remote host" in line for line in source.lines)
+    is_reverse = any("Reverse mode, remote host" in line for line in every)
     is_server = any("Accepted connection from" in line or "Server listening on" in line for line in lines)
     if is_server and any("Client connecting to" in line for line in lines):
         source.fail(None, "both directions of iperf 2, whose streams are not told apart", "one of them, or iperf3")
     if is_server and not is_reverse:
         # Only a sender has retransmissions and a congestion window.
         return any(re.search(r"Bitrate\s+Retr|Bandwidth\s+Retr", line) for line in lines)
-    return is_reverse if starts or is_server or is_reverse else None
+    is_named = is_server or is_reverse or any(words in line for words in _BEGUN for line in lines)
+    return is_reverse if is_named else None
 
 
 def _start(lines: Sequence[str], options: Options) -> float | None:

@@ -7,12 +7,11 @@ probe, "true_up"), `timestamps` in ns and `delay` with `rtt`, `send` and `receiv
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from typing import Any
 
 from skybraid.model.heavy import np
-from skybraid.traces.formats.source import Options, Source, from_zero
+from skybraid.traces.formats.source import Options, Source, from_zero, json_values
 from skybraid.traces.measurement import Column, Measurement
 
 _EXPECTED = "round_trips as irtt client -o writes them"
@@ -30,7 +29,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
         TraceError: the file is no JSON of irtt, or a one-way delay is negative.
     """
     try:
-        report = json.loads(source.text)
+        ((_, report),) = json_values(source)
         trips = report["round_trips"]
         rows = [_row(trip) for trip in trips]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -29,6 +29,9 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _VALUE = re.compile(r"[^\s,]")
 """Beginning of a value in JSON."""
 
+_MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+"""A string or a bracket of JSON."""
+
 UNKNOWN = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--"}
 """Cells, in lower case, that say that nothing was measured."""
 
@@ -142,7 +145,9 @@ class Source:
 
 
 def json_values(source: Source) -> Iterator[tuple[int, Any]]:
-    """Yields the JSON values of a file, one after another, each with the line on which it begins; not a cut last one.
+    """Yields the JSON values of a file, one after another, each with the line on which it begins.
+
+    Of a last one that was cut off, the whole elements of its lists are kept.
 
     Raises:
         TraceError: one is damaged.
@@ -154,10 +159,33 @@ def json_values(source: Source) -> Iterator[tuple[int, Any]]:
         try:
             value, place = decoder.raw_decode(text, found.start())
         except (ValueError, RecursionError) as error:
+            begun = _until_cut(text[found.start() :])
+            if begun is not None:
+                source.notes.append("the file was cut off: what came before is used")
+                yield line, begun
+                return
             if found.start() > 0 and source.drop_cut(len(source.lines)):
                 return
             source.fail(line, f"damaged JSON ({error})", "whole values: was the file cut off?")
         yield line, value
+
+
+def _until_cut(text: str) -> object:
+    """Returns a list, or an object with lists, as far as its elements are whole; None where it is damaged otherwise."""
+    opened: list[str] = []
+    end, closing = 0, ""
+    for found in _MARK.finditer(text):
+        if found[0] in ("{", "["):
+            opened.append(found[0])
+        elif found[0] in ("}", "]"):
+            if not opened or opened.pop() + found[0] not in ("{}", "[]"):
+                return None
+            if found[0] == "}" and opened in (["["], ["{", "["]):
+                end, closing = found.end(), "]" if len(opened) == 1 else "]}"
+    try:
+        return json.loads(text[:end] + closing) if end and opened else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def number_of(source: Source, line: int, text: str, what: str) -> float:
