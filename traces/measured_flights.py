@@ -9,7 +9,7 @@ from build_traces import PAM_CARRIERS, read_ping
 from fit_presets import drone_recordings, nr_rates, read_dish, settled
 from fit_series import Values, column
 
-from skybraid.traces import reading
+from skybraid import traces
 from skybraid.traces.flights import Flight
 from skybraid.traces.measurement import Column
 
@@ -138,7 +138,7 @@ def testbed(folder: Path) -> list[Flight]:
 def opportunities(folder: Path, name: str) -> list[Flight]:
     """Capacity as mahimahi has it, both directions."""
     read = {
-        f"{way}link_rate": reading.read(folder / f"aux_mahimahi_lte/{name}.{way}", format="mahimahi").values
+        f"{way}link_rate": traces.read(folder / f"aux_mahimahi_lte/{name}.{way}", format="mahimahi").values
         for way in ("up", "down")
         if (folder / f"aux_mahimahi_lte/{name}.{way}").exists()
     }

@@ -312,18 +312,21 @@ class TestErrors:
         [
             (
                 {"time [s]": [0.0, 2.0, 1.0], "delay [ms]": [1.0, 1.0, 1.0]},
-                r"row 3, column `time \[s\]`: found 1 s",
+                r"parquet:3: found a step of -1 s; expected increasing times",
             ),
             (
                 {"time [s]": [0.0, 1.0], "delay [ms]": [1.0, None]},
-                "row 2, .*: found nan; expected a number",
+                "`delay` is not measured at 1 s; expected",
             ),
             (
                 {"time [s]": [0.0, 1.0], "delay [ms]": [1.0, -4.0]},
-                "row 2, .*: found -4; expected 0 or more",
+                "parquet:2: found -4 as delay; expected 0 to",
             ),
-            ({"time [s]": [0.0, 1.0], "delay [ms]": ["a", "b"]}, "found String; expected numbers"),
-            ({"time [s]": [], "delay [ms]": []}, "found no rows"),
+            (
+                {"time [s]": [0.0, 1.0], "delay [ms]": ["a", "b"]},
+                r"parquet:1: found `a`; expected a number as `delay \[ms\]`",
+            ),
+            ({"time [s]": [], "delay [ms]": []}, "found headings without rows; expected a row"),
         ],
     )
     def test_parquet(self, tmp_path: Path, columns: dict[str, list[object]], message: str) -> None:

@@ -8,9 +8,9 @@ formats that scenarios read are parsed by their Rust readers; the others are in 
 from skybraid.traces import formats
 from skybraid.traces.drawing import plot
 from skybraid.traces.files import MAX_BYTES
-from skybraid.traces.importing import import_files, join, load, save
+from skybraid.traces.importing import import_files, join, load, read, save
 from skybraid.traces.measurement import Column, MeasuredTrack, Measurement
-from skybraid.traces.reading import FORMATS, Format, read
+from skybraid.traces.reading import FORMATS, Format
 from skybraid.traces.series import DEADLINE_MS, UNIT_OF, Quantity, Trace, TraceError, TraceStats, stats
 from skybraid.traces.writing import OUTPUT_FORMATS, OutputFormat, opportunities_ms, write
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
+from skybraid.traces import reading
 from skybraid.traces.files import PACKED
-from skybraid.traces.formats import Options, Source, entry_of, recognise
+from skybraid.traces.formats import Options, Source, entry_of, recognise, records, table
 from skybraid.traces.measurement import (
     NETWORK,
     Imported,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skybraid.traces.measurement import Floats
+    from skybraid.traces.reading import Format
+    from skybraid.traces.series import Trace
 
 TRACK = "track"
 """Label of a track among the measurements of a file."""
@@ -46,6 +49,34 @@ def load(path: str | Path, format: str | None = None, options: Options | None = 
     found = entry_of(format or options.format or recognise(source)).read(source, options)
     measured = [_without_unmeasured(source, one) for one in found]
     return [replace(one, notes=(*one.notes, *dict.fromkeys(source.notes))) for one in measured]
+
+
+def read(
+    path: str | Path,
+    column: str | int | None = None,
+    unit: str | None = None,
+    format: Format | None = None,  # noqa: A002 (the word that users of the command type)
+) -> Trace:
+    """Read a trace of a format that scenarios read, or of Parquet.
+
+    column: name without its unit, or number from 1; default: the first that is not the time.
+    For a ping log "rtt" (default; a lost probe is a gap without a path until the next one was sent) or "loss".
+    unit: unit of the values where the file does not state it, for example "Mbit/s", "ms", "%".
+    format: default: told from the name and the first lines.
+
+    Raises TraceError. A mahimahi trace becomes its rate in steps of 100 ms.
+    """
+    path = Path(path)
+    if format != "parquet" and (format is not None or ".parquet" not in path.suffixes):
+        return reading.read_text(path, column, unit, format)
+    source = Source(path)
+    headings = records.parquet_rows(source)[0][1]
+    chosen = reading.choose(path, "schema", headings, column, unit)
+    quantity, _ = reading.quantity_of(path, chosen.name, chosen.unit)
+    # The date of the first row is of no use here, so that a zone is of none.
+    options = Options(columns={headings[chosen.number - 1]: f"{quantity} [{chosen.unit}]"}, zone="UTC")
+    (found,) = table.read(source, options)
+    return replace(found.trace(found.columns[0].name), name=f"{path}, {chosen.name}")
 
 
 def import_files(

@@ -1,24 +1,22 @@
-"""Traces read from CSV, Parquet, mahimahi, Linux ping and Hypatia, which scenarios read too.
-
-Text formats are parsed by the same Rust readers that a scenario uses; Parquet is read here.
-"""
+"""Traces read from CSV, mahimahi, Linux ping and Hypatia by the Rust readers that a scenario uses too."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from skybraid._core import SkybraidError, read_trace
-from skybraid.model.heavy import np, pl
-from skybraid.traces.files import check_file, decoded, read_bytes
+from skybraid.model.heavy import np
+from skybraid.traces.files import decoded, read_bytes
 from skybraid.traces.series import LOSS_UNITS, RATE_UNITS, TIME_UNITS, UNIT_OF, Quantity, Trace, TraceError
 from skybraid.traces.units import scale_of, seconds_of
 from skybraid.traces.writing import BITS_PER_OPPORTUNITY
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 Format = Literal["csv", "mahimahi", "parquet", "ping", "hypatia"]
@@ -33,24 +31,12 @@ _FROM_BASE: dict[Quantity, float] = {"rate": 1e-6, "delay": 1e-6, "loss": 100.0,
 _RATE_BIN_S = 0.1
 
 
-def read(
-    path: str | Path,
-    column: str | int | None = None,
-    unit: str | None = None,
-    format: Format | None = None,  # noqa: A002 (the word that users of the command type)
-) -> Trace:
-    """Read a trace.
+def read_text(path: Path, column: str | int | None, unit: str | None, format: Format | None) -> Trace:  # noqa: A002
+    """Returns a trace of a text format; the parameters are those of `skybraid.traces.read`.
 
-    column: name without its unit, or number from 1; default: the first that is not the time.
-    For a ping log "rtt" (default; a lost probe is a gap without a path until the next one was sent) or "loss".
-    unit: unit of the values where the file does not state it, for example "Mbit/s", "ms", "%".
-    format: default: told from the name and the first lines.
-
-    Raises TraceError. A mahimahi trace becomes its rate in steps of 100 ms.
+    Raises:
+        TraceError: the file cannot be read, or does not follow its format.
     """
-    path = Path(path)
-    if format == "parquet" or (format is None and ".parquet" in path.suffixes):
-        return _read_parquet(path, column, unit)
     text = _read_text(path)
     chosen = format or _recognise(path, text)
     time_scale = value_scale = 1.0
@@ -58,7 +44,7 @@ def read(
     quantity: Quantity = "rtt"
     if chosen == "csv":
         found = _csv_column(path, text, column, unit)
-        quantity, size = _quantity(path, found.name, found.unit)
+        quantity, size = quantity_of(path, found.name, found.unit)
         asked, label = str(found.number), f"{path}, {found.name}"
         time_scale = found.time_scale
         # The scenario's reader knows few spellings.
@@ -136,7 +122,7 @@ def is_opportunities(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Column:
+class ChosenColumn:
     """A column of a file: number from 1, name, unit of its values, and the times' unit in s."""
 
     number: int
@@ -165,7 +151,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _csv_column(path: Path, text: str, column: str | int | None, unit: str | None) -> _Column:
+def _csv_column(path: Path, text: str, column: str | int | None, unit: str | None) -> ChosenColumn:
     """The column to read, by name or (without a header) by number."""
     lines = enumerate(text.splitlines(), start=1)
     place, first = next(
@@ -176,7 +162,7 @@ def _csv_column(path: Path, text: str, column: str | int | None, unit: str | Non
         raise TraceError(f"{path}: line 1: the file is empty; expected `time [s],name [unit]` or numbers")
     cells = _cells(first.strip())
     if not all(_is_number(cell) for cell in cells):
-        found = _choose(path, place, cells, column, unit)
+        found = choose(path, place, cells, column, unit)
         return replace(found, time_scale=_seconds(path, cells[0]))
     name = "2" if column is None else str(column)
     if not name.isdecimal() or not 1 <= int(name) <= len(cells):
@@ -187,10 +173,10 @@ def _csv_column(path: Path, text: str, column: str | int | None, unit: str | Non
         raise TraceError(
             f"{path}: {place}: found no header; expected a unit for column {name} (for example Mbit/s, ms, %)"
         )
-    return _Column(int(name), name, unit)
+    return ChosenColumn(int(name), name, unit)
 
 
-def _choose(path: Path, place: str, header: list[str], column: str | int | None, unit: str | None) -> _Column:
+def choose(path: Path, place: str, header: list[str], column: str | int | None, unit: str | None) -> ChosenColumn:
     """The `column` of `header`, whose values are in `unit` if given; default: the first that is not the time."""
     names = [_name_and_unit(cell) for cell in header]
     for number, (name, stated) in enumerate(names, start=1):
@@ -201,7 +187,7 @@ def _choose(path: Path, place: str, header: list[str], column: str | int | None,
                 raise TraceError(
                     f"{path}: {place}: column `{name}` states no unit; expected `{name} [unit]` or a unit given"
                 )
-            return _Column(number, name, chosen)
+            return ChosenColumn(number, name, chosen)
     listed = ", ".join(f"`{name}`" for name, _ in names)
     expected = "a column of values" if column is None else f"a column `{column}`"
     raise TraceError(f"{path}: {place}: found {listed}; expected {expected}")
@@ -216,7 +202,7 @@ def _seconds(path: Path, cell: str) -> float:
     return size_s
 
 
-def _quantity(path: Path, name: str, unit: str) -> tuple[Quantity, float]:
+def quantity_of(path: Path, name: str, unit: str) -> tuple[Quantity, float]:
     """Returns the quantity of a column of this name and unit, and the size of the unit in that of a `Trace`."""
     for kind in ("rate", "loss", "delay"):
         size = scale_of(kind, unit)
@@ -225,64 +211,3 @@ def _quantity(path: Path, name: str, unit: str) -> tuple[Quantity, float]:
             return "rtt" if is_round_trip else kind, size
     listed = ", ".join([*RATE_UNITS, *TIME_UNITS, *LOSS_UNITS])
     raise TraceError(f"{path}: column `{name}`: found unit `{unit}`; expected one of {listed}")
-
-
-def _read_parquet(path: Path, column: str | int | None, unit: str | None) -> Trace:
-    """Read one column of a Parquet file. Raises TraceError."""
-    check_file(path)
-    try:
-        table = pl.read_parquet(path)
-    except FileNotFoundError:
-        raise TraceError(f"{path}: no such file; expected a trace in Parquet") from None
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TraceError(f"{path}: cannot be read as Parquet: {error}") from error
-    if table.is_empty():
-        raise TraceError(f"{path}: found no rows; expected at least one")
-    found = _choose(path, "schema", table.columns, column, unit)
-    quantity, size = _quantity(path, found.name, found.unit)
-    times_s = _times_of(path, table)
-    values = _numbers(path, table.to_series(found.number - 1))
-    if (values < 0).any():
-        row = int(np.argmax(values < 0))
-        raise TraceError(f"{path}: row {row + 1}, column `{found.name}`: found {values[row]:g}; expected 0 or more")
-    return Trace(times_s, values * size, quantity, UNIT_OF[quantity], f"{path}, {found.name}")
-
-
-def _times_of(path: Path, table: pl.DataFrame) -> NDArray[np.float64]:
-    """The times of a table in s from its first row.
-
-    They are in the column `time [unit]`, `t` or `@timestamp`, else in the first one.
-    """
-    names = {_name_and_unit(cell)[0].lower(): cell for cell in table.columns}
-    cell = next((names[name] for name in _TIME_NAMES if name in names), table.columns[0])
-    series = table[cell]
-    if series.dtype == pl.String:
-        try:
-            series = series.str.to_datetime(time_unit="us", time_zone="UTC")
-        except pl.exceptions.PolarsError as error:
-            raise TraceError(f"{path}: column `{cell}`: expected dates and times: {error}") from error
-    if series.dtype.is_temporal():
-        micros = _numbers(path, series.dt.epoch("us"))
-        times_s: NDArray[np.float64] = (micros - micros[0]) * 1e-6
-    else:
-        values = _numbers(path, series)
-        times_s = (values - values[0]) * _seconds(path, cell)
-    steps = np.diff(times_s)
-    if (steps <= 0).any():
-        row = int(np.argmax(steps <= 0)) + 1
-        raise TraceError(
-            f"{path}: row {row + 1}, column `{cell}`: found {times_s[row]:g} s "
-            f"after {times_s[row - 1]:g} s; expected increasing times"
-        )
-    return times_s
-
-
-def _numbers(path: Path, series: pl.Series) -> NDArray[np.float64]:
-    """The values of a numeric column, shape (n,), all finite."""
-    if not series.dtype.is_numeric():
-        raise TraceError(f"{path}: column `{series.name}`: found {series.dtype}; expected numbers")
-    values: NDArray[np.float64] = series.to_numpy().astype(np.float64)
-    if not np.isfinite(values).all():
-        row = int(np.argmin(np.isfinite(values)))
-        raise TraceError(f"{path}: row {row + 1}, column `{series.name}`: found {values[row]}; expected a number")
-    return values

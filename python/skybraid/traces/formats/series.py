@@ -74,13 +74,13 @@ def _is_even(times_s: Floats) -> bool:
 def read_mahimahi(source: Source, options: Options) -> list[Measurement]:
     """Reads the rate in steps of 100 ms."""
     direction = {".up": "uplink", ".down": "downlink"}.get(source.path.suffix, options.sent)
-    return [_of(source, reading.read(source.path, format="mahimahi"), direction)]
+    return [_of(source, reading.read_text(source.path, None, None, "mahimahi"), direction)]
 
 
 def read_hypatia(source: Source, options: Options) -> list[Measurement]:
     """Reads the round-trip times."""
     del options
-    return [_of(source, reading.read(source.path, format="hypatia"), "")]
+    return [_of(source, reading.read_text(source.path, None, None, "hypatia"), "")]
 
 
 def read_parquet(source: Source, options: Options) -> list[Measurement]:
