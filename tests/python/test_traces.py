@@ -237,6 +237,10 @@ class TestReaders:
         assert trace.times_s == pytest.approx([0.0, 0.5])
         assert trace.values == pytest.approx([1.0, 2.0])
 
+    def test_the_first_column_that_a_link_can_have_is_taken(self, tmp_path: Path) -> None:
+        (tmp_path / "trace.csv").write_text("time [s],day,height [m],rate [Mbit/s]\n0,1,50,9\n1,1,60,8\n")
+        assert read(tmp_path / "trace.csv").values == pytest.approx([9, 8])
+
     def test_parquet_with_dates(self, tmp_path: Path) -> None:
         stamps = ["2025-01-09T10:00:00+01:00", "2025-01-09T10:00:01.5+01:00"]
         pl.DataFrame({"@timestamp": stamps, "rate": [4e6, 2e6]}).write_parquet(tmp_path / "trace.parquet")
@@ -346,6 +350,17 @@ class TestErrors:
 
 
 class TestCommand:
+    def test_stats_of_dates_need_no_zone_and_columns_have_meanings(self, skybraid: Command, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("time,dl_mbps\n2026-05-13 10:00:00,9\n2026-05-13 10:00:01,8\n")
+        assert "mean         8.5 Mbit/s" in skybraid("trace", "stats", "a.csv").stdout
+        (tmp_path / "b.txt").write_text("1694478364.1\t1\t97.4\n1694478364.4\t2\t-1\n1694478364.6\t3\t97.4\n")
+        shown = skybraid("trace", "stats", "b.txt", "--as", "3=rtt [ms]", "--lost", "-1").stdout
+        assert "mean         97.4 ms" in shown
+        assert "no path" in shown
+        (tmp_path / "c.txt").write_text("12\n14\n")
+        words = ("--format", "values", "--every", "10ms", "--as", "1=delay [ms]")
+        assert "length       0.020 s" in skybraid("trace", "stats", "c.txt", *words).stdout
+
     def test_stats_prints_one_json_object(self) -> None:
         file = SHIPPED / "lte_drive_pam2025" / "atnt.csv"
         result = CliRunner().invoke(app, ["stats", str(file), "--column", "delay", "--json"])

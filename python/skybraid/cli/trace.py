@@ -47,19 +47,24 @@ Gaps = Annotated[
 ]
 
 
-def _open(path: Path, column: str | None, unit: str | None, format_: str | None) -> Trace:
+def _open(path: Path, column: str | None, unit: str | None, format_: str | None, options: formats.Options) -> Trace:
     name = one_of(format_, "--format", tuple(formats.FORMATS))
     if name is None:
         source = formats.Source(path)
         fits = formats.fitting(source)
         # What a scenario reads itself is read by column and unit.
         name = fits[0] if len(fits) == 1 else None
-    if name is None or name in FORMATS:
+    if (name is None or name in FORMATS) and not options.columns and options.lost is None:
         return read(path, column, unit, cast("Format | None", name))
-    for one in load(path, name):
+    for one in load(path, name, options):
         if not isinstance(one, MeasuredTrack):
             return one.trace(column or one.columns[0].name)
     raise TraceError(f"{path}: found a track alone; expected a trace")
+
+
+def _options(meanings: list[str] | None, lost: float | None, every: str | None) -> formats.Options:
+    # The clock of a trace begins at zero, so that a date's zone is of no use.
+    return read_options("UTC", meanings, "vehicle", lost, every)
 
 
 @app.command("stats")
@@ -68,13 +73,16 @@ def stats_command(
     column: Column = None,
     unit: Unit = None,
     format_: InFormat = None,
+    every: Every = None,
+    meanings: Meaning = None,
+    lost: Lost = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the statistics of a trace, weighted by time.
 
     Example: skybraid trace stats drive.csv --column 'delay [ms]'
     """
-    result = stats(_open(file, column, unit, format_))
+    result = stats(_open(file, column, unit, format_, _options(meanings, lost, every)))
     if as_json:
         print_json(vars(result))
         return
@@ -101,6 +109,9 @@ def plot_command(
     column: Column = None,
     unit: Unit = None,
     format_: InFormat = None,
+    every: Every = None,
+    meanings: Meaning = None,
+    lost: Lost = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw a trace over time and its distribution.
@@ -112,7 +123,7 @@ def plot_command(
         raise TraceError(f"{out}: found suffix `{out.suffix}`; expected .svg, .pdf or .png")
     if out.exists():
         raise TraceError(f"{out}: exists already; expected a new file")
-    figure = plot(_open(file, column, unit, format_))
+    figure = plot(_open(file, column, unit, format_, _options(meanings, lost, every)))
     try:
         figure.savefig(out, dpi=150)
     except OSError as error:
@@ -128,6 +139,9 @@ def convert_command(
     column: Column = None,
     unit: Unit = None,
     format_: InFormat = None,
+    every: Every = None,
+    meanings: Meaning = None,
+    lost: Lost = None,
     as_json: AsJson = False,
 ) -> None:
     """Convert a trace to CSV, Parquet or mahimahi opportunities.
@@ -136,7 +150,7 @@ def convert_command(
     """
     check_new_file(out)
     chosen = cast("OutputFormat | None", one_of(to, "--to", OUTPUT_FORMATS))
-    write(_open(file, column, unit, format_), out, chosen)
+    write(_open(file, column, unit, format_, _options(meanings, lost, every)), out, chosen)
     print_result({"trace": str(out)}, out, as_json=as_json)
 
 
@@ -157,8 +171,8 @@ def import_command(
 ) -> None:
     """Turn files of measuring tools into CSV that scenarios replay; lost probes and gaps are kept.
 
-    Reads ping (Linux, macOS, BSD, Windows), irtt, mtr, iperf3, nuttcp, speed tests, Starlink dishes, CSV with dates,
-    captures of both ends, MAVLink, ArduPilot and PX4 logs, GPX and KML.
+    Reads ping (Linux, macOS, BSD, Windows, PowerShell), irtt, mtr, iperf 2 and 3, nuttcp, speed tests, Starlink
+    dishes, CSV with dates, captures of both ends, MAVLink, ArduPilot and PX4 logs, GPX and KML.
 
     Example: skybraid trace import ping.log --out drive.csv
     """

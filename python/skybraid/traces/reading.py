@@ -177,20 +177,29 @@ def _csv_column(path: Path, text: str, column: str | int | None, unit: str | Non
 
 
 def choose(path: Path, place: str, header: list[str], column: str | int | None, unit: str | None) -> ChosenColumn:
-    """The `column` of `header`, whose values are in `unit` if given; default: the first that is not the time."""
+    """The `column` of `header`, whose values are in `unit` if given; default: the first that a link can have."""
     names = [_name_and_unit(cell) for cell in header]
-    for number, (name, stated) in enumerate(names, start=1):
-        wanted = column in {name, number, str(number), header[number - 1]}
-        if wanted or (column is None and name.lower() not in _TIME_NAMES):
-            chosen = unit or stated
-            if chosen is None:
-                raise TraceError(
-                    f"{path}: {place}: column `{name}` states no unit; expected `{name} [unit]` or a unit given"
-                )
-            return ChosenColumn(number, name, chosen)
-    listed = ", ".join(f"`{name}`" for name, _ in names)
-    expected = "a column of values" if column is None else f"a column `{column}`"
-    raise TraceError(f"{path}: {place}: found {listed}; expected {expected}")
+    if column is None:
+        wanted = [number for number, (name, _) in enumerate(names, start=1) if name.lower() not in _TIME_NAMES]
+        known = [number for number in wanted if _kind_of(unit or names[number - 1][1] or "") is not None]
+        wanted = known or wanted
+    else:
+        wanted = [at for at, (name, _) in enumerate(names, start=1) if column in {name, at, str(at), header[at - 1]}]
+    if not wanted:
+        listed = ", ".join(f"`{name}`" for name, _ in names)
+        expected = "a column of values" if column is None else f"a column `{column}`"
+        raise TraceError(f"{path}: {place}: found {listed}; expected {expected}")
+    name, stated = names[wanted[0] - 1]
+    chosen = unit or stated
+    if chosen is None:
+        raise TraceError(f"{path}: {place}: column `{name}` states no unit; expected `{name} [unit]` or a unit given")
+    return ChosenColumn(wanted[0], name, chosen)
+
+
+def _kind_of(unit: str) -> tuple[Literal["rate", "loss", "delay"], float] | None:
+    """The quantity that a unit is of, and its size in that of a `Trace`."""
+    kinds: tuple[Literal["rate", "loss", "delay"], ...] = ("rate", "loss", "delay")
+    return next(((kind, size) for kind in kinds if (size := scale_of(kind, unit)) is not None), None)
 
 
 def _seconds(path: Path, cell: str) -> float:
@@ -204,10 +213,9 @@ def _seconds(path: Path, cell: str) -> float:
 
 def quantity_of(path: Path, name: str, unit: str) -> tuple[Quantity, float]:
     """Returns the quantity of a column of this name and unit, and the size of the unit in that of a `Trace`."""
-    for kind in ("rate", "loss", "delay"):
-        size = scale_of(kind, unit)
-        if size is not None:
-            is_round_trip = kind == "delay" and re.search(r"rtt|round", name, re.IGNORECASE)
-            return "rtt" if is_round_trip else kind, size
-    listed = ", ".join([*RATE_UNITS, *TIME_UNITS, *LOSS_UNITS])
-    raise TraceError(f"{path}: column `{name}`: found unit `{unit}`; expected one of {listed}")
+    found = _kind_of(unit)
+    if found is None:
+        listed = ", ".join([*RATE_UNITS, *TIME_UNITS, *LOSS_UNITS])
+        raise TraceError(f"{path}: column `{name}`: found unit `{unit}`; expected one of {listed}")
+    kind, size = found
+    return "rtt" if kind == "delay" and re.search(r"rtt|round", name, re.IGNORECASE) else kind, size
