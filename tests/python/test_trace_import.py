@@ -292,7 +292,9 @@ class TestRecognition:
     def test_variants_are_recognised(self, name: str, content: str | bytes, expected: str, tmp_path: Path) -> None:
         assert recognise(Source(write(tmp_path, name, content))) == expected
 
-    @pytest.mark.parametrize("content", ["0\n1\n0\n0\n1\n", "0\n0\n0\n1\n1\n1\n", "5\n3\n4\n", "words\nof no tool\n"])
+    @pytest.mark.parametrize(
+        "content", ["0\n1\n0\n0\n1\n", "0\n0\n0\n1\n1\n1\n", "5\n3\n4\n", "words\nof no tool\n", "1,29,60\n2,36,40\n"]
+    )
     def test_no_guess_is_made_of_what_may_be_anything(self, content: str, tmp_path: Path) -> None:
         path = write(tmp_path, "unknown.txt", content)
         with pytest.raises(TraceError, match=r"unknown.txt: found .* begins? with.*expected --format") as error:

@@ -133,7 +133,8 @@ class Measurement:
         if np.isnan(column.values).any():
             row = int(np.argmax(np.isnan(column.values)))
             at = f"at {self.times_s[row]:g} s"
-            raise TraceError(f"{self.source}: `{name}` is not measured {at}; expected --gaps {', '.join(POLICIES)}")
+            expected = f"one without gaps (skybraid trace import --gaps {', '.join(POLICIES)})"
+            raise TraceError(f"{self.source}: `{name}` is not measured {at}; expected {expected}")
         label = f"{self.source}, {column.name}"
         return Trace(self.times_s, column.values, NETWORK[column.quantity], column.unit, label, self.length_s)
 

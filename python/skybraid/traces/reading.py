@@ -15,6 +15,7 @@ from skybraid.traces.units import scale_of, seconds_of
 from skybraid.traces.writing import BITS_PER_OPPORTUNITY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -29,6 +30,9 @@ _TIME_NAMES = ("time", "t", "@timestamp")
 _FROM_BASE: dict[Quantity, float] = {"rate": 1e-6, "delay": 1e-6, "loss": 100.0, "rtt": 1e-6}
 
 _RATE_BIN_S = 0.1
+
+_MIN_RTT_NS = 10_000
+"""Shortest round trip of a constellation, in ns."""
 
 
 def read_text(path: Path, column: str | int | None, unit: str | None, format: Format | None) -> Trace:  # noqa: A002
@@ -103,10 +107,22 @@ def _recognise(path: Path, text: str) -> Format:
             f"{path}: found one whole number a line; expected --format mahimahi (ms of opportunities), or values "
             "(`trace import --format values --every 1s --as '1=downlink rate [Mbit/s]'`)"
         )
-    of_flow, of_path = r"\d+,\d+,\d+", r"\d+,\d+\.\d{10}"
-    if lines and any(all(re.fullmatch(row, line) for line in lines) for row in (of_flow, of_path)):
+    if is_hypatia(lines):
         return "hypatia"
     return "csv"
+
+
+def is_hypatia(lines: Sequence[str]) -> bool:
+    """Whether lines are those of Hypatia's series: of a flow, or of a path with ten decimals.
+
+    Three whole numbers may be two with decimal commas: a round trip is none or takes 10 us at least.
+    """
+    if not lines:
+        return False
+    if all(re.fullmatch(r"\d+,\d+\.\d{10}", line) for line in lines):
+        return True
+    is_of_flow = all(re.fullmatch(r"\d+,\d+,\d+", line) for line in lines)
+    return is_of_flow and all(line.endswith(",0") or int(line.split(",")[2]) >= _MIN_RTT_NS for line in lines)
 
 
 def is_opportunities(text: str) -> bool:

@@ -100,6 +100,9 @@ def in_series(source: Source, tests: Sequence[list[Measurement]]) -> list[Measur
         dated = [(one.start_unix_s, one) for one in every if one.label == label and one.start_unix_s is not None]
         if len(dated) < sum(one.label == label for one in every):
             source.fail(None, f"{len(tests)} tests without their times", "one test in a file, --timestamps or --json")
+        if len(dated) == 1:
+            found.append(dated[0][1])
+            continue
         dated.sort(key=lambda pair: pair[0])
         own = [one for _, one in dated]
         start_s = dated[0][0]

@@ -41,9 +41,7 @@ def recognises_mahimahi(source: Source) -> bool:
 
 def recognises_hypatia(source: Source) -> bool:
     """Whether lines are those of Hypatia's series."""
-    begins = source.begins[:5]
-    forms = (r"\d+,\d+,\d+", r"\d+,\d+\.\d{10}")
-    return bool(begins) and any(all(re.fullmatch(form, line) for line in begins) for form in forms)
+    return reading.is_hypatia(source.begins[:5])
 
 
 def recognises_parquet(source: Source) -> bool:
