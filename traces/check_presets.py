@@ -4,10 +4,10 @@ Run it as `python traces/check_presets.py [drone lte nr starlink ship paths heig
 four fifths of the drives and predicts the others, five times over, so that each drive is held back once; of fewer than
 five drives, or recordings of a drone, to all but one. What is predicted is what the engine does with the fitted preset.
 
-A held-back value is covered if it lies within the central 90 % of the family's runs. `ratio` is the measured median
-over the predicted one, or that of the means where a median is zero, with its 90 % interval from resampled drives: a
-single split of a few drives cannot tell a factor of 2. Outages are seconds below 0.5 Mbit/s, in runs. `paths` has three
-carriers of one car, `heights` the handovers of a drone by height, `hours` Starlink's capacity by the hour.
+Rows are those of docs/links.md: median measured, by time, and predicted, or means where a median is zero. A held-back
+value is covered if it lies within the central 90 % of the family's runs. The ratio has its 90 % interval from resampled
+drives: a single split of a few drives cannot tell a factor of 2. Outages are seconds below 0.5 Mbit/s, in runs.
+`paths` has three carriers of one car, `heights` handovers of a drone by height, `hours` Starlink capacity by the hour.
 """
 
 import argparse
@@ -60,6 +60,8 @@ from fit_series import (
     with_service,
 )
 
+from skybraid.traces.series import quantile_of
+
 FOLDS = 5
 RUNS = 80
 PAIRED_RUNS = 200
@@ -72,11 +74,15 @@ Measure = Callable[[Values], float | Sequence[float]]
 
 
 class Held(NamedTuple):
-    """A value of a flight that was held back from a fold, and the drive that it is from."""
+    """A value of a flight that was held back from a fold, the drive that it is from, and how long that was.
+
+    Runs draw flights by the time that they took, so that values are weighted by it.
+    """
 
     fold: int
     drive: str
     value: float
+    seconds: float
 
 
 def outages_per_hour(rates: Values) -> float:
@@ -90,9 +96,9 @@ def means(rates: Values) -> list[float]:
 
 
 RATES: dict[str, Measure] = {
-    "video seconds carried": lambda rates: carried(rates) - 1e-6 * float(rates.mean()),
+    "seconds that carry 10 Mbit/s": lambda rates: carried(rates) - 1e-6 * float(rates.mean()),
     "mean of 5 min, Mbit/s": means,
-    "capacity variation": lambda rates: float(rates.std() / max(rates.mean(), 1e-9)),
+    "standard deviation / mean": lambda rates: float(rates.std() / max(rates.mean(), 1e-9)),
     "outages per hour": outages_per_hour,
     "seconds in outage, %": lambda rates: 100 * float(np.mean(rates < 0.5)),
 }
@@ -109,34 +115,40 @@ def tail(rtts: Values) -> float:
 
 
 DELAYS: dict[str, Measure] = {
-    "control within 300 ms": in_time,
+    "probes within 300 ms": in_time,
     "round trip p99.9, ms": tail,
-    "loss, %": lambda rtts: 100 * float(np.mean(np.isnan(rtts))),
+    "probes lost, %": lambda rtts: 100 * float(np.mean(np.isnan(rtts))),
 }
 
 
 def report(family: str, measure: str, held: Sequence[Held], predicted: Mapping[int, Sequence[float]]) -> None:
-    """Print a row: how many held-back values are covered, and the ratio of the medians."""
+    """Print a row of docs/links.md: both medians, how many held-back values are covered, and the ratio."""
     bands = {fold: np.nanquantile(own, [0.05, 0.95]) for fold, own in predicted.items()}
     covered = np.mean([bands[one.fold][0] - 1e-9 <= one.value <= bands[one.fold][1] + 1e-9 for one in held])
-    values = np.array([one.value for one in held])
+    known = [one for one in held if math.isfinite(one.value)]
+    values, seconds = (np.array([getattr(one, name) for one in known]) for name in ("value", "seconds"))
     every = np.concatenate(list(predicted.values()))
-    medians = [float(np.nanmedian(own)) for own in (values, every)]
+    every = every[np.isfinite(every)]
     # A rare event is in less than half of the flights: their medians are zero, however many there are.
-    name, middle = ("ratio", np.nanmedian) if min(medians) > 0 else ("of means", np.nanmean)
-    drives = sorted({one.drive for one in held})
-    by_drive = [values[[one.drive == drive for one in held]] for drive in drives]
+    has_medians = min(quantile_of(values, seconds, 0.5), float(np.median(every))) > 0
+
+    def middle(own: Values, weights: Values) -> float:
+        return quantile_of(own, weights, 0.5) if has_medians else float(np.average(own, weights=weights))
+
+    drives = sorted({one.drive for one in known})
+    rows = [np.flatnonzero([one.drive == drive for one in known]) for drive in drives]
     random = np.random.default_rng(1)
-    drawn = [
-        float(middle(np.concatenate([by_drive[at] for at in random.integers(0, len(drives), len(drives))])))
-        for _ in range(400)
-    ]
+    drawn = []
+    for _ in range(400):
+        own = np.concatenate([rows[at] for at in random.integers(0, len(drives), len(drives))])
+        drawn.append(middle(values[own], seconds[own]))
     low, high = np.quantile(drawn, [0.05, 0.95])
-    base = float(middle(every))
-    ratio = f"{float(middle(values)) / base:.2f} [{low / base:.2f}, {high / base:.2f}]" if base > 0 else "nan"
+    measured, base = middle(values, seconds), middle(every, np.ones(len(every)))
+    ratio = f"{measured / base:.2f} [{low / base:.2f}, {high / base:.2f}]" if base > 0 else ""
+    title = measure if has_medians else f"{measure} (means)"
     print(
-        f"{family:16} {measure:24} {100 * covered:4.0f} % of {len(held):3}   median {medians[0]:8.3f}, "
-        f"predicted {medians[1]:8.3f}; mean {np.nanmean(values):8.3f}, {np.nanmean(every):8.3f}; {name} {ratio}"
+        f"| {family} | {title} | {measured:.3g} | {base:.3g} | {100 * covered:.0f} % of {len(held)} | {ratio} |",
+        flush=True,
     )
 
 
@@ -167,10 +179,11 @@ def check(
     }
     for title, measure in measures.items():
         values = [
-            Held(fold, drive, value)
+            Held(fold, drive, value, len(one))
             for fold, drives in out.items()
             for drive, own in drives.items()
-            for value in values_of(measure, own)
+            for one in own
+            for value in values_of(measure, [one])
         ]
         report(name, title, values, {fold: values_of(measure, own) for fold, own in runs.items()})
     return list(runs.values())
@@ -207,10 +220,11 @@ def check_lte(folder: Path) -> None:
     runs = check("lte-car", preset, held, DELAYS, lambda run: run.rtts, GROUP_S)
     measured = [own[0].rtts for own in groups.values()]
     pairs = [
-        Held(0, str(at), in_time(np.fmin(a[: len(b)], b[: len(a)]))) for at, (a, b) in enumerate(pairwise(measured))
+        Held(0, str(at), in_time(np.fmin(a[: len(b)], b[: len(a)])), len(a))
+        for at, (a, b) in enumerate(pairwise(measured))
     ]
     doubled = [in_time(np.fmin(a, b)) for fold in runs for a, b in zip(fold[::2], fold[1::2], strict=True)]
-    report("lte-car", "within 300 ms, two paths", pairs, {0: doubled})
+    report("lte-car", "probes within 300 ms, two paths", pairs, {0: doubled})
 
 
 def check_starlink(folder: Path) -> None:
@@ -292,7 +306,7 @@ def check_drone(folder: Path) -> None:
             def held(fold: int, windows: Mapping[str, Sequence[Values]] = windows) -> Mapping[str, Sequence[Values]]:
                 return split(windows, fold)[1]
 
-            check(f"drone {environment} {way}", preset, held, RATES, lambda run: run.up[0])
+            check(f"lte-drone-{environment}, {way}", preset, held, RATES, lambda run: run.up[0])
 
 
 def print_heights(folder: Path) -> None:
@@ -334,10 +348,11 @@ def check_paths(folder: Path) -> None:
     correlated = run(rates)
     modelled = {
         "drawn each by itself": run(""),
-        "correlated rates": correlated,
-        "the group": run(rates + common_outages(windows, correlated)),
+        "correlated rates and flights": correlated,
+        "with common outages": run(rates + common_outages(windows, correlated)),
     }
     random = np.random.default_rng(1)
+    print(f"| carriers | below, Mbit/s | measured, % | {' | '.join(modelled)} |\n{6 * '|---'}|")
     for mbps in (NO_SERVICE_MBPS, 1.0, 2.0, 10.0):
         measured = shares_below(windows, mbps)
         drawn = [
@@ -346,14 +361,9 @@ def check_paths(folder: Path) -> None:
         ]
         for place, count in ((1, "two"), (2, "three")):
             low, high = np.quantile([one[place] for one in drawn], [0.05, 0.95])
-            print(
-                f"{count} carriers below {mbps:g} Mbit/s: {100 * measured[place]:.3f} % of the time "
-                f"[{100 * low:.3f}, {100 * high:.3f}]; "
-                + ", ".join(
-                    f"{name} {100 * made:.3f} (ratio {measured[place] / made if made > 0 else math.inf:.2f})"
-                    for name, made in ((name, shares_below(own, mbps)[place]) for name, own in modelled.items())
-                )
-            )
+            cells = [f"{100 * shares_below(own, mbps)[place]:.3f}" for own in modelled.values()]
+            shown = f"{100 * measured[place]:.3f} [{100 * low:.3f}, {100 * high:.3f}]"
+            print(f"| {count} | {mbps:g} | {shown} | {' | '.join(cells)} |")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -19,8 +19,8 @@ PROBABILITIES = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
 TAIL = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998)
 STALL_MS = 150.0
 MIN_OWN_OUTAGES = 4
-# The seconds next to those without service carry 0.85 of the seconds before and after them (CoNEXT 2023).
-EDGES_S = 0.3
+# An outage that begins at any time has as many whole seconds as those seen if it is one second longer.
+EDGES_S = 1.0
 
 Values = npt.NDArray[np.float64]
 
