@@ -135,6 +135,9 @@ SPARED = ("bokeh", "jinja2", "matplotlib", "numpy", "polars", "rich.progress", "
 SPARED_BY_HELP = ("PIL", "bokeh", "jinja2", "matplotlib", "numpy", "polars", "pydantic", "rich", "scipy")
 """What the help of a command goes without."""
 
+OURS_SPARED = tuple(f"skybraid.{name}" for name in ("assess", "execute.runs", "execute.store", "fit", "show.report"))
+"""And what that of a command of this distribution goes without."""
+
 UNSPARING = {"ctl", "import-lines"}
 """Commands whose help is not seen here: their own option is read before."""
 
@@ -455,7 +458,8 @@ for words in {words!r}:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             cli.app(words, prog_name="skybraid", standalone_mode=False)
         assert "--help" in printed.getvalue(), words
-        print(words, *(name for name in {SPARED_BY_HELP!r} if name in sys.modules), sep=", ")
+        spared = {SPARED_BY_HELP!r} + ({OURS_SPARED!r} if words[0] in cli.COMMANDS else ())
+        print(words, *(name for name in spared if name in sys.modules), sep=", ")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     printed = done.stdout.splitlines()

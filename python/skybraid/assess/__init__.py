@@ -7,8 +7,8 @@
 `docs/assess.md` says what is run and how it is judged.
 """
 
-from skybraid.assess.answer import Answer, RankedFlow, Row, assess
+from skybraid.assess.answer import BUDGET_S, Answer, RankedFlow, Row, assess
 from skybraid.assess.networks import Network, read_networks
 from skybraid.assess.wanted import Wanted, parse_wanted
 
-__all__ = ["Answer", "Network", "RankedFlow", "Row", "Wanted", "assess", "parse_wanted", "read_networks"]
+__all__ = ["BUDGET_S", "Answer", "Network", "RankedFlow", "Row", "Wanted", "assess", "parse_wanted", "read_networks"]

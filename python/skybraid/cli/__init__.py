@@ -20,6 +20,7 @@ from skybraid.cli.manual import EXAMPLE, UNWRAPPED, Command, described
 from skybraid.cli.options import BAD_INPUT, INTERRUPTED, TERMINATED, Group, print_json
 from skybraid.execute import interruption
 from skybraid.model.errors import MissingExtraError, SkybraidError
+from skybraid.model.heavy import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,8 +124,6 @@ GROUPS = {
 @cache
 def added() -> dict[str, Entry]:
     """Returns the commands that installed distributions add, by name."""
-    # A third of the time that `skybraid --version` takes, which does not need it.
-    metadata = importlib.import_module("importlib.metadata")
     points = sorted(metadata.entry_points(group=GROUP), key=lambda point: point.name)
     return {point.name: point.load() for point in points if point.name not in COMMANDS}
 

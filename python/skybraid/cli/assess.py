@@ -1,30 +1,26 @@
 """The command `assess`: from measurements to an answer."""
 
+from __future__ import annotations
+
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 the command's parameters are read at run time
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import typer
 
-from skybraid.assess import Answer, Network, RankedFlow, Row, Wanted, assess, parse_wanted, read_networks
-from skybraid.assess.answer import BUDGET_S
+from skybraid.cli.late import assess, assess_page, formats, series
 from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, Zone, read_options
 from skybraid.cli.options import MET, NOT_MET, AsJson, Page, Quiet, new_file, print_json, renamed, seconds
 from skybraid.cli.progress import progress
 from skybraid.model.errors import ScenarioError
 from skybraid.model.folder import write_whole
-from skybraid.model.heavy import Late
 from skybraid.model.requirements import about, percent, percent_range, rate
 from skybraid.model.statistics import Verdict
-from skybraid.traces import formats
-from skybraid.traces.series import RATE_UNITS
 
 if TYPE_CHECKING:
-    from skybraid.show import assess as shown_as
-else:
-    shown_as = Late("skybraid.show.assess")
+    from skybraid.assess import Answer, Network, RankedFlow, Row, Wanted
 
 QUICK_S = 10.0
 """Computing time in s of `--quick`."""
@@ -51,11 +47,11 @@ class Measured(NamedTuple):
         if not require:
             raise ScenarioError("--require: found none; expected one, such as 'control: 99.9% within 300ms'")
         given = dict(_rate_of(text) for text in rates)
-        wanted = [parse_wanted(text, given) for text in require]
+        wanted = [assess.parse_wanted(text, given) for text in require]
         unknown = set(given) - {one.flow for one in wanted}
         if unknown:
             raise ScenarioError(f"--rate: found {', '.join(sorted(unknown))}; expected flows of --require")
-        return cls(read_networks(measurements, options), wanted)
+        return cls(assess.read_networks(measurements, options), wanted)
 
 
 def assess_command(
@@ -100,11 +96,11 @@ def assess_command(
     if page is not None:
         new_file(page)
     measured = Measured.read(measurements, require, rates or [], options)
-    budget_s = seconds("--budget", budget) or (QUICK_S if quick else BUDGET_S)
+    budget_s = seconds("--budget", budget) or (QUICK_S if quick else assess.BUDGET_S)
     with progress(shown=not quiet) as told:
-        answer = assess(measured.networks, measured.wanted, budget_s, told)
+        answer = assess.assess(measured.networks, measured.wanted, budget_s, told)
     if page is not None:
-        write_whole(page, shown_as.assess_html(answer).encode())
+        write_whole(page, assess_page.assess_html(answer).encode())
     if as_json:
         print_json(answer_json(answer))
     elif not quiet:
@@ -115,7 +111,7 @@ def assess_command(
 def _rate_of(text: str) -> tuple[str, float]:
     flow, equals, value = text.partition("=")
     parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(\S+)\s*", value)
-    found = 0.0 if parts is None else float(parts[1]) * RATE_UNITS.get(parts[2], 0.0)
+    found = 0.0 if parts is None else float(parts[1]) * series.RATE_UNITS.get(parts[2], 0.0)
     if not equals or found <= 0:
         raise ScenarioError(f"--rate: found `{text}`; expected FLOW=RATE, such as control=40kbit/s")
     return flow.strip(), found

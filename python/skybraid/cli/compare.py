@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skybraid.assess import assess
-from skybraid.assess.answer import BUDGET_S
-from skybraid.assess.candidates import combined
 from skybraid.cli.assess import Measured, answer_json, answer_text
+from skybraid.cli.late import (
+    assess,
+    assess_page,
+    candidates,
+    comparing,
+    drawing,
+    formats,
+    pairs,
+    ranking,
+    reports,
+    style,
+)
 from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, Zone, read_options
 from skybraid.cli.options import (
     AsJson,
@@ -28,18 +37,13 @@ from skybraid.cli.options import (
     seconds,
 )
 from skybraid.cli.progress import progress
-from skybraid.execute import compare as comparing
-from skybraid.execute import pairs
-from skybraid.execute.compare import Choice
-from skybraid.execute.ranking import SHOWN, Ranking, latex_table, rank
 from skybraid.model.errors import ResultError, ScenarioError
 from skybraid.model.folder import check_new_file, write_whole
-from skybraid.model.heavy import Late, pl
+from skybraid.model.heavy import pl
 from skybraid.model.provenance import MAX_RUNS, seeds_from, seeds_text
 from skybraid.model.scenario import Scenario
 from skybraid.model.seeds import sampled
 from skybraid.show.palette import FORMATS
-from skybraid.traces import formats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,15 +51,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from skybraid.assess import Answer, RankedFlow
-    from skybraid.show import assess as shown_as
-    from skybraid.show import ranking as drawing
-    from skybraid.show import report as pages
-    from skybraid.show.plots import style
-else:
-    drawing, style = Late("skybraid.show.ranking"), Late("skybraid.show.plots.style")
-    pages, shown_as = Late("skybraid.show.report"), Late("skybraid.show.assess")
+    from skybraid.execute.compare import Choice
+    from skybraid.execute.ranking import Ranking
 
-_ENDINGS = (*comparing.SUFFIXES, ".html", ".tex", *(f".{name}" for name in FORMATS))
 _FLIGHT = re.compile(r"[A-Za-z][A-Za-z0-9_,-]*=.+")
 
 
@@ -76,9 +74,7 @@ def compare(
     ] = None,
     protocols: Annotated[
         str | None,
-        typer.Option(
-            help=f"Protocols; by default {','.join(comparing.PROTOCOLS)} and the one that --flow has.", metavar="A,B"
-        ),
+        typer.Option(help="Protocols; by default mptcp,mp_dccp and the one that --flow has.", metavar="A,B"),
     ] = None,
     seed: Seed = None,
     seeds: Annotated[
@@ -126,14 +122,15 @@ def compare(
     """
     load_plugins(plugin)
     files = list(out or [])
+    *endings, last = *comparing.SUFFIXES, ".html", ".tex", *(f".{name}" for name in FORMATS)
     for file in files:
-        if file.suffix not in _ENDINGS:
-            raise ResultError(f"{file}: expected a name that ends in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}")
+        if file.suffix not in (*endings, last):
+            raise ResultError(f"{file}: expected a name that ends in {', '.join(endings)} or {last}")
         check_new_file(file)
     if width is not None and not any(file.suffix.removeprefix(".") in FORMATS for file in files):
         raise ResultError("--width: is for a figure, expected --out FILE.pdf, FILE.svg or FILE.png with it")
     width_mm = None if width is None else style.millimetres("--width", width)
-    shown = None if all_ else SHOWN
+    shown = None if all_ else ranking.SHOWN
     names = {"flow": flow, "schedulers": schedulers, "congestion": congestion, "protocols": protocols}
     of_flights: dict[str, object] = {
         "require": require,
@@ -145,7 +142,7 @@ def compare(
     }
     of_flights |= {"as": meanings, "lost": lost, "client": None if client == "vehicle" else client}
     of_scenarios = {"seed": seed, "seeds": seeds, "set": set_}
-    choice = Choice(
+    choice = comparing.Choice(
         listed(flow, "--flow"),
         listed(protocols, "--protocols"),
         listed(schedulers, "--schedulers"),
@@ -155,7 +152,7 @@ def compare(
         _refuse(of_scenarios, "measured flights, which have no seeds and no keys")
         options = replace(read_options(zone, meanings, client, lost, every), format=format_)
         measured = Measured.read(sources, require or [], rates or [], options)
-        answer, left_out = _over_flights(measured, choice, seconds("--budget", budget) or BUDGET_S, quiet=quiet)
+        answer, left_out = _over_flights(measured, choice, seconds("--budget", budget) or assess.BUDGET_S, quiet=quiet)
         _write_answer(answer, files, shown, width_mm)
         if as_json:
             print_json(answer_json(answer) | {"left_out": left_out})
@@ -195,12 +192,12 @@ def compare(
         for notice in notices if not quiet else ():
             typer.echo(f"note: {notice}", err=True)
     with progress(shown=not quiet) as told, blaming(plugin):
-        ranking = rank(chosen, choice, seed=seed, seeds=numbers, progress=told)
-    _write_ranking(ranking, files, shown, width_mm)
+        ranked = ranking.rank(chosen, choice, seed=seed, seeds=numbers, progress=told)
+    _write_ranking(ranked, files, shown, width_mm)
     if as_json:
-        print_json(ranking.to_dict())
+        print_json(ranked.to_dict())
     elif not quiet:
-        typer.echo(ranking.text(shown))
+        typer.echo(ranked.text(shown))
 
 
 def _refuse(options: Mapping[str, object], expected: str) -> None:
@@ -227,46 +224,44 @@ def _over_flights(measured: Measured, choice: Choice, budget_s: float, *, quiet:
     for name in choice.flows or []:
         if name not in flows:
             raise ScenarioError(f"--flow: found {name}; expected some of {', '.join(flows)}")
-    transports, left_out = combined([one.name for one in measured.networks], choice.combinations())
+    transports, left_out = candidates.combined([one.name for one in measured.networks], choice.combinations())
     if not transports:
         raise ScenarioError(f"found no combination that these networks can run; {'; '.join(left_out)}")
     wanted = [one for one in measured.wanted if choice.flows is None or one.flow in choice.flows]
     with progress(shown=not quiet) as told:
-        answer = assess(
+        answer = assess.assess(
             measured.networks,
             wanted,
             budget_s,
             told,
             choices=[transports] * len(wanted),
-            finalists=SHOWN,
+            finalists=ranking.SHOWN,
         )
     return answer, left_out
 
 
-def _write_ranking(ranking: Ranking, files: Sequence[Path], shown: int | None, width_mm: float | None) -> None:
+def _write_ranking(found: Ranking, files: Sequence[Path], shown: int | None, width_mm: float | None) -> None:
     for file in files:
         if file.suffix in comparing.SUFFIXES:
-            comparing.write(ranking.frame, file)
+            comparing.write(found.frame, file)
         elif file.suffix == ".html":
-            write_whole(file, pages.compared_html(file.stem, ranking.frame).encode())
+            write_whole(file, reports.compared_html(file.stem, found.frame).encode())
         elif file.suffix == ".tex":
-            write_whole(file, ranking.latex(shown).encode())
+            write_whole(file, found.latex(shown).encode())
         else:
-            drawn = [
-                (one.flow, at) for at, one in enumerate(ranking.places[0].requirements) if one.metric != "integrity"
-            ]
+            drawn = [(one.flow, at) for at, one in enumerate(found.places[0].requirements) if one.metric != "integrity"]
             if not drawn:
                 raise ResultError(f"{file}: the scenario requires nothing; a figure shows what is required")
             for number, (name, at) in enumerate(drawn):
-                style.save(_figure_of(ranking, at, shown, width_mm), _numbered(file, name, number, len(drawn)))
+                style.save(_figure_of(found, at, shown, width_mm), _numbered(file, name, number, len(drawn)))
 
 
-def _figure_of(ranking: Ranking, at: int, shown: int | None, width_mm: float | None) -> Figure:
+def _figure_of(found: Ranking, at: int, shown: int | None, width_mm: float | None) -> Figure:
     bars = []
-    for place in ranking.places[:shown]:
+    for place in found.places[:shown]:
         one = place.requirements[at]
         bars.append(drawing.Bar(place.name, one.estimate, one.low, one.high))
-    first = ranking.places[0].requirements[at]
+    first = found.places[0].requirements[at]
     target = first.deadline_ms if first.metric in ("percentile", "expiration") else first.target
     return drawing.intervals(bars, first.metric, first.flow, target, width_mm)
 
@@ -287,7 +282,7 @@ def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None, widt
             ]
             comparing.write(pl.DataFrame(rows, infer_schema_length=None), file)
         elif file.suffix == ".html":
-            write_whole(file, shown_as.assess_html(answer).encode())
+            write_whole(file, assess_page.assess_html(answer).encode())
         elif file.suffix == ".tex":
             write_whole(file, "\n".join(_latex_of(flow, shown) for flow in answer.flows).encode())
         else:
@@ -306,7 +301,7 @@ def _latex_of(flow: RankedFlow, shown: int | None) -> str:
         judged = row.judged
         ends = f"{scale * judged.low:.4g} to {scale * judged.high:.4g}"
         rows.append([at, row.name, f"{scale * judged.estimate:.5g}", ends, f"{row.delay_p99_ms:.4g}", row.outcome])
-    return latex_table(heads, [[str(cell) for cell in row] for row in rows])
+    return ranking.latex_table(heads, [[str(cell) for cell in row] for row in rows])
 
 
 def _numbered(file: Path, name: str, number: int, count: int) -> Path:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skybraid import _core
+from skybraid.cli.late import emulation as emulating
+from skybraid.cli.late import reports
 from skybraid.cli.live import view
 from skybraid.cli.options import (
     INTERRUPTED,
@@ -42,19 +44,18 @@ from skybraid.cli.output import tell
 from skybraid.cli.progress import progress
 from skybraid.cli.served import listen_outside, page
 from skybraid.execute import control, interruption
-from skybraid.execute.emulation import Options, await_listener, emulate_here, shell_command
 from skybraid.model.errors import ScenarioError
 from skybraid.model.folder import default_folder
 from skybraid.model.requirements import span
 from skybraid.model.scenario import Scenario, read_stream
 from skybraid.model.statistics import Verdict
-from skybraid.show import report as reports
 from skybraid.show.words import link_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skybraid._core import Emulation, Program, Run
+    from skybraid.execute.emulation import Options
     from skybraid.execute.pool import Progress
     from skybraid.model.results import Results
     from skybraid.show.live import LivePage
@@ -114,7 +115,7 @@ def emulate(
 
     Example: skybraid emulate first.toml --for 30s --report
     """
-    options = Options(precise, ipv6, vehicle, ground, seconds("--for", limit), iperf3, keep_privileges)
+    options = emulating.Options(precise, ipv6, vehicle, ground, seconds("--for", limit), iperf3, keep_privileges)
     if iperf3 and options.programs:
         raise ScenarioError("--iperf3: found programs, expected the scenario's flows; iperf3 --json tells its own")
     if options.limit_s is not None and not options.programs:
@@ -134,7 +135,7 @@ def emulate(
         _reporting(chosen.name, served, whole_s, shown=not quiet) as report_progress,
         blaming(plugin),
     ):
-        results = emulate_here(
+        results = emulating.emulate_here(
             chosen,
             options,
             seed=seed,
@@ -234,8 +235,10 @@ def link(
         others: dict[str, Program] = {}
         if ground is not None:
             # The terminal's keys are for the program in the vehicle alone.
-            others["ground"] = emulation.start("ground", shell_command(f"exec </dev/null\n{ground}"), {}, None)
-            await_listener(others["ground"])
+            others["ground"] = emulation.start(
+                "ground", emulating.shell_command(f"exec </dev/null\n{ground}"), {}, None
+            )
+            emulating.await_listener(others["ground"])
         program = emulation.start("vehicle", command, {}, None)
         run, code = _carry(emulation, program, others)
     if answer is not None:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from skybraid.cli.late import explaining
 from skybraid.cli.options import AsJson, Plugins, blaming, load_plugins, print_json, seconds
 from skybraid.model.results import Results
-from skybraid.show import explain as explaining
 
 
 def explain(

@@ -1,27 +1,25 @@
 """The command `fit`: a link of processes from measurements, and how good it is."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skybraid.cli.late import fit as fitting
+from skybraid.cli.late import fit_page
+from skybraid.cli.late import flights as measured
 from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, Zone, read_options
 from skybraid.cli.options import AsJson, Page, Quiet, new_file, print_json
 from skybraid.cli.progress import progress
-from skybraid.fit import fit_link, held_back
-from skybraid.fit.goodness import Check, Goodness
-from skybraid.fit.link import FittedLink, read_handovers
-from skybraid.fit.loaded import without_load
+from skybraid.model.errors import TraceError
 from skybraid.model.folder import write_whole
-from skybraid.model.heavy import Late
-from skybraid.traces import TraceError
-from skybraid.traces.flights import read_flight
 
 if TYPE_CHECKING:
-    from skybraid.show import fit as shown_as
-else:
-    shown_as = Late("skybraid.show.fit")
+    from skybraid.fit.goodness import Check, Goodness
+    from skybraid.fit.link import FittedLink
 
 
 def fit(
@@ -63,15 +61,17 @@ def fit(
         if path is not None:
             new_file(path)
     options = replace(read_options(zone, meanings, client, lost, every), format=format_)
-    read = [part for text in flights for part in read_flight(text, options).journeys()]
-    link = fit_link(read, [one for path in handovers or [] for one in read_handovers(path)], is_loaded=loaded)
+    read = [part for text in flights for part in measured.read_flight(text, options).journeys()]
+    link = fitting.fit_link(
+        read, [one for path in handovers or [] for one in fitting.read_handovers(path)], is_loaded=loaded
+    )
     found: Goodness | None = None
     if check:
         with progress(shown=not quiet) as told:
-            found = held_back(without_load(read)[0] if loaded else read, progress=told)
+            found = fitting.held_back(fitting.without_load(read)[0] if loaded else read, progress=told)
     write_whole(out, link.toml(", ".join(Path(one.name).name for one in read)).encode())
     if page is not None:
-        write_whole(page, shown_as.fit_html(link, found, out.name, read).encode())
+        write_whole(page, fit_page.fit_html(link, found, out.name, read).encode())
     if as_json:
         print_json(_json(link, len(read), found, out))
     elif not quiet:

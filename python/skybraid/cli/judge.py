@@ -1,23 +1,17 @@
 """Command `judge`: judges the required link performance of a result or of gateways' logs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from skybraid.assess.link import SIDES, judge_logs, judge_results, read_rlp
+from skybraid.cli.late import logs, performance
 from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, print_json
 from skybraid.cli.output import coloured
 from skybraid.model.errors import ScenarioError
-from skybraid.model.heavy import Late
 from skybraid.model.requirements import headline
 from skybraid.model.results import Results
 from skybraid.model.statistics import Verdict
-
-if TYPE_CHECKING:
-    from skybraid.show.report import logs
-else:
-    logs = Late("skybraid.show.report.logs")
 
 
 def judge(
@@ -45,14 +39,14 @@ def judge(
 
     Example: skybraid judge runs/first-1 --rlp rlp.toml --flow control
     """
-    if sender not in SIDES:
-        raise ScenarioError(f"--from: found `{sender}`; expected {' or '.join(SIDES)}")
-    required = read_rlp(rlp, flow)
+    if sender not in performance.SIDES:
+        raise ScenarioError(f"--from: found `{sender}`; expected {' or '.join(performance.SIDES)}")
+    required = performance.read_rlp(rlp, flow)
     files = [Path(one) for one in source]
     if len(files) > 1 or logs.is_log(files[0]):
-        judged = judge_logs([logs.GatewayLog.read(file) for file in files], required, sender)
+        judged = performance.judge_logs([logs.GatewayLog.read(file) for file in files], required, sender)
     else:
-        judged = judge_results(Results.open(files[0]), required)
+        judged = performance.judge_results(Results.open(files[0]), required)
     if as_json:
         print_json({"requirements": [one.to_dict() for one in judged]})
     elif not quiet:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from skybraid.cli.late import live
 from skybraid.execute import control
 from skybraid.model.errors import EmulationError
-from skybraid.model.heavy import Late, rich_console, rich_live, rich_table
+from skybraid.model.heavy import rich_console, rich_live, rich_table
 from skybraid.model.requirements import count, microseconds, milliseconds, percent, rate, span
 from skybraid.show.words import size
 
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skybraid.execute.pool import Progress
-    from skybraid.show import live
     from skybraid.show.live import LivePage
-else:
-    live = Late("skybraid.show.live")
 
 EVERY_S = 0.5
 """How often the view is renewed."""

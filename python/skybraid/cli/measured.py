@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from skybraid.cli.late import formats
 from skybraid.cli.options import seconds
-from skybraid.traces import TraceError, formats
+from skybraid.model.errors import TraceError
 
 InFormat = Annotated[str | None, typer.Option("--format", help=f"Format: {', '.join(formats.FORMATS)}.")]
 Every = Annotated[

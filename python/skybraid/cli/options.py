@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from skybraid.cli.late import algorithms
 from skybraid.model.errors import ScenarioError, SkybraidError
 from skybraid.model.folder import check_new_file
-from skybraid.model.heavy import Late
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from skybraid.model import algorithms
-else:
-    algorithms = Late("skybraid.model.algorithms")
 
 MET, NOT_MET, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 

@@ -1,21 +1,15 @@
 """Command `plot`: figures for print of a result or a campaign."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from skybraid.cli.late import opening, plots
 from skybraid.cli.options import AsJson, Quiet, print_json
 from skybraid.cli.report import place_in
-from skybraid.execute.opening import open_results
 from skybraid.model.errors import MissingTableError, ResultError, unknown
 from skybraid.model.folder import check_new_file
-from skybraid.model.heavy import Late
-
-if TYPE_CHECKING:
-    from skybraid.show import plots
-else:
-    plots = Late("skybraid.show.plots")
 
 
 def plot(
@@ -56,7 +50,7 @@ def plot(
     """
     if out is not None:
         check_new_file(out)
-    opened = open_results(source)
+    opened = opening.open_results(source)
     kinds = plots.kinds_of(opened)
     if list_ and as_json:
         print_json({"kinds": {name: plots.KINDS[name].title for name in kinds}})

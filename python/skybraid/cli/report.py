@@ -1,18 +1,20 @@
 """Command `report`: renders a result, a campaign, a comparison or gateway logs as a page."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skybraid.cli.late import explaining, opening, reports
 from skybraid.cli.options import AsJson, Quiet, print_result
-from skybraid.execute.campaign import Campaign
-from skybraid.execute.opening import open_results
 from skybraid.model.errors import ResultError
 from skybraid.model.folder import check_new_file, write_whole
 from skybraid.model.results import Results
-from skybraid.show import report as pages
-from skybraid.show.explain import Budget
+
+if TYPE_CHECKING:
+    from skybraid.execute.campaign import Campaign
 
 
 def report(
@@ -43,19 +45,19 @@ def report(
     if out is not None:
         check_new_file(out)
     files = [Path(one) for one in source]
-    if len(files) > 1 or pages.is_log(files[0]):
+    if len(files) > 1 or reports.is_log(files[0]):
         path = files[0].with_suffix(".html") if out is None else out
         check_new_file(path)
-        write_whole(path, pages.gateway_html(files).encode())
-    elif files[0].is_file() and pages.is_compared(files[0]):
+        write_whole(path, reports.gateway_html(files).encode())
+    elif files[0].is_file() and reports.is_compared(files[0]):
         path = files[0].with_suffix(".html") if out is None else out
         check_new_file(path)
-        write_whole(path, pages.compared_html(files[0].stem, pages.read_table(files[0])).encode())
+        write_whole(path, reports.compared_html(files[0].stem, reports.read_table(files[0])).encode())
     else:
-        opened = open_results(source[0])
+        opened = opening.open_results(source[0])
         path = place_in(opened, "report.html") if out is None else out
         check_new_file(path)
-        path = pages.write_report(opened, path, Budget() if remedies else None)
+        path = reports.write_report(opened, path, explaining.Budget() if remedies else None)
     print_result({"report": str(path)}, path, as_json=as_json, quiet=quiet)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from skybraid.cli.late import reports, runs
 from skybraid.cli.options import (
     MET,
     NOT_MET,
@@ -27,14 +28,12 @@ from skybraid.cli.options import (
 from skybraid.cli.output import tell
 from skybraid.cli.progress import progress
 from skybraid.cli.served import both, page
-from skybraid.execute import runs
 from skybraid.model import tables as tables_
 from skybraid.model.errors import ScenarioError
 from skybraid.model.folder import default_folder
 from skybraid.model.provenance import MAX_RUNS, seeds_from, seeds_text
 from skybraid.model.scenario import Scenario
 from skybraid.model.statistics import Verdict
-from skybraid.show import report as reports
 
 
 def run(

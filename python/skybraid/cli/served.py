@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from skybraid.model.heavy import Late
+from skybraid.cli.late import live
 from skybraid.model.requirements import about, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skybraid.execute.pool import Progress
-    from skybraid.show import live
     from skybraid.show.live import LivePage
-else:
-    # A web server takes 30 ms to import, which a run without a page is spared.
-    live = Late("skybraid.show.live")
 
 _LISTENER = "SKYBRAID_LIVE_LISTENER"
 """Descriptor of the listening socket that a command inside a sandbox has from the one outside."""

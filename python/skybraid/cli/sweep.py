@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skybraid.cli.late import axes, opening, overview, planning, reports, sweeping
 from skybraid.cli.options import (
     INTERRUPTED,
     MET,
@@ -27,23 +28,17 @@ from skybraid.cli.options import (
     print_json,
 )
 from skybraid.cli.served import page
-from skybraid.execute import overview as summary
-from skybraid.execute import sweep as sweeping
-from skybraid.execute.axes import values_of
-from skybraid.execute.opening import opened_campaign
-from skybraid.execute.plan import plan
-from skybraid.execute.sweep import Status
 from skybraid.model.errors import ScenarioError
 from skybraid.model.heavy import rich_console, rich_progress
 from skybraid.model.provenance import seeds_from, seeds_text
 from skybraid.model.requirements import count, span
-from skybraid.show import report as reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from skybraid.execute.campaign import Campaign
     from skybraid.execute.plan import Plan
+    from skybraid.execute.sweep import Status
 
 _LINE_EVERY_S = 5.0
 _SHOWN_FAILURES = 3
@@ -103,12 +98,12 @@ def sweep(
     overrides = [assignment(text) for text in set_ or []]
     varied = dict(_varied(text) for text in vary or [])
     if dry_run:
-        planned = plan(
+        planned = planning.plan(
             scenario, seeds=numbers, vary=varied, overrides=overrides, several=None if until is None else True
         )
         _tell_plan(planned, as_json=as_json)
         return
-    last = Status()
+    last = sweeping.Status()
     with page(scenario.stem, shown=live) as served, _progress(shown=not quiet) as told:
 
         def keep(status: Status) -> None:
@@ -117,7 +112,7 @@ def sweep(
             told(status)
             if served is not None:
                 served.tell(status.share, _line(status))
-                served.fill(lambda: reports.ranking_so_far(opened_campaign(status.url)))
+                served.fill(lambda: reports.ranking_so_far(opening.opened_campaign(status.url)))
 
         try:
             campaign: Campaign | None = sweeping.sweep(
@@ -158,7 +153,7 @@ def _varied(text: str) -> tuple[str, object]:
         raise ScenarioError(
             f"--vary: found {text}, expected KEY=V1,V2, for example flow.control.transport.scheduler=low_rtt,blest"
         )
-    return key.strip(), values_of(value.strip())
+    return key.strip(), axes.values_of(value.strip())
 
 
 def _json(campaign: Campaign, status: Status) -> dict[str, Any]:
@@ -202,7 +197,7 @@ def _tell(campaign: Campaign, status: Status) -> None:
     if status.failed:
         made += f", {count(status.failed)} failed"
     typer.echo(f"{campaign.name}: {_number(len(campaign.manifest.points), 'point')}; {made}")
-    typer.echo(summary.text(campaign.summary(), campaign.columns))
+    typer.echo(overview.text(campaign.summary(), campaign.columns))
     for answer in campaign.answers:
         typer.echo(answer.words)
     failed = campaign.failed()

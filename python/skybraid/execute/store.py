@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import socket
 import sys
 import time
@@ -65,7 +64,7 @@ class Store:
     _root: str = field(repr=False)
     tables: tuple[str, ...] = TABLES
     noun: str = "the campaign"
-    _session: str = field(default_factory=lambda: f"{int(time.time()):010x}-{secrets.token_hex(3)}", repr=False)
+    _session: str = field(default_factory=lambda: f"{int(time.time()):010x}-{os.urandom(3).hex()}", repr=False)
     _parts: int = field(default=0, repr=False)
 
     @classmethod
@@ -388,7 +387,7 @@ class Lock:
         self._store = store
         self._descriptor: int | None = None
         self._told = 0.0
-        self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "session": secrets.token_hex(8)}
+        self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "session": os.urandom(8).hex()}
 
     def __enter__(self) -> Lock:
         if self._store.local:

@@ -8,6 +8,7 @@
 """
 
 from skybraid.fit.goodness import Check, held_back
-from skybraid.fit.link import FittedFlight, FittedLink, fit_link
+from skybraid.fit.link import FittedFlight, FittedLink, fit_link, read_handovers
+from skybraid.fit.loaded import without_load
 
-__all__ = ["Check", "FittedFlight", "FittedLink", "fit_link", "held_back"]
+__all__ = ["Check", "FittedFlight", "FittedLink", "fit_link", "held_back", "read_handovers", "without_load"]

@@ -15,6 +15,7 @@ __all__ = [
     "ResultError",
     "ScenarioError",
     "SkybraidError",
+    "TraceError",
     "VideoError",
 ]
 
@@ -35,6 +36,10 @@ class EmulationError(SkybraidError):
 
 class DomainError(SkybraidError, ValueError):
     """An argument is outside a formula's domain; the message names it, what was found and what was expected."""
+
+
+class TraceError(SkybraidError):
+    """A trace cannot be read or written. Says file, place, what was found and what was expected."""
 
 
 class VideoError(SkybraidError):

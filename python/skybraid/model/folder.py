@@ -7,7 +7,6 @@ its process, so that `remove_left_over` knows what belongs to nobody any more.
 import errno
 import os
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -84,7 +83,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 def _new_partial_folder(target: Path) -> tuple[Path, int | None]:
     """Creates a locked folder next to `target`; returns it with the descriptor of the lock."""
     while True:
-        aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_PARTIAL}")
+        aside = target.with_name(f".{target.name}.{os.urandom(4).hex()}{_PARTIAL}")
         aside.mkdir()
         if sys.platform == "win32":
             return aside, None
@@ -153,7 +152,7 @@ def write_whole(path: Path, data: bytes) -> None:
     """
     check_new_file(path)
     path = _real(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_PARTIAL}")
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}{_PARTIAL}")
     try:
         make_folder(path.parent)
         with aside.open("xb") as opened:

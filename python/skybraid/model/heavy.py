@@ -1,7 +1,7 @@
 """Lazy imports of heavy and optional packages.
 
 polars takes 0.2 s and 60 MB, SciPy 0.3 s, fsspec 0.1 s: a run that keeps no tables goes without. NumPy and rich take
-0.1 s each: no command's help needs them.
+0.1 s each: no command's help needs them. Nor does it need importlib.metadata, which reads mail.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from skybraid.model.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from importlib import metadata
+
     import fsspec
     import numpy as np
     import numpy.typing as npt
@@ -31,6 +33,7 @@ __all__ = [
     "fft",
     "fsspec",
     "interpolate",
+    "metadata",
     "ndimage",
     "np",
     "npt",
@@ -65,6 +68,7 @@ class Late:
 
 if not TYPE_CHECKING:
     fsspec = Late("fsspec")
+    metadata = Late("importlib.metadata")
     np, npt = Late("numpy"), Late("numpy.typing")
     palettes = Late("bokeh.palettes")
     pl = Late("polars")

@@ -1,7 +1,6 @@
 """Provenance of a result: enough to run it again and to detect differences."""
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -15,6 +14,7 @@ from typing import Any, NoReturn
 from skybraid import _core
 from skybraid.model import algorithms
 from skybraid.model.errors import ScenarioError
+from skybraid.model.heavy import metadata
 from skybraid.model.scenario import Scenario
 
 MAX_SEEDS = 1_000_000
@@ -142,8 +142,8 @@ def _refuse_many(where: str, found: str, max_seeds: int) -> NoReturn:
 def package_version(name: str) -> str | None:
     """Installed version of a Python package, or None."""
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return None
 
 

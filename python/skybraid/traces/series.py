@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from skybraid._core import SkybraidError
+from skybraid.model.errors import TraceError as TraceError
 from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ TIME_UNITS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "min": 6
 
 LOSS_UNITS = {"%": 1.0, "ppm": 1e-4, "ratio": 100.0}
 """Size of each unit of a loss in %."""
-
-
-class TraceError(SkybraidError):
-    """A trace cannot be read or written. Says file, place, what was found and what was expected."""
 
 
 @dataclass(frozen=True)
