@@ -202,12 +202,20 @@ def test_a_new_scenario_flies_along_a_track(
     assert done.returncode in (0, 1), done.stderr
 
 
-def test_what_is_no_csv_is_sent_to_the_import(skybraid: Command, tmp_path: Path) -> None:
-    (tmp_path / "ping.txt").write_text("PING 10.0.0.1 56(84) bytes of data.\n", encoding="utf-8")
-    done = skybraid("new", "mine", "--trace", "lte=ping.txt")
-    assert done.returncode == 2
-    assert "skybraid trace import ping.txt --out ping.csv" in done.stderr
-    assert not (tmp_path / "mine.toml").exists()
+def test_measurements_of_tools_are_imported_next_to_a_scenario(skybraid: Command, tmp_path: Path) -> None:
+    lines = [f"64 bytes from 10.0.0.1: icmp_seq={seq} ttl=55 time={40 + seq % 9} ms" for seq in range(1, 60)]
+    text = "\n".join(["PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.", *lines])
+    (tmp_path / "lte.ping").write_text(text, encoding="utf-8")
+    (tmp_path / "rate.csv").write_text("time [s],rate [Mbit/s]\n0,5\n60,6\n", encoding="utf-8")
+    done = skybraid("new", "plans/mine", "--trace", "lte=lte.ping+missing.csv")
+    assert (done.returncode, done.stderr) == (2, "error: --trace: missing.csv: no such file; expected a measurement\n")
+    assert list((tmp_path / "plans").iterdir()) == []
+    done = skybraid("new", "plans/mine", "--trace", "lte=lte.ping+rate.csv")
+    assert done.stdout == "plans/lte.ping.csv\nplans/mine.toml\n", done.stderr
+    lte = tomllib.loads((tmp_path / "plans" / "mine.toml").read_text(encoding="utf-8"))["path"]["lte"]["uplink"]
+    assert [lte[key]["trace"] for key in ("delay", "loss", "rate")] == ["lte.ping.csv"] * 2 + ["../rate.csv"]
+    done = skybraid("run", "plans/mine.toml", "--set", "duration=5s", "--summary")
+    assert done.returncode in (0, 1), done.stderr
 
 
 @pytest.mark.parametrize("words", [("run", "missing.toml", "--json"), ("run", "--json"), ("report", "none", "--json")])

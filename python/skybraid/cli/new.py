@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from skybraid.cli.options import AsJson, Quiet, print_json
-from skybraid.model.errors import ResultError, ScenarioError, unknown
+from skybraid.model.errors import ResultError, ScenarioError, SkybraidError, unknown
 from skybraid.model.folder import write_whole
 from skybraid.model.heavy import np
 from skybraid.model.scenario import Scenario
-from skybraid.traces.importing import load, scenario_lines
+from skybraid.traces import formats
+from skybraid.traces.importing import import_files, load, scenario_lines
 from skybraid.traces.series import TraceError
 
 _STARTS = Path(__file__).with_name("starts")
@@ -42,7 +43,9 @@ def new(
     ] = None,
     trace: Annotated[
         list[str] | None,
-        typer.Option(help="A path that replays a CSV of measurements; may be repeated.", metavar="PATH=FILE"),
+        typer.Option(
+            help="A path that replays measurements, files with + between; may be repeated.", metavar="PATH=FILE[+FILE]"
+        ),
     ] = None,
     track: Annotated[
         Path | None, typer.Option(help="GPX, KML or CSV of a route, along which the aircraft flies.", metavar="FILE")
@@ -53,7 +56,7 @@ def new(
     """Write a commented scenario, or an algorithm of your own, to start from.
 
     A NAME that ends in .py is a file with a scheduler or a congestion control. With --trace, the paths of a scenario
-    are those given. Files of measuring tools become CSV with `skybraid trace import`.
+    are those given. Files of measuring tools are imported next to the scenario, as `skybraid trace import` does.
 
     Example: skybraid new first --like video
     """
@@ -66,6 +69,7 @@ def new(
     like = like or ("scheduler" if algorithm else "two-networks" if track is None else "route")
     if like not in known:
         raise ScenarioError(unknown("--like", like, known))
+    imported: list[Path] = []
     text = _filled((_STARTS / f"{like}{ending}").read_text(encoding="utf-8"), path)
     for option, given in (("--trace", trace), ("--track", track)):
         if given and algorithm:
@@ -74,16 +78,22 @@ def new(
         text = _along(track, text, path, like)
     if trace:
         before, _, rest = text.partition(_PATHS)
-        paths = "\n".join(_path(*_named(one), path.parent) for one in trace)
         rest = rest.partition(_FLOWS)[2].replace("path.leo.", f"path.{_named(trace[-1])[0]}.")
-        text = f"{before}{_PATHS} as measured, the same in both directions\n\n{paths}\n{_FLOWS}{rest}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Scenario(text, str(path))
+        try:
+            paths = "\n".join(_path(*_named(one), path.parent, imported) for one in trace)
+            text = f"{before}{_PATHS} as measured, the same in both directions\n\n{paths}\n{_FLOWS}{rest}"
+            Scenario(text, str(path))
+        except SkybraidError:
+            for file in imported:
+                file.unlink()
+            raise
     write_whole(path, text.encode())
     if as_json:
         print_json({"algorithm" if algorithm else "scenario": str(path), "like": like})
     elif not quiet:
-        typer.echo(path)
+        for written in (*imported, path):
+            typer.echo(written)
         what, command = ("check", "check-plugin") if algorithm else ("run", "run")
         typer.echo(f"{what} it with: skybraid {command} {shlex.quote(str(path))}", err=True)
 
@@ -119,35 +129,42 @@ def _filled(text: str, path: Path) -> str:
     return text.replace("@NAME@", title).replace("@FILE@", str(path)).replace("@WORD@", word)
 
 
-def _named(text: str) -> tuple[str, Path]:
-    name, equals, file = text.partition("=")
-    if not equals or not name or not file:
+def _named(text: str) -> tuple[str, list[Path]]:
+    name, equals, files = text.partition("=")
+    if not equals or not name or not files:
         raise ScenarioError(f"--trace: found {text}, expected PATH=FILE, for example lte=drive.csv")
-    return name, Path(file)
+    return name, [Path(file) for file in files.split("+")]
 
 
-def _path(name: str, file: Path, folder: Path) -> str:
-    """Lines of a path that replays a CSV.
+def _path(name: str, files: list[Path], folder: Path, imported: list[Path]) -> str:
+    """Lines of a path that replays measurements; adds the files that it writes to `imported`.
 
     Raises:
-        ScenarioError: the file is no CSV with units in its headings.
+        ScenarioError: a file has nothing that a path can replay.
     """
-    try:
-        measured = load(file, "csv")
-        lines = [line for one in measured for line in scenario_lines(one, file)]
-    except TraceError as error:
-        advice = f"skybraid trace import {shlex.quote(str(file))} --out {shlex.quote(file.stem)}.csv"
-        raise ScenarioError(f"--trace: {error}; `{advice}` turns files of measuring tools into CSV") from error
-    if not lines:
-        raise ScenarioError(
-            f"--trace: {file}: found no column of a rate, a delay or a loss, expected one with its unit"
-        )
-    place = Path(os.path.relpath(file, folder)).as_posix()
-    lines = [
-        line.replace(json.dumps(file.name), json.dumps(place)).replace(" }", ", repeat = true }") for line in lines
-    ]
+    lines = [line for file in files for line in _replayed(file, folder, imported)]
     preset = "starlink" if any(word in name.lower() for word in ("leo", "starlink", "sat", "dish")) else "lte-aerial"
     if any(".delay" in line for line in lines):
         lines += [f'{key} = "off"' for key in _MEASURED_DELAY[preset]]
     head = f'[path.{name}]\npreset = "{preset}"'.ljust(40)
     return f"{head}  # assumed; fills in what was not measured\n" + "\n".join(lines) + "\n"
+
+
+def _replayed(file: Path, folder: Path, imported: list[Path]) -> list[str]:
+    try:
+        if "csv" in formats.fitting(formats.Source(file)):
+            measured = [(file, one) for one in load(file, "csv")]
+        else:
+            measured = import_files([file], folder / f"{file.name}.csv")
+            imported += [at for at, _ in measured]
+    except TraceError as error:
+        raise ScenarioError(f"--trace: {error}") from error
+    lines = []
+    for at, one in measured:
+        place = json.dumps(Path(os.path.relpath(at, folder)).as_posix())
+        lines += [line.replace(json.dumps(at.name), place) for line in scenario_lines(one, at)]
+    if not lines:
+        raise ScenarioError(
+            f"--trace: {file}: found no column of a rate, a delay or a loss, expected one with its unit"
+        )
+    return [line.replace(" }", ", repeat = true }") for line in lines]

@@ -10,7 +10,7 @@ from skybraid.model.schema import KINDS, file_schema
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(help=f"{' or '.join(KINDS)}.", metavar="KIND")],
+    kind: Annotated[str, typer.Argument(help="Kind of file.", metavar="|".join(KINDS))],
 ) -> None:
     """Print the JSON Schema of scenario or gateway files, with which editors complete and check them.
 

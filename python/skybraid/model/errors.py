@@ -94,6 +94,7 @@ def unknown(where: str, found: str, known: Iterable[str], *, several: bool = Fal
     # `mine` is likely to be `python:mine`.
     close = [name for name in names if name.endswith(f":{found}")] or difflib.get_close_matches(found, names, 1)
     likely = f"; did you mean {close[0]}?" if close else ""
+    if len(names) < 2:
+        return f"{where}: found {found}, expected {', '.join(names) or 'none, since there is none'}"
     how_many = "some" if several else "one"
-    listed = ", ".join(names) or "none, since there is none"
-    return f"{where}: found {found}, expected {how_many} of {listed}{likely}"
+    return f"{where}: found {found}, expected {how_many} of {', '.join(names)}{likely}"

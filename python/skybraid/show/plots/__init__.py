@@ -90,14 +90,16 @@ class Kind:
 
 
 KINDS = {
-    "ecdf": Kind("Distribution", ecdf, _runs.ecdf),
-    "ccdf": Kind("One-way delay, its tail", ccdf, _runs.ccdf),
-    "box": Kind("Boxes", box, _runs.box),
-    "timeline": Kind("Paths over time", lambda results, _: timeline(results), None),
-    "shares": Kind("Path shares", shares, _runs.shares),
-    "goodput": Kind("Goodput", goodput, None),
-    "queue": Kind("Queues", lambda results, _: queue(results), None),
-    "window": Kind("Windows", window, None),
+    "ecdf": Kind("Distribution of one-way delays, or of a metric over runs", ecdf, _runs.ecdf),
+    "ccdf": Kind("Share of messages that took longer than a delay: its tail", ccdf, _runs.ccdf),
+    "box": Kind("Boxes of delays by path, or of a metric over runs", box, _runs.box),
+    "timeline": Kind(
+        "Each path over time: capacity, load, delay, queue and loss", lambda results, _: timeline(results), None
+    ),
+    "shares": Kind("Share of messages or packets by path", shares, _runs.shares),
+    "goodput": Kind("Goodput over time", goodput, None),
+    "queue": Kind("Queue of each link over time", lambda results, _: queue(results), None),
+    "window": Kind("Congestion window and round trip of each subflow over time", window, None),
     "frames": Kind("Frames of a video shown in time", None, _runs.frames),
     "frame_latency": Kind("Latency of a video's frames", frame_latency, _runs.frame_latency),
     "frame_rate": Kind("Frame rate of a video", frame_rate, _runs.frame_rate),
