@@ -39,6 +39,8 @@ struct Lines {
     header: serde_json::Value,
     limits: Limits,
     file: Option<File>,
+    /// Path of the file, or of the last one.
+    path: PathBuf,
     /// Start of the file by the clock of the caller, and the number of files so far.
     begun: Instant,
     parts: u64,
@@ -57,6 +59,7 @@ impl Lines {
             header,
             limits,
             file: None,
+            path: PathBuf::new(),
             begun: Instant::ZERO,
             parts: 0,
             whole: 0,
@@ -111,8 +114,9 @@ impl Lines {
             self.begun = now;
             self.parts += 1;
             self.file = Some(file);
+            self.path = path;
             let keep = self.limits.keep.saturating_sub(self.limits.max_size);
-            remove_oldest(&self.name, &path, keep);
+            remove_oldest(&self.name, &self.path, keep);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         let line_end: &[u8] = if self.torn { b"\n" } else { b"" };
@@ -297,7 +301,7 @@ fn write(watch: &WatchState, lines: &mut Lines, now: Instant) {
             watch.log_lost(lost, &reason(&lines.name, &error));
         }
         Ok(()) if some => {
-            if let Some(logged) = watch.log_works() {
+            if let Some(logged) = watch.log_works(&lines.path) {
                 lines.add(&serde_json::to_string(&logged).unwrap_or_default());
             }
         }

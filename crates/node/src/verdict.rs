@@ -80,16 +80,21 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
         _ if count == 1 => "the only path".to_string(),
         _ => format!("{alive} of {count} paths"),
     };
-    let level = if alive == count && alarms.is_empty() { Level::Good } else { Level::Limited };
     let control = control(state);
     if control.is_some_and(|class| class.late_share == Some(1.0)) {
         return say(Level::Bad, format!("Control arrives too late over {paths} and is dropped."));
     }
-    let text = match control.and_then(|class| class.delay_p50_ms) {
+    let delay = control.and_then(|class| class.delay_p50_ms);
+    let fell_silent = delay.is_none() && control.is_some_and(|class| class.delivered > 0);
+    let text = match delay {
         Some(delay) => format!("Control arrives in {} over {paths}.", span(delay)),
-        None => format!("Connected to {peer} over {paths}; no control message arrives."),
+        None => {
+            let when = if fell_silent { "in the last 10 s" } else { "yet" };
+            format!("Connected to {peer} over {paths}; no control message has arrived {when}.")
+        }
     };
-    say(level, text)
+    let is_good = alive == count && alarms.is_empty() && !fell_silent;
+    say(if is_good { Level::Good } else { Level::Limited }, text)
 }
 
 /// Current problems that somebody may have to fix.
@@ -178,6 +183,16 @@ mod tests {
         let good = text(&state);
         assert_eq!(good.text, "Control arrives in 31 ms over 2 of 2 paths.");
         assert_eq!(good.level, Level::Good);
+        let mut silent = state.clone();
+        silent.classes[0].delay_p50_ms = None;
+        let connected =
+            "Connected to the aircraft over 2 of 2 paths; no control message has arrived";
+        let ended =
+            Verdict { level: Level::Limited, text: format!("{connected} in the last 10 s.") };
+        assert_eq!(text(&silent), ended);
+        silent.classes[0].delivered = 0;
+        let begun = Verdict { level: Level::Good, text: format!("{connected} yet.") };
+        assert_eq!(text(&silent), begun);
         state.paths[1].incoming = PathState::Down;
         assert_eq!(text(&state).text, "Control arrives in 31 ms over 1 of 2 paths.");
         assert_eq!(text(&state).level, Level::Limited);

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -60,7 +60,7 @@ pub(super) struct LoggedEvent {
 /// State of the log.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub(super) struct LogState {
-    /// Configured file name.
+    /// File that is written, or the configured name before there is one.
     pub file: String,
     /// Error of the last writing, if it failed.
     pub fails: Option<String>,
@@ -179,11 +179,12 @@ impl WatchState {
         }
     }
 
-    /// Records that the log is writable. Returns an event to report if it was not before.
-    pub fn log_works(&self) -> Option<LoggedEvent> {
+    /// Records that the log was written to `path`. Returns an event to report if it could not be before.
+    pub fn log_works(&self, path: &Path) -> Option<LoggedEvent> {
         let lost = {
             let mut log = locked(&self.log);
             let log = log.as_mut()?;
+            log.file = std::path::absolute(path).unwrap_or(path.into()).display().to_string();
             log.fails.take()?;
             log.lost
         };
@@ -552,6 +553,17 @@ mod tests {
         watchers.finish();
         assert_eq!(logged(&folder).last().unwrap()["sample"]["uptime_ms"], 62_500.0);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_status_names_the_log_that_is_written() {
+        let text = "[log]\nfile = 'flight.jsonl'\n";
+        let watch = WatchState::new(&config("", text), Arc::new(Shared::default()));
+        let name = || watch.status().log.unwrap().file;
+        assert_eq!(name(), "flight.jsonl");
+        assert!(watch.log_works(Path::new("log/flight-1.jsonl")).is_none());
+        let folder = std::env::current_dir().unwrap();
+        assert_eq!(name(), folder.join("log/flight-1.jsonl").display().to_string());
     }
 
     #[test]

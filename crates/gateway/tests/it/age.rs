@@ -218,6 +218,20 @@ fn an_age_counts_from_the_kernels_arrival() {
 }
 
 #[test]
+fn a_class_that_falls_silent_has_no_delay() {
+    let mut field = Field::new(33, &[LTE()], "");
+    field.run(ms(1_000));
+    talk(&mut field, 2_000);
+    field.run(ms(11_500));
+    let delay = |field: &Field| field.snapshot(GROUND).classes[0].delay_p50_ms;
+    assert!(delay(&field).is_some());
+    field.run(ms(12_500));
+    assert_eq!(delay(&field), None);
+    talk(&mut field, 13_000);
+    assert!(delay(&field).is_some());
+}
+
+#[test]
 fn a_flood_of_telemetry_takes_no_place_of_another_component() {
     // A tenth of what is written fits through.
     let radio = Shape("radio", Rate::from_mbps(2.0), Duration::from_millis(8), 1_500);
