@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from chromium import Chromium, browser
-from skybraid.show.live import LivePage
+from skybraid.show.live import LivePage, tell_emulation
 from skybraid.show.report import write_report
 
 if TYPE_CHECKING:
@@ -387,6 +387,21 @@ def test_a_live_page_fills_and_becomes_the_report(window: Chromium) -> None:
         window.until("location.pathname === '/report' && document.body?.innerText === 'the report'")
         assert window.problems == []
         assert all(address.startswith((live.address, "data:")) for address in window.requests)
+
+
+def test_a_live_page_draws_no_delay_where_nothing_arrives(window: Chromium) -> None:
+    with LivePage("run") as live:
+        live.tell(0.5, "simulating: 50 %, 6.2 s left")
+        for second, (up, loss) in enumerate([(True, 0.0), (True, 0.1), (True, 1.0), (False, 0.0), (True, 0.0)]):
+            link = {"up": up, "loss": loss, "rate_bps": 5e6, "delivered_bps": 2e6, "delay_ms": 20.0, "queue_bytes": 0}
+            path = {"path": "lte", "uplink": link | {"lost": {}}, "downlink": link | {"lost": {}}}
+            tell_emulation(live, {"at_s": float(second), "paths": [path]})
+        live.tell(0.5, "simulating: 50 %, 6.2 s left")
+        window.send("Page.navigate", url=live.address)
+        lines = "[...one.children].map((it) => it.points.length)"
+        charts = f"[...document.querySelectorAll('#charts svg')].map((one) => {lines})"
+        window.until(f"JSON.stringify({charts}) === '[[5,5],[2,0,1,2,0,1],[5,5]]'")
+    window.until("document.getElementById('words').innerText === 'simulating: 50 %, no longer running'")
 
 
 def test_a_live_page_refuses_other_names_for_its_address() -> None:
