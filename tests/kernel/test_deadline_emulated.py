@@ -23,12 +23,15 @@ SETTINGS = {
     "streaming": "burst = 8, delay = 3",
     "budget": 'rtt = "300ms"',
 }
+CASES = [*(("udp", scheduler) for scheduler in SETTINGS), ("mp_dccp", "deadline")]
+PROTOCOLS = {"udp": 'protocol = "udp"', "mp_dccp": 'protocol = "mp_dccp", congestion = "ccid5"'}
+"""Of MP-DCCP's controls one whose window these losses leave open."""
 RUNS = 3
 """Runs of a seed, of which the first counts that the machine was not too busy for."""
 
 
-def text(scheduler: str) -> str:
-    rule = f'protocol = "udp", scheduler = {{ name = "{scheduler}", {SETTINGS[scheduler]} }}'
+def text(protocol: str, scheduler: str) -> str:
+    rule = f'{PROTOCOLS[protocol]}, scheduler = {{ name = "{scheduler}", {SETTINGS[scheduler]} }}'
     whole = scenario(20, LOSSY, rule, 'kind = "cbr", rate = "1Mbit/s", packet = "1250B"')
     return f'{whole}require = {{ deadline = "{WITHIN_MS:.0f}ms", share = "90%" }}\n'
 
@@ -54,15 +57,15 @@ def bytes_per_message(results: Results) -> float:
 
 
 # 6,000 messages each: intervals of 95 % that have something in common, and bytes within 2 %.
-@pytest.mark.parametrize("scheduler", SETTINGS)
-def test_copies_in_real_time_are_those_of_the_simulator(scheduler: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("protocol", "scheduler"), CASES)
+def test_copies_in_real_time_are_those_of_the_simulator(protocol: str, scheduler: str, tmp_path: Path) -> None:
     file = tmp_path / "copies.toml"
-    file.write_text(text(scheduler), encoding="utf-8")
+    file.write_text(text(protocol, scheduler), encoding="utf-8")
     virtual = [skybraid.run(file, seed=seed, tables=()) for seed in SEEDS]
     real = [emulated(file, seed) for seed in SEEDS]
     (ours, trials), (theirs, decided) = missed(virtual), missed(real)
     one, other = (stats.binomtest(*each).proportion_ci() for each in ((ours, trials), (theirs, decided)))
     bytes_of = [statistics.mean(map(bytes_per_message, each)) for each in (virtual, real)]
-    print(f"{scheduler}: missed {ours} of {trials}, in real time {theirs} of {decided}; bytes {bytes_of}")  # noqa: T201
+    print(f"{protocol} {scheduler}: missed {ours} of {trials}, in real time {theirs} of {decided}; bytes {bytes_of}")  # noqa: T201
     assert max(one.low, other.low) <= min(one.high, other.high)
     assert bytes_of[1] == pytest.approx(bytes_of[0], rel=0.02)

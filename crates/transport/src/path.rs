@@ -205,6 +205,16 @@ impl PathView {
     pub fn room(&self) -> Bytes {
         self.window - self.in_flight - self.queued
     }
+
+    /// True under congestion control.
+    pub fn is_limited(&self) -> bool {
+        self.window.get() < u64::MAX
+    }
+
+    /// True if the window has room for one more segment after the next.
+    pub fn has_spare_room(&self) -> bool {
+        self.room() >= self.segment + self.segment
+    }
 }
 
 #[cfg(test)]

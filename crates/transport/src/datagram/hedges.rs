@@ -35,6 +35,12 @@ pub struct Copies {
     pub message: u32,
 }
 
+/// Adds a copy on each of `paths` to what waits there.
+fn take_room(views: &mut [PathView], paths: PathSet) {
+    let chosen = views.iter_mut().filter(|view| view.is_limited() && paths.contains(view.id));
+    chosen.for_each(|view| view.queued += view.segment);
+}
+
 /// Datagrams that are offered to the scheduler again unless they are acknowledged, by time.
 #[derive(Debug, Default)]
 pub struct Hedges {
@@ -91,21 +97,25 @@ impl Hedges {
 
     /// Offers the datagrams whose time has come to the scheduler, and all that are in flight: they may be held up by
     /// the same trouble, also if it is too late for the first. [`next_copies`](Self::next_copies) has what it chose.
-    pub fn offer(&mut self, now: Instant, scheduler: &mut dyn Scheduler, views: &[PathView]) {
+    /// Copies of what is not overdue itself leave room in the windows for what comes next.
+    pub fn offer(&mut self, now: Instant, scheduler: &mut dyn Scheduler, views: &mut [PathView]) {
         let mut is_overdue = false;
         while let Some(pending) = self.pop(now) {
             is_overdue = true;
             let copies = scheduler.hedge(now, &pending.unit, pending.first_sent, views);
+            take_room(views, copies);
             self.copy(now, pending, copies, scheduler, views);
         }
         if !is_overdue {
             return;
         }
         for (at, pending) in self.take() {
+            views.iter_mut().for_each(|view| view.usable &= view.has_spare_room());
             let copies = scheduler.hedge_early(now, &pending.unit, pending.first_sent, views);
             if copies.is_empty() {
                 self.insert(at, pending);
             } else {
+                take_room(views, copies);
                 self.copy(now, pending, copies, scheduler, views);
             }
         }

@@ -423,7 +423,7 @@ impl Datagrams {
         if self.coding.is_some() {
             self.offer_runs(now);
         } else {
-            self.hedges.offer(now, &mut *self.scheduler, &self.views);
+            self.hedges.offer(now, &mut *self.scheduler, &mut self.views);
         }
     }
 

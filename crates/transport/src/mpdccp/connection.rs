@@ -11,7 +11,7 @@ use crate::datagram::{Copies, Hedges, Inbox, Outbox, Pending};
 use crate::endpoint::{Decision, Role, SubflowSample, Transmit};
 use crate::scheduler::forecast::Forecast;
 use crate::scheduler::{Choice, Reason, Scheduler, Unit};
-use crate::segment::{Body, Datagram, Dccp, DccpKind, Segment};
+use crate::segment::{Body, Dccp, DccpKind, Segment};
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, Protocol, TransportConfig};
 
 /// One end of a DCCP or MP-DCCP connection.
@@ -169,7 +169,8 @@ impl Connection {
     /// Tells the scheduler what became of packets on `path`.
     fn settle(&mut self, now: Instant, path: PathId) {
         if let Some(hedges) = &mut self.hedges
-            && let Some(subflow) = self.subflows.get_mut(path.index())
+            && let Some(subflow) =
+                self.subflows.get_mut(path.index()).promised("a subflow in range")
         {
             for (sent_at, sequence, delay) in subflow.take_fates() {
                 self.scheduler.on_settled(now, path, sent_at, delay);
@@ -258,7 +259,7 @@ impl Connection {
             return false;
         };
         self.outbox.advance();
-        self.assign(datagram, paths);
+        self.each_of(paths, |subflow| subflow.assign(datagram));
         if let Some(hedges) = &mut self.hedges {
             let unit = Unit { carried_by: paths, ..unit };
             let pending = Pending { datagram, unit, first_sent: now, message: message.id };
@@ -269,11 +270,11 @@ impl Connection {
         true
     }
 
-    fn assign(&mut self, datagram: Datagram, paths: PathSet) {
+    fn each_of(&mut self, paths: PathSet, queue: impl Fn(&mut Subflow)) {
         for path in paths.iter() {
             let subflow = self.subflows.get_mut(path.index());
             if let Some(subflow) = subflow.promised("the subflow of a view") {
-                subflow.assign(datagram);
+                queue(subflow);
             }
         }
     }
@@ -285,13 +286,13 @@ impl Connection {
         };
         self.views.clear();
         self.views.extend(self.subflows.iter().map(|subflow| subflow.view(false)));
-        hedges.offer(now, &mut *self.scheduler, &self.views);
+        hedges.offer(now, &mut *self.scheduler, &mut self.views);
         let mut any = false;
         while let Some(Copies { datagram, paths, message }) =
             self.hedges.as_mut().and_then(|hedges| hedges.next_copies())
         {
             self.record(now, message, Choice::Send(paths, Reason::Hedge));
-            self.assign(datagram, paths);
+            self.each_of(paths, |subflow| subflow.assign_copy(datagram));
             any = true;
         }
         any

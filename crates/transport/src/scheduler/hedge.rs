@@ -156,8 +156,7 @@ pub(super) fn latest_age(
 ) -> Option<Duration> {
     let other = next_path(unit, paths)?;
     let expected = expected_age(unit, ack_delay, paths);
-    let is_limited = other.window.get() < u64::MAX;
-    let room = other.srtt.filter(|_| is_limited).unwrap_or(Duration::ZERO);
+    let room = other.srtt.filter(|_| other.is_limited()).unwrap_or(Duration::ZERO);
     let latest = left - one_way(other, 4) - room;
     let possible = left - one_way(other, 0);
     if latest >= expected { Some(latest) } else { (expected < possible).then_some(expected) }

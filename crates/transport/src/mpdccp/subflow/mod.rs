@@ -67,6 +67,8 @@ pub struct Subflow {
     peer_priority: Option<u8>,
     window: CongestionWindow,
     backlog: VecDeque<Datagram>,
+    /// Further copies before a deadline: they leave first, and pacing does not hold them back.
+    copies: VecDeque<Datagram>,
     /// Packets from this number on were sent after the last reaction to a loss.
     reaction: u64,
     recovering: bool,
@@ -122,6 +124,7 @@ impl Subflow {
             peer_priority: None,
             window: CongestionWindow::new(control, Pacer::default(), IdleRestart::default()),
             backlog: VecDeque::new(),
+            copies: VecDeque::new(),
             reaction: 0,
             recovering: false,
             limited_mark: 0,
@@ -170,7 +173,7 @@ impl Subflow {
 
     /// True if another packet may be assigned.
     pub fn has_room(&self) -> bool {
-        let ahead = self.sent.in_flight() + self.backlog.len() as u64 * u64::from(self.segment);
+        let ahead = self.sent.in_flight() + self.waiting() * u64::from(self.segment);
         ahead == 0 || ahead + u64::from(self.segment) <= self.window.bytes() && !self.pace_is_full()
     }
 
@@ -221,7 +224,7 @@ impl Subflow {
             threshold: Bytes::new(self.window.threshold()),
             pacing: self.window.pacer().rate(),
             in_flight: Bytes::new(self.sent.in_flight()),
-            queued: Bytes::new(self.backlog.len() as u64 * u64::from(self.segment)),
+            queued: Bytes::new(self.waiting() * u64::from(self.segment)),
             segment: Bytes::new(u64::from(self.segment)),
             cost: self.info.cost,
             backup: self.info.backup,
@@ -239,6 +242,16 @@ impl Subflow {
         self.backlog.push_back(datagram);
     }
 
+    /// Queues a further copy of a datagram.
+    pub fn assign_copy(&mut self, datagram: Datagram) {
+        self.copies.push_back(datagram);
+    }
+
+    /// Number of datagrams that wait to be sent.
+    fn waiting(&self) -> u64 {
+        (self.backlog.len() + self.copies.len()) as u64
+    }
+
     /// Records that the window holds data back.
     pub fn note_limited(&mut self) {
         self.limited_mark = self.sent.next();
@@ -246,7 +259,7 @@ impl Subflow {
 
     /// Marks the delivery rate as application-limited if there is nothing to send.
     pub fn note_app_limited(&mut self) {
-        if self.handshake.state() == State::Open && self.backlog.is_empty() && self.has_room() {
+        if self.handshake.state() == State::Open && self.waiting() == 0 && self.has_room() {
             self.sent.note_app_limited();
         }
     }
@@ -459,7 +472,7 @@ impl Subflow {
 
     /// True if [`poll_send`](Self::poll_send) may return a packet.
     pub fn may_send(&self) -> bool {
-        self.handshake.is_due() || self.sync_due || self.sync_ack_due || !self.backlog.is_empty()
+        self.handshake.is_due() || self.sync_due || self.sync_ack_due || self.waiting() > 0
     }
 
     /// True if [`poll_ack`](Self::poll_ack) will return an acknowledgement.
@@ -480,10 +493,13 @@ impl Subflow {
             self.probe = Some((self.sent.next(), now));
             return Some(self.control_packet(now, DccpKind::Sync, DccpOptions::NONE));
         }
-        if !self.is_established() || self.backlog.is_empty() {
+        if !self.is_established() || self.waiting() == 0 {
             return None;
         }
-        if self.window.pacer_mut().holds_back(now, true) {
+        let pacer = self.window.pacer_mut();
+        if !self.copies.is_empty() {
+            pacer.release();
+        } else if pacer.holds_back(now, true) {
             return None;
         }
         let in_flight = self.sent.in_flight();
@@ -491,7 +507,7 @@ impl Subflow {
             self.note_limited();
             return None;
         }
-        let datagram = self.backlog.pop_front()?;
+        let datagram = self.copies.pop_front().or_else(|| self.backlog.pop_front())?;
         Some(self.send_data(now, datagram))
     }
 
@@ -539,7 +555,7 @@ impl Subflow {
         self.recovering = true;
         self.totals.timeouts += 1;
         self.timer.on_expired();
-        self.sync_due = self.multipath && self.backlog.is_empty();
+        self.sync_due = self.multipath && self.waiting() == 0;
         if !self.sync_due {
             self.arm(now);
         }
