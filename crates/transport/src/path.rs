@@ -211,9 +211,9 @@ impl PathView {
         self.window.get() < u64::MAX
     }
 
-    /// True if the window has room for one more segment after the next.
-    pub fn has_spare_room(&self) -> bool {
-        self.room() >= self.segment + self.segment
+    /// True if the window has room for a segment, what waits on the path included.
+    pub fn fits_segment(&self) -> bool {
+        self.room() >= self.segment
     }
 }
 

@@ -97,7 +97,7 @@ impl Hedges {
 
     /// Offers the datagrams whose time has come to the scheduler, and all that are in flight: they may be held up by
     /// the same trouble, also if it is too late for the first. [`next_copies`](Self::next_copies) has what it chose.
-    /// Copies of what is not overdue itself leave room in the windows for what comes next.
+    /// Copies of what is not overdue itself do not wait for room in a window.
     pub fn offer(&mut self, now: Instant, scheduler: &mut dyn Scheduler, views: &mut [PathView]) {
         let mut is_overdue = false;
         while let Some(pending) = self.pop(now) {
@@ -110,7 +110,7 @@ impl Hedges {
             return;
         }
         for (at, pending) in self.take() {
-            views.iter_mut().for_each(|view| view.usable &= view.has_spare_room());
+            views.iter_mut().for_each(|view| view.usable &= view.fits_segment());
             let copies = scheduler.hedge_early(now, &pending.unit, pending.first_sent, views);
             if copies.is_empty() {
                 self.insert(at, pending);
