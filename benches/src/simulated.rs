@@ -55,7 +55,7 @@ pub fn flow(
             rate: Rate::from_bps(packets_per_ms * PACKET * 8 * 1000),
             packet: Bytes::new(PACKET),
         },
-        transport,
+        transport: transport.into(),
         paths,
         deadline: None,
         judged_by: vec![Duration::from_millis(300)],

@@ -52,9 +52,11 @@ pub fn populate(
             .with_percentiles(flow.judges_delays)
     };
     outcome.flows.extend(setup.flows.iter().map(|flow| record_of(flow, false)));
-    let mut population = Population { sides: Vec::new(), relays: Vec::new(), apps: Vec::new() };
+    let count = setup.flows.len();
+    let (sides, apps) = (Vec::with_capacity(2 * count), Vec::with_capacity(count));
+    let mut population = Population { sides, relays: Vec::new(), apps };
     // Host sides of each flow that has a connection of its own: vehicle, ground.
-    let mut hosts = Vec::with_capacity(setup.flows.len());
+    let mut hosts = Vec::with_capacity(count);
     for (index, flow) in setup.flows.iter().enumerate() {
         let own = flow.rides_with.is_none() && carried(index);
         hosts.push(own.then(|| population.connect(setup, FlowId::from_index(index), flow)));

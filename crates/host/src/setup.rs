@@ -1,6 +1,7 @@
 //! The setup of a run: links, paths, routes and flows.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -142,8 +143,8 @@ pub struct FlowSetup {
     pub stop: Instant,
     /// Source of the messages.
     pub traffic: TrafficConfig,
-    /// Transport of the connection.
-    pub transport: TransportConfig,
+    /// Transport of the connection; flows of one kind share it.
+    pub transport: Arc<TransportConfig>,
     /// Paths of the connection, as positions in [`Setup::paths`].
     pub paths: Vec<usize>,
     /// Deadline that messages carry, for schedulers.

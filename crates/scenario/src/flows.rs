@@ -1,5 +1,7 @@
 //! Composition of flows from the keys of `[flow.NAME]`.
 
+use std::sync::Arc;
+
 use skybraid_host::Host;
 use skybraid_transport::{Class, PathSet, Protocol, TransportConfig};
 use skybraid_units::invariant::Promised as _;
@@ -61,7 +63,7 @@ impl Flows<'_> {
         checks::flow(group, &read, self.duration).map_err(wrong)?;
         let connections = read.connections.unwrap_or(1);
         let pairs = self.ends(&read, &key)?;
-        let transport = read.transport.unwrap_or_default();
+        let transport = Arc::new(read.transport.unwrap_or_default());
         let of_transport = |(keys, problem)| wrong((format!("transport.{keys}"), problem));
         checks::transport(&transport).map_err(of_transport)?;
         if read.with.is_none() {

@@ -142,7 +142,7 @@ pub struct Flow {
     /// Traffic source; checked.
     pub traffic: TrafficConfig,
     /// Transport; checked.
-    pub transport: TransportConfig,
+    pub transport: Arc<TransportConfig>,
     /// For each subflow the first link from the opening node, as an index into [`Scenario::links`]; `None`
     /// leaves the choice to routing. At least one.
     pub interfaces: Vec<Option<usize>>,

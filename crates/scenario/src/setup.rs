@@ -1,5 +1,7 @@
 //! Conversion of a scenario into the setup of a run.
 
+use std::sync::Arc;
+
 use skybraid_host::record::Record;
 use skybraid_host::{
     DirectedLink, FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup,
@@ -130,7 +132,8 @@ fn size_queues_for_key_frames(flows: &mut [FlowSetup]) {
         }
         let Some(flow) = flows.get_mut(carrier) else { continue };
         let needed = 2 * packets * u32::from(flow.copies.max(1));
-        flow.transport.tx_queue = Some(needed.max(flow.transport.tx_queue()));
+        let transport = Arc::make_mut(&mut flow.transport);
+        transport.tx_queue = Some(needed.max(transport.tx_queue()));
     }
 }
 
@@ -217,7 +220,9 @@ impl Paths<'_> {
         let (mut traffic, mut transport) = (flow.traffic.clone(), flow.transport.clone());
         if let TrafficConfig::Video(video) = &mut traffic {
             video.framed = flow.transport.protocol.is_reliable();
-            transport.drop_expired |= video.drop_after.is_some();
+            if video.drop_after.is_some() {
+                Arc::make_mut(&mut transport).drop_expired = true;
+            }
         }
         let node_name = |node: usize| {
             let node = self.scenario.nodes.get(node).promised("the node of a proxy");

@@ -100,12 +100,12 @@ pub fn supply(
 ) -> PyResult<()> {
     for flow in &mut setup.flows {
         let key = |below: &str| format!("flow.{}.transport.{below}", flow.name);
-        if let Some(custom) = flow.transport.scheduler.custom_mut() {
+        if let Some(custom) = Arc::make_mut(&mut flow.transport).scheduler.custom_mut() {
             let maker = maker(py, custom, schedulers, 0, fault)
                 .map_err(|problem| refusal(file, key("scheduler"), problem))?;
             custom.set_factory(Arc::new(scheduler::Factory(maker)));
         }
-        if let Some(custom) = flow.transport.congestion.custom_mut() {
+        if let Some(custom) = Arc::make_mut(&mut flow.transport).congestion.custom_mut() {
             let maker = maker(py, custom, controls, 1, fault)
                 .map_err(|problem| refusal(file, key("congestion"), problem))?;
             custom.set_factory(Arc::new(congestion::Factory(maker)));

@@ -130,7 +130,7 @@ fn mp_dccp_and_its_reordering_are_read_in_every_form() {
         let read = transport(&format!("protocol = '{name}', congestion = 'ccid2', tx_queue = 20"));
         assert_eq!((read.protocol, read.tx_queue), (Protocol::MpDccp, Some(20)));
     }
-    let reordering = |form: &str| transport(&format!("reordering = {form}")).reordering;
+    let reordering = |form: &str| transport(&format!("reordering = {form}")).reordering.clone();
     let fifteen = ReorderingConfig::fixed(Duration::from_millis(15));
     for form in ["'fixed'", "{ fixed = '15ms' }", "{ name = 'fixed', timeout = '15ms' }"] {
         assert_eq!(reordering(form), fifteen, "{form}");

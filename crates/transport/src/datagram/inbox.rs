@@ -1,6 +1,7 @@
 //! Receiver of an unreliable flow: drops duplicates, restores order if configured, and reassembles
 //! messages.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant, Promised};
@@ -17,7 +18,7 @@ const MAX_PARTIAL: usize = 256;
 #[derive(Debug)]
 pub struct Inbox {
     duplicates: Duplicates,
-    reorderer: Option<Reorderer>,
+    reorderer: Option<Box<Reorderer>>,
     messages: Messages,
 }
 
@@ -42,7 +43,7 @@ impl Inbox {
     pub fn new(config: &TransportConfig) -> Self {
         Self {
             duplicates: Duplicates::default(),
-            reorderer: config.reordering.build(),
+            reorderer: config.reordering.build().map(Box::new),
             messages: Messages::default(),
         }
     }
@@ -104,13 +105,14 @@ impl Inbox {
 
     /// Round-trip time that the peer must report, if the reordering engine needs one.
     pub fn wants_rtt(&self) -> Option<RttKind> {
-        self.reorderer.as_ref().and_then(Reorderer::wants_rtt)
+        self.reorderer.as_ref().and_then(|reorderer| reorderer.wants_rtt())
     }
 
     /// Instant at which the next wait for a missing datagram ends.
     #[inline]
     pub fn next_wakeup(&self) -> Instant {
-        self.reorderer.as_ref().map_or(Instant::FAR_FUTURE, Reorderer::next_wakeup)
+        let reorderer = self.reorderer.as_ref();
+        reorderer.map_or(Instant::FAR_FUTURE, |reorderer| reorderer.next_wakeup())
     }
 
     /// Gives up missing datagrams whose time has come.

@@ -48,6 +48,7 @@ const MISSING_REPORTS: i64 = 3;
 #[derive(Debug)]
 pub struct Datagrams {
     scheduler: Box<dyn Scheduler>,
+    /// Measurements by path; empty if nothing is reported.
     paths: Vec<Path>,
     /// Whether there are no reports, no order to restore and no recorded decisions, as in most flows.
     is_simple: bool,
@@ -138,6 +139,7 @@ impl Datagrams {
         let (min_rto, max_rto) = (Duration::from_millis(200), Duration::from_secs(120));
         let view = |(index, info)| view(index, info, wanted);
         let reports = scheduler.needs_rtt() && paths.len() > 1;
+        let measured = if reports || ack_delay.is_some() { paths } else { &[] };
         Self {
             is_simple: !reports && ack_delay.is_none() && !inbox.restores_order(),
             ack_delay,
@@ -145,7 +147,7 @@ impl Datagrams {
             coding,
             reports,
             scheduler,
-            paths: paths
+            paths: measured
                 .iter()
                 .map(|_| Path {
                     allowed: true,
@@ -211,11 +213,11 @@ impl Datagrams {
 
     /// Allows or forbids messages on `path`; all paths are allowed at first.
     pub fn set_usable(&mut self, path: PathId, usable: bool) {
-        if let Some(state) = self.paths.get_mut(path.index())
-            && let Some(view) = self.views.get_mut(path.index()).promised("a view per path")
-        {
-            state.allowed = usable;
+        if let Some(view) = self.views.get_mut(path.index()) {
             view.usable = usable;
+        }
+        if let Some(state) = self.paths.get_mut(path.index()) {
+            state.allowed = usable;
         }
     }
 
@@ -284,7 +286,7 @@ impl Datagrams {
     /// [`only_receives`](Self::only_receives). Returns the message that it completes.
     #[inline]
     pub fn receive_only(&mut self, path: PathId, datagram: &Datagram) -> Option<Delivered> {
-        self.paths.get(path.index())?;
+        self.views.get(path.index())?;
         self.inbox.receive_unordered(path, datagram)
     }
 
@@ -302,24 +304,25 @@ impl Datagrams {
         sent_at: Instant,
         sequence: Option<u64>,
     ) -> bool {
-        let Some(state) = self.paths.get_mut(path.index()) else {
+        if path.index() >= self.views.len() {
             return false;
-        };
-        state.received += 1;
-        let received = state.received;
-        let report = Report { echo: sent_at, arrived: now, received, acked: None, recovered: None };
-        if let Some(delay) = self.ack_delay {
-            let due = state.reported.map_or(now, |last| now.max(last + delay));
-            state.receipts.on_received(due, sequence);
-            // The newest counts; one that was overtaken says nothing of the path's present.
-            if state.report.is_none_or(|last| last.echo <= sent_at) {
+        }
+        if let Some(state) = self.paths.get_mut(path.index()) {
+            state.received += 1;
+            let received = state.received;
+            let (echo, arrived) = (sent_at, now);
+            let report = Report { echo, arrived, received, acked: None, recovered: None };
+            if let Some(delay) = self.ack_delay {
+                let due = state.reported.map_or(now, |last| now.max(last + delay));
+                state.receipts.on_received(due, sequence);
+                // The newest counts; one that was overtaken says nothing of the path's present.
+                if state.report.is_none_or(|last| last.echo <= sent_at) {
+                    state.report = Some(report);
+                }
+            } else if state.reported.is_none_or(|last| now.since(last) >= self.report_every) {
+                state.reported = Some(now);
                 state.report = Some(report);
             }
-        } else if self.reports
-            && state.reported.is_none_or(|last| now.since(last) >= self.report_every)
-        {
-            state.reported = Some(now);
-            state.report = Some(report);
         }
         if self.needs_latency {
             // An offset between the clocks shifts all paths alike, and only differences matter.
@@ -501,7 +504,7 @@ impl Datagrams {
 
     #[inline]
     fn choose(&mut self, now: Instant, message: u32, unit: &Unit) -> Option<PathSet> {
-        if let [_] = self.paths.as_slice() {
+        if let [_] = self.views.as_slice() {
             let only = PathSet::only(PathId(0));
             return self.follow(now, message, Choice::Send(only, Reason::OnlyPath));
         }

@@ -43,16 +43,15 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Creates the assignment of a connection with `subflows` subflows at first. With `walks`, they go through the send
-    /// queue by themselves.
-    pub fn new(scheduler: Box<dyn Scheduler>, walks: Option<Walks>, subflows: usize) -> Self {
+    /// Creates the assignment of a connection. With `walks`, its subflows go through the send queue by themselves.
+    pub fn new(scheduler: Box<dyn Scheduler>, walks: Option<Walks>) -> Self {
         Self {
             waits_for_room: scheduler.waits_for_room(),
             scheduler,
             wait_until: Instant::FAR_FUTURE,
             walks,
             peer_window: PeerWindow::default(),
-            views: Vec::with_capacity(subflows),
+            views: Vec::new(),
             decisions: None,
         }
     }

@@ -60,7 +60,7 @@ impl Connection {
         }
         Self {
             send: SendSide::new(segment),
-            assignment: Assignment::new(scheduler, walks, subflows.all().len()),
+            assignment: Assignment::new(scheduler, walks),
             subflows,
             receive: match config.buffers {
                 Buffers::Fixed => ReceiveSide::new(config.receive_buffer.get()),

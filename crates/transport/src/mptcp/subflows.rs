@@ -39,7 +39,7 @@ impl Subflows {
             segment,
             paths: paths.to_vec(),
             all: Vec::with_capacity(routes.len()),
-            siblings: Vec::with_capacity(routes.len()),
+            siblings: Vec::new(),
         };
         routes.iter().take(PathSet::CAPACITY).for_each(|path| subflows.push(config, *path));
         subflows

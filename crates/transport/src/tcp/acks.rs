@@ -3,6 +3,8 @@
 //! Source: RFC 9293 §3.8.6.3 and RFC 5681 §4.2; Linux `tcp_event_data_recv`, `tcp_measure_rcv_mss`,
 //! `tcp_grow_window`, `tcp_send_delayed_ack`, `tcp_delack_timer_handler` and `tcp_cleanup_rbuf`.
 
+use alloc::boxed::Box;
+
 use skybraid_units::{Duration, Instant};
 
 use crate::rtt::RttEstimator;
@@ -50,7 +52,7 @@ pub struct Acks {
     unacknowledged: u32,
     due_at: Instant,
     due: bool,
-    adaptive: Option<Adaptive>,
+    adaptive: Option<Box<Adaptive>>,
 }
 
 /// State of Linux's rule.
@@ -86,7 +88,7 @@ impl Acks {
             unacknowledged: 0,
             due_at: Instant::FAR_FUTURE,
             due: false,
-            adaptive: (rule == AckRule::Linux).then(Adaptive::new),
+            adaptive: (rule == AckRule::Linux).then(|| Box::new(Adaptive::new())),
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Source: RFC 5681 §4.2 (what is acknowledged at once), RFC 2018 (SACK).
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -29,7 +30,7 @@ pub struct Receiver {
     /// Timestamp to be echoed (TS.Recent of RFC 7323 §4.3).
     echo: Instant,
     /// Measured if it tunes the receive buffer.
-    rtt: Option<ReceiverRtt>,
+    rtt: Option<Box<ReceiverRtt>>,
 }
 
 impl Receiver {
@@ -43,7 +44,7 @@ impl Receiver {
             acks,
             duplicate: None,
             echo: Instant::ZERO,
-            rtt: measures_rtt.then(ReceiverRtt::default),
+            rtt: measures_rtt.then(Box::default),
         }
     }
 
@@ -64,7 +65,7 @@ impl Receiver {
 
     /// Round-trip time that this end has measured as a receiver; none unless it tunes the receive buffer.
     pub fn rtt(&self) -> Option<Duration> {
-        self.rtt.as_ref().and_then(ReceiverRtt::get)
+        self.rtt.as_ref().and_then(|rtt| rtt.get())
     }
 
     /// Sets the size of the receive buffer in bytes.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 
 use nix::poll::{PollFd, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
@@ -38,7 +39,8 @@ pub fn flow(traffic: &str, congestion: &str) -> FlowSetup {
             protocol: Protocol::Tcp,
             congestion: CongestionConfig::by_name(congestion).unwrap(),
             ..TransportConfig::default()
-        },
+        }
+        .into(),
         paths: vec![0],
         deadline: None,
         judged_by: Vec::new(),
@@ -51,8 +53,9 @@ pub fn flow(traffic: &str, congestion: &str) -> FlowSetup {
 }
 
 fn over_mptcp(mut flow: FlowSetup) -> FlowSetup {
-    flow.transport.protocol = Protocol::Mptcp;
-    flow.transport.scheduler = SchedulerConfig::by_name("linux").unwrap();
+    let transport = Arc::make_mut(&mut flow.transport);
+    transport.protocol = Protocol::Mptcp;
+    transport.scheduler = SchedulerConfig::by_name("linux").unwrap();
     flow
 }
 
@@ -238,7 +241,7 @@ fn each_allowed_congestion_control_is_set_at_both_ends() {
 #[test]
 fn only_a_paced_connection_has_a_pacing_rate() {
     let mut setup = flow("bulk", "reno");
-    setup.transport.pacing = true;
+    Arc::make_mut(&mut setup.transport).pacing = true;
     let (outcome, _) = run(&setup, "127.0.0.2");
     assert!(!outcome.subflows.is_empty());
     assert!(outcome.subflows.iter().all(|row| row.pacing_bps.is_some_and(|rate| rate > 0)));
@@ -247,9 +250,10 @@ fn only_a_paced_connection_has_a_pacing_rate() {
 #[test]
 fn a_segment_and_buffers_that_are_given_are_set() {
     let mut setup = flow("bulk", "reno");
-    setup.transport.segment = Some(Bytes::new(1000));
-    setup.transport.receive_buffer = Bytes::new(50_000);
-    setup.transport.send_buffer = Bytes::new(40_000);
+    let transport = Arc::make_mut(&mut setup.transport);
+    transport.segment = Some(Bytes::new(1000));
+    transport.receive_buffer = Bytes::new(50_000);
+    transport.send_buffer = Bytes::new(40_000);
     let mut run = Run::new(&setup, "127.0.0.2").unwrap();
     run.until(Instant::from_millis(50)).unwrap();
     for end in run.flow.sockets() {
@@ -368,7 +372,7 @@ fn an_mptcp_connection_to_a_peer_that_speaks_tcp_falls_back() {
     for from in [Host::Vehicle, Host::Ground] {
         let mut setup = over_mptcp(flow("cbr", "reno"));
         setup.from = from;
-        setup.transport.peer_multipath = false;
+        Arc::make_mut(&mut setup.transport).peer_multipath = false;
         let (outcome, finished) = run(&setup, "127.0.0.2");
         let summary = &outcome.flows[0].summary;
         assert_eq!((summary.sent, summary.delivered), (750, 750));

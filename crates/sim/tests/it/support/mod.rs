@@ -45,7 +45,7 @@ pub fn flow(
         start: Instant::ZERO,
         stop: Instant::FAR_FUTURE,
         traffic,
-        transport,
+        transport: transport.into(),
         paths: (0..paths).collect(),
         deadline: None,
         judged_by: vec![Duration::from_millis(300)],
