@@ -168,8 +168,14 @@ impl App {
                 return;
             }
         }
-        let message = Message { stream: self.stream, id, class: self.class, bytes, deadline };
-        (0..copies).for_each(|_| endpoint.write(now, message));
+        for _ in 0..copies {
+            endpoint.write(now, self.message(id, bytes, deadline));
+        }
+    }
+
+    #[inline]
+    const fn message(&self, id: u32, bytes: u32, deadline: Option<Instant>) -> Message {
+        Message { stream: self.stream, id, class: self.class, bytes, deadline }
     }
 
     /// Writes an answer or a report of `bytes` bytes, recorded as written at `at`.
@@ -180,9 +186,10 @@ impl App {
         record: &mut FlowRecord,
         (at, bytes): (Instant, u32),
     ) {
-        let (stream, id, class) = (self.stream, record.next_id(), self.class);
+        let id = record.next_id();
         record.on_written(at, bytes);
-        let message = Message { stream, id, class, bytes, deadline: None };
-        (0..self.copies).for_each(|_| endpoint.write(now, message));
+        for _ in 0..self.copies {
+            endpoint.write(now, self.message(id, bytes, None));
+        }
     }
 }

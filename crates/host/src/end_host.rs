@@ -106,12 +106,16 @@ impl EndHost {
         now: Instant,
         path: PathId,
         segment: &Segment,
-        waits: Option<LinkWaits>,
+        waits: Option<&LinkWaits>,
         records: &mut [FlowRecord],
     ) -> bool {
         let record = self.record_of(segment.stream);
         let record = record.and_then(|record| FlowRecord::find_mut(records, record));
-        let arrival = Arrival { at: now, sent_at: segment.sent_at, path: path.0, waits };
+        // Built where a late message needs it.
+        let arrival = || {
+            let (sent_at, waits) = (segment.sent_at, waits.copied());
+            Arrival { at: now, sent_at, path: path.0, waits }
+        };
         if self.duties.is_none()
             && let (Endpoint::Datagrams(machine), Body::Datagram(datagram)) =
                 (&mut self.endpoint, &segment.body)
@@ -120,10 +124,10 @@ impl EndHost {
             let message = machine.receive_only(path, datagram);
             match (record, message) {
                 (Some(record), Some(message)) if segment.messages > 0 => {
-                    record.on_arrived_whole(&arrival, message);
+                    record.on_arrived_whole(now, message, arrival);
                 }
                 (Some(record), message) => {
-                    segment.last_parts().for_each(|id| record.on_copy_arrived(id, &arrival));
+                    segment.last_parts().for_each(|id| record.on_copy_arrived(now, id, arrival));
                     message.and_then(|message| record.on_delivered(now, message));
                 }
                 (None, _) => {}
@@ -131,7 +135,7 @@ impl EndHost {
             return false;
         }
         if let Some(record) = record {
-            segment.last_parts().for_each(|message| record.on_copy_arrived(message, &arrival));
+            segment.last_parts().for_each(|id| record.on_copy_arrived(now, id, arrival));
         }
         self.endpoint.receive(now, path, segment);
         true

@@ -91,7 +91,7 @@ impl Participant<'_> {
         now: Instant,
         path: PathId,
         segment: &Segment,
-        waits: Option<LinkWaits>,
+        waits: Option<&LinkWaits>,
     ) -> bool {
         match &mut self.end {
             Reached::Host(host, _) => host.receive(now, path, segment, waits, self.records),

@@ -115,25 +115,30 @@ impl Sender {
         let (side, flow, settle_by) = (self.side, self.flow, None);
         let mut outgoing = Outgoing { side, flow, record, route, transmit, settle_by };
         let record = record.filter(|_| segment.body.payload_bytes() > 0);
-        let record = record.and_then(|record| FlowRecord::find_mut(records, record));
-        let Some(record) = record else {
-            carrier.carry(now, &outgoing);
-            return;
-        };
-        let count = record.summary.packets_by_path.get_mut(path.index());
-        if let Some(count) = count.promised("a count per path") {
-            *count += 1;
+        let mut record = record.and_then(|record| FlowRecord::find_mut(records, record));
+        if let Some(record) = &mut record {
+            let count = record.summary.packets_by_path.get_mut(path.index());
+            if let Some(count) = count.promised("a count per path") {
+                *count += 1;
+            }
         }
-        let carried = if self.may_settle(segment) {
-            record.send_copy(now, segment.first_message, *path, |settle_by| {
-                outgoing.settle_by = settle_by;
+        // The carrier's code is inlined, so it is called in few places.
+        let carried = match &mut record {
+            Some(record) if self.may_settle(segment) => {
+                record.send_copy(now, segment.first_message, *path, |settle_by| {
+                    outgoing.settle_by = settle_by;
+                    carrier.carry(now, &outgoing)
+                })
+            }
+            _ => {
+                if let Some(record) = &mut record {
+                    let messages = segment.last_parts();
+                    messages.for_each(|message| record.on_copy_sent(now, message, *path));
+                }
                 carrier.carry(now, &outgoing)
-            })
-        } else {
-            segment.last_parts().for_each(|message| record.on_copy_sent(now, message, *path));
-            carrier.carry(now, &outgoing)
+            }
         };
-        if let Carried::Lost(cause) = carried {
+        if let (Carried::Lost(cause), Some(record)) = (carried, record) {
             record_loss(record, *path, segment, cause);
         }
     }

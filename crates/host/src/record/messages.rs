@@ -361,35 +361,40 @@ impl FlowRecord {
         }
     }
 
-    /// Records the arrival of a copy of the message's last part.
+    /// Records the arrival of a copy of the message's last part at `now`; `arrival` describes it.
     #[inline]
-    pub fn on_copy_arrived(&mut self, id: u32, arrival: &Arrival) {
+    pub fn on_copy_arrived(&mut self, now: Instant, id: u32, arrival: impl FnOnce() -> Arrival) {
         let min_deadline = self.min_deadline;
         let Some(row) = self.row(id) else { return };
         row.copies_arrived = row.copies_arrived.saturating_add(1);
-        if row.delivered_ns == NOT_DELIVERED && arrival.at - row.sent() > min_deadline {
-            self.keep_late_arrival(id, arrival);
+        if row.delivered_ns == NOT_DELIVERED && now - row.sent() > min_deadline {
+            self.keep_late_arrival(id, &arrival());
         }
     }
 
-    /// Records the arrival of a copy of the message's last part, with which it is delivered at once.
+    /// Records the arrival of a copy of the message's last part at `now`, with which it is delivered at once.
     #[inline]
-    pub fn on_arrived_whole(&mut self, arrival: &Arrival, message: Delivered) {
+    pub fn on_arrived_whole(
+        &mut self,
+        now: Instant,
+        message: Delivered,
+        arrival: impl FnOnce() -> Arrival,
+    ) {
         if self.video.is_none()
             && let min_deadline = self.min_deadline
             && let Some((block, place)) = self.block_and_place(message.id)
             && let Some(row) = block.rows.get_mut(place)
             && row.delivered_ns == NOT_DELIVERED
-            && arrival.at - row.sent() <= min_deadline
+            && now - row.sent() <= min_deadline
         {
             block.decided += 1;
             row.copies_arrived = row.copies_arrived.saturating_add(1);
-            row.delivered_ns = arrival.at.as_nanos();
+            row.delivered_ns = now.as_nanos();
             row.path = message.path.0;
             return;
         }
-        self.on_copy_arrived(message.id, arrival);
-        self.on_delivered(arrival.at, message);
+        self.on_copy_arrived(now, message.id, arrival);
+        self.on_delivered(now, message);
     }
 
     /// Records that the sender refused a copy of the message. The message is refused when no copy is left.

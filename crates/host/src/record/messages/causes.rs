@@ -35,7 +35,8 @@ impl FlowRecord {
     pub fn on_copy_arrived_unseen(&mut self, now: Instant, id: u32, path: PathId) {
         let Some(row) = self.row(id) else { return };
         let sent_at = row.sent() + Duration::from_micros(row.waited_us.into());
-        self.on_copy_arrived(id, &Arrival { at: now, sent_at, path: path.0, waits: None });
+        let arrival = || Arrival { at: now, sent_at, path: path.0, waits: None };
+        self.on_copy_arrived(now, id, arrival);
     }
 
     /// Records that a copy of the message's last part is in flight at the end of the run and will arrive.

@@ -24,18 +24,24 @@ impl FlowRecord {
     ) -> Carried {
         let may_settle = self.video.is_none();
         let (end, min_deadline) = (self.end, self.min_deadline);
-        let Some((block, place)) = self.block_and_place(id) else {
+        if id < self.first {
             self.on_copy_sent(now, id, path);
-            return carry(None);
-        };
-        let row = block.rows.get_mut(place).promised("the row of a written message");
-        let Some(row) = row else { return carry(None) };
-        row.on_copy_sent(now, path);
-        let settle_by = row.sent() + min_deadline.min(SEPARATE_AFTER);
-        let carried = carry(may_settle.then_some(settle_by.min(end)));
-        if let Carried::Settled { at, link } = carried {
-            block.settled = block.settled.max(at);
-            block.decided += usize::from(row.settle(path, at, link));
+        }
+        let mut found = self.block_and_place(id).and_then(|(block, place)| {
+            let row = block.rows.get_mut(place).promised("the row of a written message")?;
+            Some((row, &mut block.settled, &mut block.decided))
+        });
+        let settle_by = found.as_mut().and_then(|(row, ..)| {
+            row.on_copy_sent(now, path);
+            let settle_by = row.sent() + min_deadline.min(SEPARATE_AFTER);
+            may_settle.then_some(settle_by.min(end))
+        });
+        let carried = carry(settle_by);
+        if let Carried::Settled { at, link } = carried
+            && let Some((row, settled, decided)) = found
+        {
+            *settled = (*settled).max(at);
+            *decided += usize::from(row.settle(path, at, link));
         }
         carried
     }
