@@ -206,10 +206,6 @@ mod tests {
         state.classes[0].late_share = Some(1.0);
         let late = "Control arrives too late over 1 of 2 paths and is dropped.";
         assert_eq!((text(&state).text.as_str(), text(&state).level), (late, Level::Bad));
-        state.classes[0].late_share = None;
-        state.classes[0].delay_p50_ms = None;
-        let none = "Connected to the aircraft over 1 of 2 paths; no control message arrives.";
-        assert_eq!(text(&state).text, none);
         state.session = false;
         state.silent_ms = Some(3210.0);
         assert_eq!(text(&state).text, "Nothing has been heard from the aircraft for 3.2 s.");
