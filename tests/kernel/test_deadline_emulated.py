@@ -23,7 +23,7 @@ SETTINGS = {
     "streaming": "burst = 8, delay = 3",
     "budget": 'rtt = "300ms"',
 }
-CASES = [*(("udp", scheduler) for scheduler in SETTINGS), ("mp_dccp", "deadline")]
+CASES = [*(("udp", scheduler) for scheduler in SETTINGS), ("mp_dccp", "hedge")]
 PROTOCOLS = {"udp": 'protocol = "udp"', "mp_dccp": 'protocol = "mp_dccp", congestion = "ccid5"'}
 """Of MP-DCCP's controls one whose window these losses leave open."""
 RUNS = 3
