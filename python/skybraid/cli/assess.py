@@ -97,8 +97,8 @@ def assess_command(
         new_file(page)
     measured = Measured.read(measurements, require, rates or [], options)
     budget_s = seconds("--budget", budget) or (QUICK_S if quick else assess.BUDGET_S)
-    with progress(shown=not quiet) as told:
-        answer = assess.assess(measured.networks, measured.wanted, budget_s, told)
+    with progress(shown=not quiet) as report_progress:
+        answer = assess.assess(measured.networks, measured.wanted, budget_s, report_progress)
     if page is not None:
         write_whole(page, assess_page.assess_html(answer).encode())
     if as_json:

@@ -173,9 +173,9 @@ def compare(
         pairs.refuse_more(names)
         for file in files:
             comparing.check_name(file)
-        with progress(shown=not quiet) as told, blaming(plugin):
+        with progress(shown=not quiet) as report_progress, blaming(plugin):
             found = pairs.paired(
-                *sources, seeds=numbers if seed is None else [seed], overrides=overrides, progress=told
+                *sources, seeds=numbers if seed is None else [seed], overrides=overrides, progress=report_progress
             )
         for file in files:
             comparing.write(found.frame(), file)
@@ -191,8 +191,8 @@ def compare(
         chosen, notices = sampled(chosen)
         for notice in notices if not quiet else ():
             typer.echo(f"note: {notice}", err=True)
-    with progress(shown=not quiet) as told, blaming(plugin):
-        ranked = ranking.rank(chosen, choice, seed=seed, seeds=numbers, progress=told)
+    with progress(shown=not quiet) as report_progress, blaming(plugin):
+        ranked = ranking.rank(chosen, choice, seed=seed, seeds=numbers, progress=report_progress)
     _write_ranking(ranked, files, shown, width_mm)
     if as_json:
         print_json(ranked.to_dict())
@@ -228,12 +228,12 @@ def _over_flights(measured: Measured, choice: Choice, budget_s: float, *, quiet:
     if not transports:
         raise ScenarioError(f"found no combination that these networks can run; {'; '.join(left_out)}")
     wanted = [one for one in measured.wanted if choice.flows is None or one.flow in choice.flows]
-    with progress(shown=not quiet) as told:
+    with progress(shown=not quiet) as report_progress:
         answer = assess.assess(
             measured.networks,
             wanted,
             budget_s,
-            told,
+            report_progress,
             choices=[transports] * len(wanted),
             finalists=ranking.SHOWN,
         )

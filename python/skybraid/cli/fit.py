@@ -67,8 +67,8 @@ def fit(
     )
     found: Goodness | None = None
     if check:
-        with progress(shown=not quiet) as told:
-            found = fitting.held_back(fitting.without_load(read)[0] if loaded else read, progress=told)
+        with progress(shown=not quiet) as report_progress:
+            found = fitting.held_back(fitting.without_load(read)[0] if loaded else read, progress=report_progress)
     write_whole(out, link.toml(", ".join(Path(one.name).name for one in read)).encode())
     if page is not None:
         write_whole(page, fit_page.fit_html(link, found, out.name, read).encode())

@@ -80,7 +80,7 @@ def run(
         if served is not None:
             served.fill(lambda: "" if (results := so_far()) is None else reports.verdicts_so_far(results))
 
-    with page(chosen.name, shown=live) as served, progress(shown=not quiet) as told, blaming(plugin):
+    with page(chosen.name, shown=live) as served, progress(shown=not quiet) as report_progress, blaming(plugin):
         results = runs.run(
             chosen,
             seed=seed,
@@ -88,7 +88,7 @@ def run(
             tables=kept,
             out=default_folder(chosen.name, label) if out is None else out,
             pcap=pcap,
-            progress=both(told, served, "simulating"),
+            progress=both(report_progress, served, "simulating"),
             watch=watch,
         )
         if served is not None:

@@ -54,15 +54,15 @@ def page(title: str, *, shown: bool) -> Iterator[LivePage | None]:
         yield served
 
 
-def both(told: Progress | None, served: LivePage | None, doing: str) -> Progress | None:
+def both(report_progress: Progress | None, served: LivePage | None, doing: str) -> Progress | None:
     """Progress callback for the terminal and the page."""
     if served is None:
-        return told
+        return report_progress
     begin_s = time.monotonic()
 
     def tell(share: float) -> None:
-        if told is not None:
-            told(share)
+        if report_progress is not None:
+            report_progress(share)
         took_s = time.monotonic() - begin_s
         left = f", {about(took_s / share * (1 - share))} left" if took_s > _TOLD_AFTER_S and 0 < share < 1 else ""
         served.tell(share, f"{doing}: {percent(float(f'{share:.2f}'))}{left}")

@@ -104,12 +104,12 @@ def sweep(
         _tell_plan(planned, as_json=as_json)
         return
     last = sweeping.Status()
-    with page(scenario.stem, shown=live) as served, _progress(shown=not quiet) as told:
+    with page(scenario.stem, shown=live) as served, _progress(shown=not quiet) as report_progress:
 
         def keep(status: Status) -> None:
             nonlocal last
             last = status
-            told(status)
+            report_progress(status)
             if served is not None:
                 served.tell(status.share, _line(status))
                 served.fill(lambda: reports.ranking_so_far(opening.opened_campaign(status.url)))
@@ -175,8 +175,8 @@ def _tell_plan(planned: Plan, *, as_json: bool) -> None:
     manifest = planned.manifest
     points = [dict(zip(manifest.columns, point.labels, strict=True)) for point in manifest.points]
     if as_json:
-        told = {"name": manifest.name, "points": points, "seeds": planned.seeds, "notes": planned.notes}
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        report_progress = {"name": manifest.name, "points": points, "seeds": planned.seeds, "notes": planned.notes}
+        typer.echo(json.dumps(report_progress, ensure_ascii=False))
         return
     for note in planned.notes:
         typer.echo(f"note: {note}", err=True)
@@ -236,13 +236,13 @@ def _progress(*, shown: bool) -> Iterator[Callable[[Status], None]]:
             task = bar.add_task("checking the points", total=1.0)
             yield lambda status: bar.update(task, completed=status.share, description=_line(status))
     else:
-        told, line = time.monotonic(), ""
+        report_progress, line = time.monotonic(), ""
 
         def tell(status: Status) -> None:
-            nonlocal told, line
+            nonlocal report_progress, line
             line = _line(status)
-            if time.monotonic() - told >= _LINE_EVERY_S:
-                told = time.monotonic()
+            if time.monotonic() - report_progress >= _LINE_EVERY_S:
+                report_progress = time.monotonic()
                 typer.echo(line, err=True)
 
         yield tell

@@ -61,8 +61,8 @@ def clip(
         raise VideoError(f"clip: found {name}, expected one of {', '.join(clips.BUILT_IN)}")
     if out.exists():
         raise ResultError(f"{out}: found a file, expected a new name; nothing was changed")
-    with progress(shown=not quiet, doing="drawing") as told:
-        drawn = clips.open_clip(name, told)
+    with progress(shown=not quiet, doing="drawing") as report_progress:
+        drawn = clips.open_clip(name, report_progress)
     with cache.whole(out) as aside:
         shutil.copyfile(drawn.file, aside)
     print_result({"clip": str(out)}, out, as_json=as_json, quiet=quiet)
@@ -93,8 +93,8 @@ def encode(
     Example: skybraid video encode flight-270 --rate 4Mbit/s
     """
     rate_bps, pixels = _rate(rate), None if size is None else _size(size)
-    with progress(shown=not quiet, doing="drawing") as told:
-        source = clips.open_clip(clip, told)
+    with progress(shown=not quiet, doing="drawing") as report_progress:
+        source = clips.open_clip(clip, report_progress)
     key_every_s = cast("float", seconds("--key-every", key_every))
     wanted = encoding.Encoding(
         codec=codec,
@@ -159,8 +159,8 @@ def send(
     key_every_s = cast("float", seconds("--key-every", key_every))
     if sdp is not None and (tcp or mptcp):
         raise VideoError("--sdp: found a connection, expected UDP; players do not take RTP over TCP by a description")
-    with progress(shown=not quiet, doing="drawing") as told:
-        source = clips.open_clip(clip, told)
+    with progress(shown=not quiet, doing="drawing") as report_progress:
+        source = clips.open_clip(clip, report_progress)
     wanted = encoding.Encoding(codec=codec, rate_bps=rate_bps, fps=fps, key_every_s=key_every_s, preset=preset)
     made = encoding.encode(source, wanted)
     if sdp is not None:
@@ -273,16 +273,16 @@ def watch(
     """
     seen = watching.watch(Results.open(result), flow, every_nth=every)
     watching.save(seen, result)
-    told = seen.summary()
+    report_progress = seen.summary()
     if as_json:
         requirements = [one.to_dict() for one in seen.requirements]
         frames = {"flow": seen.flow, "frames": len(seen.frames), "every_nth": seen.every_nth}
-        print_json(frames | told | {"requirements": requirements})
+        print_json(frames | report_progress | {"requirements": requirements})
     elif not quiet:
         sampled = "" if seen.every_nth == 1 else f", one of {seen.every_nth}"
         typer.echo(
-            f"{seen.flow}: {len(seen.frames)} frames{sampled}; SSIM {told['ssim_mean']:.4f} on average, "
-            f"{told['ssim_p5']:.4f} at the 5th percentile; PSNR {told['psnr_mean_db']:.1f} dB"
+            f"{seen.flow}: {len(seen.frames)} frames{sampled}; SSIM {report_progress['ssim_mean']:.4f} on average, "
+            f"{report_progress['ssim_p5']:.4f} at the 5th percentile; PSNR {report_progress['psnr_mean_db']:.1f} dB"
         )
         for one in seen.requirements:
             typer.echo(f"  {one.flow}: {one.verdict}. {one.words}.")

@@ -55,7 +55,7 @@ struct PendingInit {
     made_at: Instant,
     /// Index of the peer among the trusted peers.
     peer: usize,
-    /// Our number for the new session, and the instance that we tell.
+    /// Our number for the new session, and the instance sent with it.
     number: u16,
     instance: [u8; 8],
     /// Keyed hash, echoed by responses.
@@ -238,7 +238,7 @@ impl Sessions {
                 && self.is_former(call.peer, instances.peer)
         };
         if self.last_peer.is_some_and(knows_us) {
-            // It would go on where we begin again; the next init tells another instance.
+            // The peer would keep its transports while this end resets them; the next init has another instance.
             self.instance = self.draw_token();
             self.retry_soon(now);
             return Err(Refusal::Stranger);

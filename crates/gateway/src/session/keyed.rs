@@ -21,7 +21,7 @@ pub(super) struct Session {
     pub number: u16,
     /// The peer's session number.
     pub peer_number: u16,
-    /// Our instance and the peer's, as each has told the other.
+    /// Our instance and the peer's, as sent in the handshake.
     pub instances: Instances,
     /// Hello of the peer.
     pub hello: Vec<u8>,

@@ -161,7 +161,7 @@ pub struct Sessions {
     random: Box<dyn Random>,
     guard: Guard,
     /// Identifies this start and what it knows of the last peer, to distinguish key changes from restarts. With
-    /// any other peer a new one is used: that one may know us from before, while we begin again.
+    /// any other peer a new one is used: it may keep its transports from before, while this end resets them.
     instance: [u8; 8],
     /// The last peer: index among the trusted peers, and instances.
     last_peer: Option<(usize, Instances)>,
@@ -480,7 +480,7 @@ impl Sessions {
             if last == peer && of.peer != instances.peer && self.is_former(peer, instances.peer) {
                 self.returned_at = Some(now);
             }
-            // Who has such an answer would go on where we begin again.
+            // A peer with such an answer would keep its transports, while this end resets them.
             self.pending.retain(|pending| pending.instances.own != of.own);
             if self.former_peers.len() >= FORMER {
                 self.former_peers.pop_front();

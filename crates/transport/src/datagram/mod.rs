@@ -372,7 +372,7 @@ impl Datagrams {
             return;
         }
         while let Some((message, datagram)) = self.outbox.peek() {
-            let unit = self.unit(&message, datagram.len);
+            let unit = self.outbox.unit(&message, &datagram);
             let Some(paths) = self.choose(now, message.id, &unit) else { return };
             self.outbox.advance();
             let segment = Segment::of_datagram(now, datagram);
@@ -409,7 +409,7 @@ impl Datagrams {
             return Some(self.send_repair(now, repair, path));
         }
         let (message, datagram) = self.outbox.peek()?;
-        let unit = self.unit(&message, datagram.len);
+        let unit = self.outbox.unit(&message, &datagram);
         let paths = self.choose(now, message.id, &unit)?;
         self.outbox.advance();
         if self.ack_delay.is_some() {
@@ -514,20 +514,6 @@ impl Datagrams {
         self.wait_until = Instant::FAR_FUTURE;
         let choice = self.scheduler.choose(now, unit, &self.views);
         self.follow(now, message, choice)
-    }
-
-    /// Returns the next datagram of `message` as schedulers see it.
-    fn unit(&self, message: &Message, len: u32) -> Unit {
-        Unit {
-            bytes: Bytes::new(u64::from(len)),
-            class: message.class,
-            deadline: message.deadline,
-            carried_by: PathSet::EMPTY,
-            backlog: self.outbox.unsent() - Bytes::new(u64::from(len)),
-            window_room: Bytes::new(u64::MAX),
-            window: Bytes::new(u64::MAX),
-            blocked: 0,
-        }
     }
 
     /// Records a decision. Returns the paths to send on, if any.

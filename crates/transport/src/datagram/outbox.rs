@@ -4,8 +4,9 @@ use alloc::collections::VecDeque;
 
 use skybraid_units::{Bytes, Instant, Promised};
 
-use crate::Message;
+use crate::scheduler::Unit;
 use crate::segment::Datagram;
+use crate::{Message, PathSet};
 
 /// Queue of messages to be sent, fragmented into datagrams.
 #[derive(Debug)]
@@ -83,6 +84,23 @@ impl Outbox {
             fragments: self.fragments(&message),
         };
         Some((message, datagram))
+    }
+
+    /// Returns the datagram of [`peek`](Self::peek) as schedulers see it.
+    #[inline]
+    pub fn unit(&self, message: &Message, datagram: &Datagram) -> Unit {
+        let bytes = Bytes::new(u64::from(datagram.len));
+        let unlimited = Bytes::new(u64::MAX);
+        Unit {
+            bytes,
+            class: message.class,
+            deadline: message.deadline,
+            carried_by: PathSet::EMPTY,
+            backlog: self.unsent() - bytes,
+            window_room: unlimited,
+            window: unlimited,
+            blocked: 0,
+        }
     }
 
     /// Removes the datagram of [`peek`](Self::peek).

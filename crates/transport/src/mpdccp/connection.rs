@@ -166,7 +166,7 @@ impl Connection {
         self.settle(now, path);
     }
 
-    /// Tells the scheduler what became of packets on `path`.
+    /// Passes the fates of packets on `path` to the scheduler.
     fn settle(&mut self, now: Instant, path: PathId) {
         if let Some(hedges) = &mut self.hedges
             && let Some(subflow) =
@@ -244,17 +244,7 @@ impl Connection {
             self.subflows.iter_mut().for_each(Subflow::note_app_limited);
             return false;
         };
-        let bytes = Bytes::new(u64::from(datagram.len));
-        let unit = Unit {
-            bytes,
-            class: message.class,
-            deadline: message.deadline,
-            carried_by: PathSet::EMPTY,
-            backlog: self.outbox.unsent() - bytes,
-            window: Bytes::new(u64::MAX),
-            window_room: Bytes::new(u64::MAX),
-            blocked: 0,
-        };
+        let unit = self.outbox.unit(&message, &datagram);
         let Some(paths) = self.choose(now, message.id, &unit) else {
             return false;
         };

@@ -43,10 +43,13 @@ pub struct Fate {
     pub arrived: bool,
 }
 
-impl Sent {
-    fn fate(&self, arrived: bool) -> Fate {
-        let sequence = (self.state == State::InFlight).then_some(self.sequence);
-        Fate { sent_at: self.at, sequence, arrived }
+/// Records the fate of a packet that was in flight, if fates are of interest.
+fn record(fates: &mut Option<Vec<Fate>>, sent: &Sent, arrived: bool) {
+    if let Some(fates) = fates
+        && sent.state != State::Settled
+    {
+        let sequence = (sent.state == State::InFlight).then_some(sent.sequence);
+        fates.push(Fate { sent_at: sent.at, sequence, arrived });
     }
 }
 
@@ -184,7 +187,7 @@ impl SentPackets {
         let index = number.checked_sub(self.base);
         let sent = index.and_then(|index| self.sent.get_mut(index as usize));
         if let Some(sent) = sent.filter(|sent| sent.state == State::Probe) {
-            self.fates.iter_mut().for_each(|fates| fates.push(sent.fate(true)));
+            record(&mut self.fates, sent, true);
             sent.state = State::Settled;
         }
     }
@@ -221,12 +224,7 @@ impl SentPackets {
             if number == newest {
                 progress.newest_age = Some(now.since(sent.at));
             }
-            if sent.state == State::Settled {
-                continue;
-            }
-            if let Some(fates) = &mut self.fates {
-                fates.push(sent.fate(true));
-            }
+            record(&mut self.fates, sent, true);
             let state = core::mem::replace(&mut sent.state, State::Settled);
             if state == State::InFlight {
                 self.pipe -= 1;
@@ -251,14 +249,10 @@ impl SentPackets {
     fn detect_losses(&mut self, progress: &mut Progress) {
         let threshold = self.known.nth_newest(NUMDUPACK);
         while let Some(sent) = self.sent.front() {
-            if sent.state != State::Settled {
-                if self.base >= threshold {
-                    break;
-                }
-                if let Some(fates) = &mut self.fates {
-                    fates.push(sent.fate(false));
-                }
+            if sent.state != State::Settled && self.base >= threshold {
+                break;
             }
+            record(&mut self.fates, sent, false);
             if sent.state == State::InFlight {
                 self.pipe -= 1;
                 self.losses += 1;
@@ -273,10 +267,7 @@ impl SentPackets {
 
     /// Marks all packets in flight lost.
     pub fn abandon(&mut self) {
-        if let Some(fates) = &mut self.fates {
-            let in_flight = self.sent.iter().filter(|sent| sent.state != State::Settled);
-            fates.extend(in_flight.map(|sent| sent.fate(false)));
-        }
+        self.sent.iter().for_each(|sent| record(&mut self.fates, sent, false));
         self.losses += self.pipe;
         self.pipe = 0;
         self.base = self.next();
