@@ -66,7 +66,7 @@ mod _core {
     #[pymodule_export]
     use crate::schema::file_schema;
     #[pymodule_export]
-    use crate::trace::read_trace;
+    use crate::trace::{read_trace, unit_size};
     #[pymodule_export]
     use crate::video::packets_of_units;
 

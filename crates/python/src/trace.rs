@@ -78,3 +78,29 @@ fn quantity_of(unit: Option<&str>) -> PyResult<Quantity> {
             bad_input(format!("unit: found `{unit}`, expected one such as Mbit/s, ms or %"))
         })
 }
+
+/// Returns the size of a unit, in any usual spelling, in the base unit of a quantity: bit/s, ns, or a ratio.
+///
+/// Args:
+///     quantity: `rate`, `delay` or `loss`.
+///     unit: such as `Mbits/sec`, `msec` or `pct`.
+///
+/// Returns:
+///     None if it is no unit of this quantity.
+///
+/// Raises:
+///     ScenarioError: another quantity.
+#[pyfunction]
+pub fn unit_size(quantity: &str, unit: &str) -> PyResult<Option<f64>> {
+    let quantity = match quantity {
+        "rate" => Quantity::Rate,
+        "delay" => Quantity::Delay,
+        "loss" => Quantity::Loss,
+        other => {
+            return Err(bad_input(format!(
+                "quantity: found `{other}`, expected rate, delay or loss"
+            )));
+        }
+    };
+    Ok(quantity.scale(Some(unit)).ok())
+}

@@ -72,7 +72,7 @@ def read(
     source = Source(path)
     headings = records.parquet_rows(source)[0][1]
     chosen = reading.choose(path, "schema", headings, column, unit)
-    quantity, _ = reading.quantity_of(path, chosen.name, chosen.unit)
+    quantity = reading.quantity_of(path, chosen.name, chosen.unit)
     # The date of the first row is of no use here, so that a zone is of none.
     options = Options(columns={headings[chosen.number - 1]: f"{quantity} [{chosen.unit}]"}, zone="UTC")
     (found,) = table.read(source, options)

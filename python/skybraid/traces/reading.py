@@ -43,17 +43,14 @@ def read_text(path: Path, column: str | int | None, unit: str | None, format: Fo
     """
     text = _read_text(path)
     chosen = format or _recognise(path, text)
-    time_scale = value_scale = 1.0
+    time_scale = 1.0
     asked, label = None, str(path)
     quantity: Quantity = "rtt"
     if chosen == "csv":
         found = _csv_column(path, text, column, unit)
-        quantity, size = quantity_of(path, found.name, found.unit)
-        asked, label = str(found.number), f"{path}, {found.name}"
+        quantity = quantity_of(path, found.name, found.unit)
+        asked, label, unit = str(found.number), f"{path}, {found.name}", found.unit
         time_scale = found.time_scale
-        # The scenario's reader knows few spellings.
-        is_known = found.unit in RATE_UNITS | TIME_UNITS | LOSS_UNITS
-        unit, value_scale = (found.unit, 1.0) if is_known else (UNIT_OF[quantity], size)
     elif chosen == "ping":
         asked = "rtt" if column is None else str(column)
         quantity = "loss" if asked == "loss" else "rtt"
@@ -64,9 +61,7 @@ def read_text(path: Path, column: str | int | None, unit: str | None, format: Fo
         raise TraceError(f"{path}: {error}") from error
     if chosen == "mahimahi":
         return _rate_of_opportunities(times_s, label)
-    return Trace(
-        times_s * time_scale, values * (_FROM_BASE[quantity] * value_scale), quantity, UNIT_OF[quantity], label
-    )
+    return Trace(times_s * time_scale, values * _FROM_BASE[quantity], quantity, UNIT_OF[quantity], label)
 
 
 def _rate_of_opportunities(times_s: NDArray[np.float64], name: str) -> Trace:
@@ -212,10 +207,10 @@ def choose(path: Path, place: str, header: list[str], column: str | int | None, 
     return ChosenColumn(wanted[0], name, chosen)
 
 
-def _kind_of(unit: str) -> tuple[Literal["rate", "loss", "delay"], float] | None:
-    """The quantity that a unit is of, and its size in that of a `Trace`."""
+def _kind_of(unit: str) -> Literal["rate", "loss", "delay"] | None:
+    """The quantity that a unit is of."""
     kinds: tuple[Literal["rate", "loss", "delay"], ...] = ("rate", "loss", "delay")
-    return next(((kind, size) for kind in kinds if (size := scale_of(kind, unit)) is not None), None)
+    return next((kind for kind in kinds if scale_of(kind, unit) is not None), None)
 
 
 def _seconds(path: Path, cell: str) -> float:
@@ -227,11 +222,10 @@ def _seconds(path: Path, cell: str) -> float:
     return size_s
 
 
-def quantity_of(path: Path, name: str, unit: str) -> tuple[Quantity, float]:
-    """Returns the quantity of a column of this name and unit, and the size of the unit in that of a `Trace`."""
-    found = _kind_of(unit)
-    if found is None:
+def quantity_of(path: Path, name: str, unit: str) -> Quantity:
+    """Returns the quantity of a column of this name and unit."""
+    kind = _kind_of(unit)
+    if kind is None:
         listed = ", ".join([*RATE_UNITS, *TIME_UNITS, *LOSS_UNITS])
         raise TraceError(f"{path}: column `{name}`: found unit `{unit}`; expected one of {listed}")
-    kind, size = found
-    return "rtt" if kind == "delay" and re.search(r"rtt|round", name, re.IGNORECASE) else kind, size
+    return "rtt" if kind == "delay" and re.search(r"rtt|round", name, re.IGNORECASE) else kind

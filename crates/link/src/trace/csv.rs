@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use skybraid_units::{Duration, Instant};
 
-use crate::trace::{Quantity, Series, TraceError, TraceFile, scale_of};
+use crate::trace::{Quantity, Series, TraceError, TraceFile, time_scale};
 
 /// Parses one column as a series of `quantity`.
 ///
@@ -18,8 +18,7 @@ use crate::trace::{Quantity, Series, TraceError, TraceFile, scale_of};
 /// number, a value is out of range or NaN, or times do not increase.
 pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, TraceError> {
     let scale = quantity.scale(file.unit.as_deref())?;
-    let time_scale =
-        scale_of("time_unit", Duration::UNITS, file.time_unit.as_deref().or(Some("s")))?;
+    let time_scale = time_scale("time_unit", file.time_unit.as_deref().or(Some("s")))?;
     let mut columns: Option<Columns> = None;
     let mut samples: Vec<(Instant, f64)> = Vec::new();
     let mut origin = None;

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Decibels, Duration, Instant, Promised, Rate};
+use skybraid_units::{Decibels, Duration, Instant, Promised};
 
 pub mod csv;
 pub mod hypatia;
@@ -18,6 +18,7 @@ pub mod mahimahi;
 pub mod ping;
 pub mod replay;
 mod series;
+mod spelling;
 
 pub use mahimahi::Opportunities;
 pub use replay::{Course, Replay, Sampling, Start};
@@ -79,22 +80,18 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Accepted units with their size in the base unit.
-    const fn units(self) -> &'static [(&'static str, f64)] {
-        match self {
-            Self::Rate => Rate::UNITS,
-            Self::Delay => Duration::UNITS,
-            Self::Loss => &[("%", 1e-2), ("ppm", 1e-6), ("ratio", 1.0)],
-            Self::Attenuation => Decibels::UNITS,
-        }
-    }
-
-    /// Returns the size of `unit` in the base unit of this quantity.
+    /// Returns the size of `unit`, in any usual spelling, in the base unit of this quantity.
     ///
     /// # Errors
     /// The unit is missing, or is not a unit of this quantity.
     pub fn scale(self, unit: Option<&str>) -> Result<f64, TraceError> {
-        scale_of("unit", self.units(), unit)
+        let (size, units): (fn(&str) -> Option<f64>, _) = match self {
+            Self::Rate => (spelling::rate, "bit/s, kbit/s, Mbit/s, Gbit/s, kB/s, MB/s"),
+            Self::Delay => return time_scale("unit", unit),
+            Self::Loss => (spelling::loss, "%, ppm, ratio"),
+            Self::Attenuation => (decibels, "dB"),
+        };
+        unit.and_then(size).ok_or_else(|| unknown_unit("unit", unit, units))
     }
 
     /// Whether `value`, in the base unit, is in range.
@@ -118,20 +115,22 @@ impl Quantity {
     }
 }
 
-fn scale_of(
-    key: &'static str,
-    units: &[(&'static str, f64)],
-    unit: Option<&str>,
-) -> Result<f64, TraceError> {
-    let found = unit.and_then(|unit| units.iter().find(|(name, _)| *name == unit));
-    found.map(|(_, size)| *size).ok_or_else(|| {
-        let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
-        TraceError::Option {
-            key,
-            found: unit.unwrap_or("nothing").to_string(),
-            expected: format!("one of {}", names.join(", ")),
-        }
-    })
+/// Returns the size of a unit of time, in any usual spelling, in ns.
+fn time_scale(key: &'static str, unit: Option<&str>) -> Result<f64, TraceError> {
+    unit.and_then(spelling::time)
+        .ok_or_else(|| unknown_unit(key, unit, "ns, us, ms, s, min, h"))
+}
+
+fn decibels(unit: &str) -> Option<f64> {
+    Decibels::UNITS.iter().find(|(name, _)| *name == unit).map(|(_, size)| *size)
+}
+
+fn unknown_unit(key: &'static str, found: Option<&str>, units: &str) -> TraceError {
+    TraceError::Option {
+        key,
+        found: found.unwrap_or("nothing").to_string(),
+        expected: format!("one of {units}"),
+    }
 }
 
 /// Format of a trace file.

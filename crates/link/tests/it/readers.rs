@@ -78,6 +78,36 @@ fn an_invalid_series_is_rejected_with_its_line() {
 }
 
 #[test]
+fn units_are_known_in_the_spellings_of_tools() {
+    for (quantity, size, units) in [
+        (Quantity::Rate, 1e6, "Mbit/s Mb/s Mbps MBit/s Mbits/sec Mbits/second MBPS"),
+        (Quantity::Rate, 1e3, "kbit/s Kbps kb/s KBPS"),
+        (Quantity::Rate, 1.0, "bit/s bits/sec b/s bps"),
+        (Quantity::Rate, 8e6, "MB/s MBps Mbytes/s"),
+        (Quantity::Rate, 8.0 * 1024.0 * 1024.0, "MiB/s"),
+        (Quantity::Delay, 1e3, "us µs μs usec"),
+        (Quantity::Delay, 1e6, "ms MSEC milliseconds"),
+        (Quantity::Delay, 1e9, "s Sec seconds"),
+        (Quantity::Loss, 1e-2, "% pct Percent"),
+    ] {
+        for unit in units.split(' ') {
+            assert_eq!(quantity.scale(Some(unit)), Ok(size), "{unit}");
+        }
+    }
+    for unit in ["M", "Mbit", "xb/s", "ib", "/s", "ps", "bananas/s", "dBm", ""] {
+        for quantity in [Quantity::Rate, Quantity::Delay, Quantity::Loss] {
+            assert!(quantity.scale(Some(unit)).is_err(), "{unit}");
+        }
+    }
+    let spelled = TraceFile {
+        time_unit: Some("msec".to_string()),
+        ..csv::column(Some("DL"), Some("Mbits/sec"))
+    };
+    let series = csv::read("time,DL\n0,12\n500,13\n", &spelled, Quantity::Rate).unwrap();
+    assert_eq!((series.times()[1], series.values()[0]), (ms(500.0), 12e6));
+}
+
+#[test]
 fn a_repeated_heading_is_rejected() {
     let error = rates("# drive\ntime,rate,rate\n0,1,2\n").unwrap_err();
     assert_eq!(error, "line 2: found `rate`, expected each column once");
