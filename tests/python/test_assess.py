@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conftest import Command
-from skybraid.assess import Wanted, assess, parse_wanted, read_networks
+from skybraid.assess import Network, Wanted, assess, parse_wanted, read_networks
 from skybraid.assess.answer import Answer, RankedFlow, Row
 from skybraid.assess.candidates import candidates
 from skybraid.assess.judging import (
@@ -98,11 +98,19 @@ class TestVerdict:
         judged = judge_passes(CONTROL, [flights], 40, apart=False)
         assert judged.verdict is Verdict.MET
 
-    def test_a_bad_flight_is_not_met_even_alone(self) -> None:
-        judged = judge_passes(CONTROL, [[seen(1200)]], 1, apart=False)
-        assert judged.high < 1
-        losing = [Seen(RunShare.of_bins(np.full(3600, 10), np.full(3600, 9), 1.0), 1e6, 30.0, 90.0)]
-        assert judge_passes(CONTROL, [losing], 1, apart=False).verdict is Verdict.NOT_MET
+    def test_one_flight_says_little_of_the_next_one(self) -> None:
+        for missed_s in (0, 1800, 3600):
+            judged = judge_passes(CONTROL, [[seen(missed_s, at=0)]], 1, apart=False)
+            assert judged.verdict is Verdict.INCONCLUSIVE
+            assert judged.low <= 0.025 * judged.estimate + 1e-9
+            assert judged.high >= 0.975
+
+    def test_two_bad_flights_are_not_met(self) -> None:
+        losing = Seen(RunShare.of_bins(np.full(3600, 10), np.full(3600, 9), 1.0), 1e6, 30.0, 90.0)
+        judged = judge_passes(CONTROL, [[losing, losing]], 2, apart=False)
+        assert judged.verdict is Verdict.NOT_MET
+        # If only 15.8 % of all flights were bad, two bad ones would be seen in 2.5 % of the cases.
+        assert judged.high >= 0.9 + 0.1 * (1 - math.sqrt(0.025)) - 1e-9
 
     def test_the_flights_needed_are_enough(self) -> None:
         number = flights_needed(CONTROL, 1.0, 1)
@@ -187,6 +195,22 @@ class TestNetworks:
     def test_a_measurement_needs_the_name_of_its_network(self) -> None:
         with pytest.raises(ScenarioError, match="expected NAME=FLIGHT"):
             read_networks(["drive.csv"])
+
+    def test_the_same_measurement_counts_once(self, tmp_path: Path) -> None:
+        rows = "".join(f"{at},{30 + at % 7}\n" for at in range(120))
+        for name in ("a", "b"):
+            (tmp_path / f"{name}.csv").write_text(f"time [s],rtt [ms]\n{rows}")
+        (tmp_path / "c.csv").write_text(f"time [s],rtt [ms]\n{rows}120,31\n")
+        (network,) = read_networks([f"lte={tmp_path}/{name}.csv" for name in ("a", "b", "a", "c")])
+        assert (len(network.flights), network.occasions) == (2, 2)
+        assert [("counted once" in note) for note in network.flights[0].notes] == [True, True]
+
+    def test_flights_of_seconds_count_by_the_minute(self, tmp_path: Path) -> None:
+        for at in range(10):
+            (tmp_path / f"{at}.csv").write_text(f"time [s],rtt [ms]\n0,3{at}\n10,31\n20,32\n")
+        (network,) = read_networks([f"lte={tmp_path}/{at}.csv" for at in range(10)])
+        assert (len(network.flights), network.occasions) == (10, 5)
+        assert Network("lte", network.flights[:2]).occasions == 1
 
     def test_joined_series_are_networks_measured_together(self, tmp_path: Path) -> None:
         rows = "".join(f"{at},{20 + at},{'inf' if at == 3 else 10}\n" for at in range(10))

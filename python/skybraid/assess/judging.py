@@ -4,8 +4,9 @@ Each pass replays every measured second once, so that a pass has as much evidenc
 begin at other places and pair the flights otherwise; the interval holds those of all passes. Beyond that:
 
 - Networks differ more between flights than within one. With n flights, all of them good, a share of
-  `1 - 0.025^(1/n)` of all flights may be much worse than the worst that was measured elsewhere (`BAD_FLIGHT`): the
-  interval allows for these. With fewer than `MIN_OCCASIONS` flights of a network nothing is met.
+  `1 - 0.025^(1/n)` of all flights may be much worse than the worst that was measured elsewhere (`BAD_FLIGHT`), and of
+  n bad ones that share of all may miss nothing: the interval allows for these. A single flight says nothing of how bad
+  others are. With fewer than `MIN_OCCASIONS` flights of a network nothing is met.
 - With fewer than ten flights the interval holds Student's t interval between the flights too.
 - Networks that were measured apart may fail together more often than chance has it: seen misses count `COINCIDENCE`
   times.
@@ -100,8 +101,10 @@ def judge_passes(
         estimate, interval = _goodput(passes)
     else:
         estimate, interval = _share(passes, apart=apart)
-        worst = bad_flight(wanted, networks)
-        interval = Interval(max(min(interval.low, estimate - worst * unseen_flights(occasions)), 0.0), interval.high)
+        worst = bad_flight(wanted, networks) if occasions > 1 else estimate
+        unseen = unseen_flights(occasions)
+        low, high = estimate - worst * unseen, estimate + (1 - estimate) * unseen
+        interval = Interval(max(min(interval.low, low), 0.0), max(interval.high, high))
     verdict = judge_interval(interval.low, interval.high, wanted.target)
     why = ""
     if verdict is Verdict.MET and occasions < MIN_OCCASIONS:

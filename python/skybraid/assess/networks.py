@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from skybraid.model.errors import ScenarioError
-from skybraid.traces.flights import DIRECTIONS, Flight, read_flight
+from skybraid.traces.flights import DIRECTIONS, Flight, read_flight, without_twins
 from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ HOUR_S = 3600.0
 
 MIN_FLIGHT_S = 1.0
 """Minimum measured time in s of a flight."""
+
+MINUTE_S = 60.0
+"""Time in s of which flights that are shorter count as one together."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,9 @@ class Network:
 
     @property
     def occasions(self) -> int:
-        """Returns how many occasions were seen: flights, of long ones the whole hours."""
-        return sum(max(int(flight.length_s / HOUR_S), 1) for flight in self.flights)
+        """Returns how many occasions were seen: flights, of long ones the whole hours, of short ones the minutes."""
+        seen = [min(max(int(one.length_s / HOUR_S), 1), one.length_s / MINUTE_S) for one in self.flights]
+        return max(int(sum(seen) + 1e-9), 1)
 
     def lacks(self, quantity: str, direction: str) -> bool:
         """Whether a quantity was not measured in a direction in all flights."""
@@ -83,6 +87,8 @@ def read_networks(texts: Sequence[str], options: Options | None = None) -> list[
         partners = key.split(",")
         if len({len(flights[partner]) for partner in partners}) > 1:
             raise ScenarioError(f"{name}: found flights of {key} together and apart; expected all of one kind")
+    if not together:
+        flights = {name: without_twins(own) for name, own in flights.items()}
     return [Network(name, tuple(own), together.get(name, "")) for name, own in flights.items()]
 
 

@@ -61,7 +61,7 @@ def fit(
         if path is not None:
             new_file(path)
     options = replace(read_options(zone, meanings, client, lost, every), format=format_)
-    read = [part for text in flights for part in measured.read_flight(text, options).journeys()]
+    read = measured.without_twins([part for text in flights for part in measured.read_flight(text, options).journeys()])
     link = fitting.fit_link(
         read, [one for path in handovers or [] for one in fitting.read_handovers(path)], is_loaded=loaded
     )

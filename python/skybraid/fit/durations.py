@@ -153,11 +153,11 @@ def fit_durations(durations_s: Floats, usual: Usual | None = None) -> Quantiles:
     which usual ones are added.
 
     Args:
-        durations_s: in s, shape (n,), n at least 1.
+        durations_s: in s, shape (n,), n at least 1, or 0 next to usual ones.
         usual: of other networks.
     """
     usual = usual or Usual(0.0, 0, 0.0)
-    longest_s = float(durations_s.max())
+    longest_s = float(durations_s.max(initial=0.0))
     if len(durations_s) < ENOUGH_FOR_QUANTILES:
         count = len(durations_s) + usual.events
         of_all_s = float(durations_s.sum()) + usual.events * usual.mean_s

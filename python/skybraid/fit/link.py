@@ -7,12 +7,10 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from skybraid.fit.durations import Exponentials, Quantiles, Usual, fit_durations, fit_intervals
+from skybraid.fit.durations import Exponentials, Quantiles, fit_durations, fit_intervals
 from skybraid.fit.epochs import EVERY_S, find_phases, without_steps
 from skybraid.fit.events import (
     DOWN_MBPS,
-    MIN_OUTAGE_S,
-    MIN_STALL_S,
     Events,
     delay_events,
     events_of,
@@ -20,7 +18,8 @@ from skybraid.fit.events import (
 )
 from skybraid.fit.loaded import BASE_S, without_load
 from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
-from skybraid.fit.spread import spread_of
+from skybraid.fit.spread import SHORT_S, spread_of
+from skybraid.fit.usual import RARE_EVERY_S, RARE_LENGTHS, STALL_EVERY_S, USUAL_RARE, USUAL_STALL
 from skybraid.model.heavy import np
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.formats.source import Source, number_of
@@ -41,9 +40,6 @@ CONSTANT_SHARE = 0.01
 MIN_OWN_STEPS = 300
 """Values from which on a flight has a memory of its own; flights differ in it too."""
 
-SHORT_S = 300.0
-"""Flights of less than this, in s, say little of slow changes."""
-
 WINDOW_S = 600.0
 """Length in s of the windows into which long flights are cut: a network changes along its way."""
 
@@ -52,25 +48,6 @@ MIN_WINDOW_ROWS = 20
 
 MAX_WINDOWS = 60
 """Flights that are written; of more, as many evenly from the worst to the best."""
-
-RARE_EVERY_S = 840.0
-"""Mean time in s between times without service, before any was measured.
-
-46 in 38,751 s of three carriers in cars (Hu et al., CoNEXT 2023), runs of at least two seconds without any rate. It
-counts as half of one.
-"""
-
-RARE_LENGTHS = Quantiles(((0.0, 2.0), (0.25, 2.0), (0.5, 3.0), (0.75, 7.5), (0.9, 22.5), (1.0, 34.0)))
-"""How long these lasted, in s; used where none was measured."""
-
-USUAL_RARE = Usual(mean_s=7.5, events=2, longest_s=RARE_LENGTHS.table[-1][1], shortest_s=MIN_OUTAGE_S)
-"""Times without service where few were measured: the same; means differ by a factor of 2 between eight networks."""
-
-USUAL_STALL = Usual(mean_s=0.4, events=5, longest_s=10.0, shortest_s=MIN_STALL_S)
-"""Stalls of cars with service: 250 of PAM 2025 and CICV5G, means of 0.25 to 0.48 s, the longest 2.5 s.
-
-Where there was next to no service one lasted 33 s.
-"""
 
 LENGTHS_OF_ALL = 2
 """Events that the lengths of all flights together count as, next to those of one flight."""
@@ -261,7 +238,7 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, 
         stalls[0],
         gaps,
         lengths,
-        spread_of(fitted, events, journeys),
+        spread_of(fitted, flights, events, journeys),
         unknown,
         known[0] if known else None,
         queue_bytes,
@@ -403,7 +380,8 @@ def _is_dark(flight: Flight, events_s: Floats) -> bool:
 def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: str) -> _Pooled:
     """Returns what all flights had of one kind of events.
 
-    To times without service comes half of one in half of `RARE_EVERY_S`: where none was seen, there may be some.
+    To these comes half of one in half the time in which other networks have one: where none was seen, there may be
+    some.
     """
     # Rates alone show service that ends as stalls, probes and losses show it as outages. Of those that are assumed
     # nothing says that what waits is kept.
@@ -421,8 +399,9 @@ def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: st
     gaps_s = np.concatenate([np.zeros(0), *(np.diff(rows[:, 0]) for rows, _ in lit)])
     span_s = math.fsum(flight.measured_s for _, flight in lit)
     per_s = None
-    if is_rare and probed:
-        per_s = (len(lengths_s) + 0.5) / (span_s + 0.5 * RARE_EVERY_S)
+    is_stall = name == "stalls" and any(flight.has("delay") for flight in flights)
+    if probed and (is_rare or is_stall):
+        per_s = (len(lengths_s) + 0.5) / (span_s + 0.5 * (RARE_EVERY_S if is_rare else STALL_EVERY_S))
     elif len(lengths_s):
         per_s = len(lengths_s) / span_s
     return _Pooled(per_s, lengths_s, usual_s, gaps_s[gaps_s > 0], span_s, is_rare)
@@ -520,9 +499,10 @@ def _own_events(flight: Flight, rows_s: Floats | None, pooled: _Pooled) -> tuple
 def _laws(pooled: _Pooled) -> tuple[Exponentials | None, Quantiles | None]:
     if pooled.per_s is None:
         return None, None
-    if pooled.lengths_s.size == 0:
-        return Exponentials((1.0,), (1 / pooled.per_s,)), RARE_LENGTHS
     usual = USUAL_RARE if pooled.is_rare else USUAL_STALL
+    if pooled.lengths_s.size == 0:
+        lengths = RARE_LENGTHS if pooled.is_rare else fit_durations(pooled.lengths_s, usual)
+        return Exponentials((1.0,), (1 / pooled.per_s,)), lengths
     return fit_intervals(pooled.gaps_s, pooled.span_s), fit_durations(pooled.lengths_s, usual)
 
 
@@ -548,7 +528,10 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
         sentences.append(f"{len(flights)} flights: how flights differ is little known.")
     shortest_s = min(flight.length_s for flight in flights)
     if shortest_s < SHORT_S:
-        sentences.append(f"A flight of {shortest_s:.0f} s: changes slower than {shortest_s / 10:.0f} s are unknown.")
+        sentences.append(
+            f"A flight of {shortest_s:.3g} s: changes slower than {shortest_s / 10:.2g} s are unknown; those of other "
+            "networks are assumed."
+        )
     sentences += [
         f"No {direction} rate was measured: give one ({direction}.rate), or goodput is unknown."
         for direction in DIRECTIONS
@@ -584,8 +567,10 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
         if lost == 0 and not any((one > 0).any() for one in shares):
             sentences.append("No probe was lost (or losses were not recorded): loss is unknown, not zero.")
         if not any(len(own.outages) for own in events if own is not None):
-            rarer = f"those rarer than one in {probed_s / 3:.0f} s are assumed, as of carriers in cars"
-            sentences.append(f"No outage in {probed_s:.0f} s: {rarer}.")
+            rarer = f"those rarer than one in {probed_s / 3:.2g} s are assumed, as of carriers in cars"
+            sentences.append(f"No outage in {probed_s:.3g} s: {rarer}.")
+        if not any(len(own.stalls) for own in events if own is not None):
+            sentences.append(f"No stall in {probed_s:.3g} s: rarer ones are assumed, as of carriers in cars.")
         if is_loaded:
             sentences.append(
                 f"Under load, what is above the smallest delay within {BASE_S:g} s is taken for the queue: the link's "

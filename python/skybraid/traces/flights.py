@@ -84,6 +84,16 @@ class Flight:
         """Whether a quantity was measured in either direction."""
         return any(column.quantity == quantity for column in self.columns)
 
+    def is_same_as(self, other: Flight) -> bool:
+        """Whether another flight has the same columns, times and values."""
+        if len(self.columns) != len(other.columns) or not np.array_equal(self.times_s, other.times_s):
+            return False
+        return all(
+            (one.quantity, one.direction) == (another.quantity, another.direction)
+            and np.array_equal(one.values, another.values, equal_nan=True)
+            for one, another in zip(self.columns, other.columns, strict=True)
+        )
+
     @property
     def clock(self) -> Floats:
         """Returns when each row was measured, in s since 1970 (UTC) where files have dates; shape (n,)."""
@@ -224,6 +234,19 @@ class Flight:
         for column in self.columns:
             unknown |= np.isnan(column.values)
         return unknown
+
+
+def without_twins(flights: Sequence[Flight]) -> list[Flight]:
+    """Returns flights without those that have the values of an earlier one: they are no evidence of their own."""
+    found: list[Flight] = []
+    for flight in flights:
+        twin = next((at for at, one in enumerate(found) if one.is_same_as(flight)), None)
+        if twin is None:
+            found.append(flight)
+        else:
+            note = f"{flight.name}: the same values as {found[twin].name}; counted once"
+            found[twin] = replace(found[twin], notes=(*found[twin].notes, note))
+    return found
 
 
 def read_flight(text: str, options: Options | None = None) -> Flight:
