@@ -99,11 +99,12 @@ class TestVerdict:
         assert judged.verdict is Verdict.MET
 
     def test_one_flight_says_little_of_the_next_one(self) -> None:
-        for missed_s in (0, 1800, 3600):
+        for missed_s, verdict in ((0, Verdict.INCONCLUSIVE), (360, Verdict.INCONCLUSIVE), (3600, Verdict.NOT_MET)):
             judged = judge_passes(CONTROL, [[seen(missed_s, at=0)]], 1, apart=False)
-            assert judged.verdict is Verdict.INCONCLUSIVE
+            # If only 2.5 % of all flights were like it, it would be seen in 2.5 % of the cases.
             assert judged.low <= 0.025 * judged.estimate + 1e-9
-            assert judged.high >= 0.975
+            assert judged.high >= 1 - 0.025 * (1 - judged.estimate) - 1e-9
+            assert judged.verdict is verdict
 
     def test_two_bad_flights_are_not_met(self) -> None:
         losing = Seen(RunShare.of_bins(np.full(3600, 10), np.full(3600, 9), 1.0), 1e6, 30.0, 90.0)
@@ -292,7 +293,8 @@ class TestAssess:
         assert done.returncode == 1, done.stderr
         found = json.loads(done.stdout)
         (flow,) = found["flows"]
-        assert found["verdict"] == "not met"
+        # One flight does not say that others lose probes too.
+        assert found["verdict"] == "inconclusive"
         # Five of 300 probes were lost, each for 0.2 s.
         assert flow["transports"][0]["estimate"] == pytest.approx(1 - 6 / 300, abs=0.012)
         assert "no uplink rate was measured" in out.read_text()

@@ -324,8 +324,35 @@ class TestLink:
     def test_one_flight_differs_as_other_networks_do(self) -> None:
         # The difference of two flights has twice the variance of one.
         link = fit_link([made(1)])
-        assert math.log(link.spread["rate"]) == pytest.approx(0.4 * math.sqrt(2))
-        assert tomllib.loads(link.toml())["spread"]["rate"] == pytest.approx(math.exp(0.4 * math.sqrt(2)), rel=1e-3)
+        assert math.log(link.spread["rate"]) == pytest.approx(0.65 * math.sqrt(2))
+        assert tomllib.loads(link.toml())["spread"]["rate"] == pytest.approx(math.exp(0.65 * math.sqrt(2)), rel=1e-3)
+
+    def test_a_short_flight_says_less_of_the_next_one(self) -> None:
+        def spread(length_s: float) -> float:
+            return math.log(fit_link([made(1).part(0, length_s)]).spread["rate"])
+
+        assert spread(3) > spread(60) > spread(200) > spread(300) == pytest.approx(0.65 * math.sqrt(2))
+        # Of next to nothing measured, what other networks change within five minutes is all that is known.
+        assert spread(0.2) ** 2 == pytest.approx(2 * 0.65**2 + 0.6, rel=0.1)
+
+    def test_stalls_are_assumed_where_none_was_seen(self) -> None:
+        def calm(length_s: int) -> Flight:
+            delay_ms = 30.0 + np.arange(5 * length_s) % 3
+            return Flight("calm", np.arange(5 * length_s) / 5, (Column("delay", "ms", delay_ms),), float(length_s))
+
+        short, long = (fit_link([calm(length_s)]) for length_s in (20, 3600))
+        # Half of one in half the time in which cars have one, for the network and again for the flight.
+        assert short.flights[0].stalls_per_s == pytest.approx(0.5 / (20 + 20 + 16))
+        assert (long.flights[0].stalls_per_s or 0) < 1 / 3600
+        assert "No stall in 20 s" in " ".join(short.unknown)
+        random = np.random.default_rng(1)
+        tails_ms = [
+            float(np.nanquantile(np.where(np.isfinite(delay), delay, np.nan), 0.999))
+            for _ in range(100)
+            for delay in [draw_flight(short, 300.0, random).columns[0].values]
+        ]
+        # The next flight of a car often has a stall of 0.2 s and more.
+        assert 0.3 < float(np.mean(np.array(tails_ms) > 100)) < 1
 
     def test_times_of_waiting_are_no_spread_of_the_constant_delay(self) -> None:
         # Both flights have 30 ms; one of them waits most of its time, so that the medians are 10 times apart.
@@ -387,7 +414,8 @@ class TestLink:
     def test_the_file_is_toml_with_flights_from_worst_to_best(self) -> None:
         link = fit_link([made(seed) for seed in range(4)])
         table = tomllib.loads(link.toml("made flights"))
-        assert len(table["flight"]) == 4
+        # Round trips do not tell the direction of stalls: each flight has them both ways, down, and up.
+        assert len(table["flight"]) == 3 * 4
         assert table["spread"]["rate"] >= 1
         process = table["flight"][0]["uplink"]["rate"]["process"]
         probabilities = [p for p, _ in process]
