@@ -21,6 +21,7 @@ from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, qua
 from skybraid.fit.spread import SHORT_S, spread_of
 from skybraid.fit.usual import RARE_EVERY_S, RARE_LENGTHS, STALL_EVERY_S, USUAL_RARE, USUAL_STALL
 from skybraid.model.heavy import np
+from skybraid.model.requirements import about
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.formats.source import Source, number_of
 from skybraid.traces.series import TraceError
@@ -529,8 +530,8 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
     shortest_s = min(flight.length_s for flight in flights)
     if shortest_s < SHORT_S:
         sentences.append(
-            f"A flight of {shortest_s:.3g} s: changes slower than {shortest_s / 10:.2g} s are unknown; those of other "
-            "networks are assumed."
+            f"A flight of {about(shortest_s)}: changes slower than {about(shortest_s / 10)} are unknown; those of "
+            "other networks are assumed."
         )
     sentences += [
         f"No {direction} rate was measured: give one ({direction}.rate), or goodput is unknown."
@@ -567,10 +568,10 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
         if lost == 0 and not any((one > 0).any() for one in shares):
             sentences.append("No probe was lost (or losses were not recorded): loss is unknown, not zero.")
         if not any(len(own.outages) for own in events if own is not None):
-            rarer = f"those rarer than one in {probed_s / 3:.2g} s are assumed, as of carriers in cars"
-            sentences.append(f"No outage in {probed_s:.3g} s: {rarer}.")
+            rarer = f"those rarer than one in {about(probed_s / 3)} are assumed, as of carriers in cars"
+            sentences.append(f"No outage in {about(probed_s)}: {rarer}.")
         if not any(len(own.stalls) for own in events if own is not None):
-            sentences.append(f"No stall in {probed_s:.3g} s: rarer ones are assumed, as of carriers in cars.")
+            sentences.append(f"No stall in {about(probed_s)}: rarer ones are assumed, as of carriers in cars.")
         if is_loaded:
             sentences.append(
                 f"Under load, what is above the smallest delay within {BASE_S:g} s is taken for the queue: the link's "

@@ -1,0 +1,120 @@
+"""How often the intervals of `assess` hold the mean of measured sets.
+
+Run it as `python traces/check_assess.py [SET ...]`. The flights of a set, of seven at least, are taken as its
+population: of n of them, drawn with replacement, the interval should hold the mean of all in 95 of 100 cases. What a
+flow meets is counted without transports: control within 300 ms by round trips, a video by seconds that carry 10 Mbit/s,
+goodput by the mean rate.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from build_traces import MissingMeasurementsError, measurement_folder
+from fit_series import VIDEO_MBPS
+from measured_flights import SETS
+
+from skybraid.assess import parse_wanted
+from skybraid.assess.judging import Seen, judge_passes
+from skybraid.model.episodes import RunShare
+from skybraid.traces.flights import DIRECTIONS, Flight
+
+COUNTS = (1, 2, 3, 5, 8)
+DRAWS = 200
+MIN_FLIGHTS = 7
+LATE_MS = 300.0
+WANTED = {
+    "control": parse_wanted("control: 99% within 300ms"),
+    "video": parse_wanted("video: 95% of frames within 300ms"),
+    "goodput": parse_wanted("data: 10Mbit/s"),
+}
+
+
+class Result(NamedTuple):
+    """What a flow met in a flight.
+
+    Attributes:
+        seen: as `assess` has it of a run.
+        value: share, or bit/s.
+        weight: of the flight in the mean of all.
+    """
+
+    seen: Seen
+    value: float
+    weight: float
+
+
+def results(flight: Flight) -> dict[str, Result]:
+    """What each flow met, by its name and direction."""
+    found = {}
+    ways = [flight.values("delay", direction) for direction in DIRECTIONS]
+    if ways[0] is not None and ways[1] is not None:
+        seconds = max(int(flight.length_s), 1)
+        places = np.minimum(flight.times_s.astype(int), seconds - 1)
+        in_time = ways[0] + ways[1] <= LATE_MS
+        trials = np.bincount(places, minlength=seconds)
+        met = np.bincount(places, weights=in_time, minlength=seconds)
+        found["control"] = of_share(trials, met)
+    for direction in DIRECTIONS:
+        rates = flight.grid("rate", direction, 1.0)
+        if rates is None:
+            continue
+        trials = np.full(len(rates), 10)
+        found[f"video {direction}"] = of_share(trials, trials * (rates >= VIDEO_MBPS))
+        bps = float(rates.mean()) * 1e6
+        found[f"goodput {direction}"] = Result(Seen(None, bps, 30.0, 90.0), bps, 1.0)
+    return found
+
+
+def of_share(trials: npt.NDArray[np.int64], met: npt.NDArray[np.float64]) -> Result:
+    """A share by seconds."""
+    share = RunShare.of_bins(trials, met.astype(int), 1.0)
+    return Result(Seen(share, 1e6, 30.0, 90.0), float(met.sum() / trials.sum()), float(trials.sum()))
+
+
+def covered(flow: str, own: Sequence[Result], count: int) -> float:
+    """Share of the draws of `count` flights whose interval holds the mean of all."""
+    random = np.random.default_rng(count)
+    truth = float(np.average([one.value for one in own], weights=[one.weight for one in own]))
+    inside = 0
+    for _ in range(DRAWS):
+        drawn = [own[at].seen for at in random.integers(0, len(own), count)]
+        judged = judge_passes(WANTED[flow.partition(" ")[0]], [drawn], count, apart=False)
+        inside += judged.low <= truth <= judged.high
+    return inside / DRAWS
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the tables; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Hold the intervals of `assess` against measured sets.")
+    parser.add_argument("set", nargs="*", choices=[[], *SETS], help="Sets (default: all).")
+    total: dict[tuple[str, int], list[float]] = {}
+    try:
+        folder = measurement_folder()
+        for name in parser.parse_args(arguments).set or SETS:
+            flights = [results(flight) for flight in SETS[name](folder)]
+            if len(flights) < MIN_FLIGHTS:
+                continue
+            for flow in flights[0]:
+                own = [one[flow] for one in flights]
+                shares = [covered(flow, own, count) for count in COUNTS]
+                cells = ", ".join(f"{100 * share:.0f}" for share in shares)
+                counts, values = ", ".join(map(str, COUNTS)), [one.value for one in own]
+                ends = f"{min(values):.3g} to {max(values):.3g}"
+                print(f"{name:22} {flow:16} {len(own):3} flights, {ends}; of {counts}: {cells} %", flush=True)
+                for count, share in zip(COUNTS, shares, strict=True):
+                    total.setdefault((flow.partition(" ")[0], count), []).append(share)
+    except (MissingMeasurementsError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    for (flow, count), shares in sorted(total.items()):
+        mean, worst = 100 * np.mean(shares), 100 * min(shares)
+        print(f"{flow}, {count} flights: {mean:.1f} % of {len(shares)} sets, the worst {worst:.0f} %")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
