@@ -117,8 +117,7 @@ impl Quantity {
 
 /// Returns the size of a unit of time, in any usual spelling, in ns.
 fn time_scale(key: &'static str, unit: Option<&str>) -> Result<f64, TraceError> {
-    unit.and_then(spelling::time)
-        .ok_or_else(|| unknown_unit(key, unit, "ns, us, ms, s, min, h"))
+    unit.and_then(spelling::time).ok_or_else(|| unknown_unit(key, unit, "ns, us, ms, s, min, h"))
 }
 
 fn decibels(unit: &str) -> Option<f64> {

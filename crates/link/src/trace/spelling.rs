@@ -25,8 +25,8 @@ pub(super) fn rate(unit: &str) -> Option<f64> {
     let amount = ["/second", "/secs", "/sec", "/s", "ps"]
         .into_iter()
         .find_map(|per| lower.strip_suffix(per))?;
-    let is_byte = unit.as_bytes().get(amount.len().checked_sub(1)?) == Some(&b'B')
-        && !unit.ends_with("PS");
+    let is_byte =
+        unit.as_bytes().get(amount.len().checked_sub(1)?) == Some(&b'B') && !unit.ends_with("PS");
     let of_letter = if is_byte { 8.0 } else { 1.0 };
     let (prefix, bits) =
         [("bits", 1.0), ("bit", 1.0), ("bytes", 8.0), ("byte", 8.0), ("b", of_letter)]
