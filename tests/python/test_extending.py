@@ -415,3 +415,9 @@ def test_a_plugins_name_without_its_prefix_is_guessed(skybraid: Command, tmp_pat
     done = skybraid("list", "schedulers", "own", "--plugin", "own.py")
     assert done.returncode == 2
     assert done.stderr.rstrip().endswith("did you mean python:own?")
+    (tmp_path / "two-paths.toml").write_text(TWO_PATHS.replace("round_robin", "own"), encoding="utf-8")
+    done = skybraid("run", "two-paths.toml", "--plugin", "own.py")
+    assert done.returncode == 2
+    assert "transport.scheduler: unknown scheduler `own`; did you mean `python:own`? (expected one of" in done.stderr
+    with pytest.raises(ScenarioError, match="unknown congestion control `own` "):
+        Scenario(TWO_PATHS.replace('"udp", scheduler = "round_robin"', '"mptcp", congestion = "own"'))

@@ -74,7 +74,7 @@ def _row(path: str, direction: str, link: dict[str, Any], now_s: float) -> Row:
         direction,
         "up" if link["up"] else down,
         rate(link["rate_bps"]),
-        milliseconds(link["delay_ms"]),
+        "–" if link["delay_ms"] is None else milliseconds(link["delay_ms"]),
         percent(link["loss"]),
         size(link["queue_bytes"]),
         rate(link["delivered_bps"]),

@@ -161,6 +161,19 @@ def registered(kind: str) -> Mapping[str, Callable[..., Any]]:
     return dict(_registered[kind])
 
 
+def with_prefix_suggested(problem: str) -> str:
+    """Returns the error text of a scenario, with `python:NAME` suggested for the unknown name of a registered class."""
+
+    def suggested(found: re.Match[str]) -> str:
+        kind = SCHEDULERS if found["kind"] == "scheduler" else CONGESTION
+        if found["name"] not in _registered[kind]:
+            return found[0]
+        return f"unknown {found['kind']} `{found['name']}`; did you mean `{PREFIX}{found['name']}`?"
+
+    pattern = r"unknown (?P<kind>scheduler|congestion control) `(?P<name>[^`]+)`(?:; did you mean `[^`]+`\?)?"
+    return re.sub(pattern, suggested, problem, count=1)
+
+
 def load(file: str | os.PathLike[str]) -> list[Callable[..., object]]:
     """Runs a Python file that registers algorithms, once, and returns the classes that it registered.
 

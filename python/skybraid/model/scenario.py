@@ -10,6 +10,7 @@ from typing import Any, Self, TextIO
 import tomli_w
 
 from skybraid import _core
+from skybraid.model import algorithms
 from skybraid.model.errors import ScenarioError
 
 MAX_BYTES = 16 << 20
@@ -49,10 +50,13 @@ class Scenario:
         self._text = text
         self._overrides = tuple(overrides)
         self.file = file
-        if like is None or like.file != file:
-            self._native = _core.Scenario.parse(text, file, list(self._overrides))
-        else:
-            self._native = like.native.variant(text, list(self._overrides))
+        try:
+            if like is None or like.file != file:
+                self._native = _core.Scenario.parse(text, file, list(self._overrides))
+            else:
+                self._native = like.native.variant(text, list(self._overrides))
+        except ScenarioError as error:
+            raise ScenarioError(algorithms.with_prefix_suggested(str(error))) from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], overrides: Overrides = ()) -> Self:

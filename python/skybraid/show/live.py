@@ -181,11 +181,6 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _carries(link: dict[str, Any]) -> bool:
-    """Whether anything can arrive; otherwise the delay is none, not 0."""
-    return bool(link["up"] and link["loss"] < 1)
-
-
 def tell_emulation(page: LivePage, status: dict[str, Any], whole_s: float | None = None) -> None:
     """Shows the links of an emulation: one point in time of each series.
 
@@ -200,7 +195,7 @@ def tell_emulation(page: LivePage, status: dict[str, Any], whole_s: float | None
             "up": path[direction]["up"],
             "rate": path[direction]["rate_bps"] / 1e6,
             "load": path[direction]["delivered_bps"] / 1e6,
-            "delay": path[direction]["delay_ms"] if _carries(path[direction]) else None,
+            "delay": path[direction]["delay_ms"],
             "queue": path[direction]["queue_bytes"] / 1e3,
             "lost": sum(path[direction]["lost"].values()),
         }

@@ -119,9 +119,11 @@ fn direction(status: &DirectionStatus) -> Value {
         .zip(status.lost)
         .map(|(cause, count)| (cause.name().to_owned(), count.into()))
         .collect();
+    let carries = status.up && status.loss.ratio() < 1.0;
     json!({
         "rate_bps": status.rate.as_bps(),
-        "delay_ms": status.delay.as_millis_f64(),
+        // Where nothing arrives, nothing has a delay.
+        "delay_ms": carries.then(|| status.delay.as_millis_f64()),
         "loss": status.loss.ratio(),
         "up": status.up,
         "down_since_s": status.down_since.map(|since| since.as_secs_f64()),
@@ -134,10 +136,31 @@ fn direction(status: &DirectionStatus) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use skybraid_units::Bytes;
+
     use super::*;
 
     fn read(line: &str) -> Result<Request, String> {
         Request::read(line.as_bytes())
+    }
+
+    #[test]
+    fn a_link_over_which_nothing_arrives_has_no_delay() {
+        let status = DirectionStatus {
+            rate: Rate::from_bps(5_000_000),
+            delay: Duration::from_millis(30),
+            loss: Probability::ZERO,
+            up: true,
+            down_since: None,
+            queue: Bytes::new(0),
+            delivered_rate: Rate::ZERO,
+            delivered: 0,
+            lost: [0; Cause::ALL.len()],
+        };
+        let delay = |status| direction(&status)["delay_ms"].clone();
+        assert_eq!(delay(status), json!(30.0));
+        assert_eq!(delay(DirectionStatus { up: false, ..status }), Value::Null);
+        assert_eq!(delay(DirectionStatus { loss: Probability::new(1.0).unwrap(), ..status }), Value::Null);
     }
 
     #[test]
