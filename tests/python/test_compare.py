@@ -246,6 +246,7 @@ def test_flights_are_compared_as_scenarios_are(skybraid: Command, tmp_path: Path
     done = skybraid(*words, *(word for name in outs for word in ("--out", name)))
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     assert "udp low_rtt over lte+leo" in done.stdout
+    assert done.stdout.endswith("".join(f"written: {name}\n" for name in outs))
     assert pl.read_csv(tmp_path / "table.csv")["place"].to_list() == [1, 2]
     assert (tmp_path / "table.tex").read_text().startswith(r"\begin{tabular}")
     assert (tmp_path / "figure.svg").read_text().startswith("<?xml")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.text import Text
 from numpy.typing import NDArray
 
 from conftest import TWO_PATHS, Command
@@ -137,6 +138,27 @@ def test_a_column_of_a_paper_has_room_for_each_figure(flown: Results, kind: str,
     figure = plots.draw(flown, kind)
     plots.save(figure, tmp_path / f"{kind}.pdf", width="88mm")
     assert all(axes.get_position().width > 0.6 for axes in figure.axes)
+
+
+@pytest.mark.parametrize("width", ["60mm", "88mm", "120mm", "180mm"])
+def test_no_title_covers_a_legend(flown: Results, width: str, tmp_path: Path) -> None:
+    figure = plots.draw(flown, "timeline")
+    plots.save(figure, tmp_path / "timeline.png", width=width)
+    titled = [axes for axes in figure.axes if axes.get_title(loc="left")]
+    assert [axes.get_title(loc="left") for axes in titled] == ["near", "far"]
+    for axes in titled:
+        (title,) = (text for text in axes.findobj(Text) if text.get_text() in ("near", "far"))
+        legend = axes.get_legend()
+        assert legend is not None
+        assert not title.get_window_extent().overlaps(legend.get_window_extent())
+
+
+def test_delays_between_two_powers_of_ten_are_plain_numbers(flown: Results, tmp_path: Path) -> None:
+    figure = plots.draw(flown, "box")
+    plots.save(figure, tmp_path / "box.png")
+    names = {label.get_text() for label in figure.axes[-1].get_xticklabels(which="both")} - {""}
+    assert {"20", "50"} <= names
+    assert all(re.fullmatch(r"\d+", name) for name in names)
 
 
 def test_a_figure_is_the_same_each_time(flown: Results, tmp_path: Path) -> None:

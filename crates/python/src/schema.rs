@@ -84,7 +84,11 @@ fn typed<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
 }
 
 fn of_text<'py>(py: Python<'py>, text: &TextShape) -> PyResult<Bound<'py, PyDict>> {
-    let TextShape::Names { names, custom } = text else { return typed(py, "string") };
+    let (names, custom) = match text {
+        TextShape::Any => return typed(py, "string"),
+        TextShape::Quantity { units, signed } => return of_quantity(py, units, *signed),
+        TextShape::Names { names, custom } => (names, custom),
+    };
     let schema = PyDict::new(py);
     schema.set_item("enum", PyList::new(py, names)?)?;
     if !custom {
@@ -93,6 +97,16 @@ fn of_text<'py>(py: Python<'py>, text: &TextShape) -> PyResult<Bound<'py, PyDict
     let either = PyDict::new(py);
     either.set_item("anyOf", PyList::new(py, [schema, of_custom(py)?])?)?;
     Ok(either)
+}
+
+/// Returns the schema of a number with one of these units.
+fn of_quantity<'py>(py: Python<'py>, units: &[&str], signed: bool) -> PyResult<Bound<'py, PyDict>> {
+    let schema = typed(py, "string")?;
+    let sign = if signed { "[+-]?" } else { "\\+?" };
+    let number = r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?";
+    let pattern = format!(r"^\s*{sign}{number}\s*({})\s*$", units.join("|"));
+    schema.set_item("pattern", pattern)?;
+    Ok(schema)
 }
 
 /// Returns the schema of the name of an algorithm that a plugin provides.

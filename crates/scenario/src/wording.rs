@@ -103,7 +103,7 @@ fn names<'a>(message: &'a str, start: &str) -> Option<(&'a str, Vec<&'a str>)> {
 }
 
 /// Returns the TOML term for a type name of serde.
-fn toml_word(text: &str) -> &str {
+pub(crate) fn toml_word(text: &str) -> &str {
     match text {
         "u8" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
         "u16" => "a whole number, 0 to 65535",
@@ -113,7 +113,7 @@ fn toml_word(text: &str) -> &str {
         "sequence" => "a list",
         "map" => "a table",
         "a map" => "a table",
-        "a tuple of size 2" => "a list of two",
+        "a tuple of size 2" | "an array of length 2" => "a list of two",
         _ if text.starts_with("struct ") || text.contains("enum ") => "a table",
         _ => text,
     }

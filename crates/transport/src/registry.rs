@@ -102,7 +102,7 @@ pub(crate) fn is_custom(name: &str) -> bool {
 
 /// Other names by which algorithms are known, with those of the registry. `default` is the scheduler of that name in the
 /// out-of-tree MPTCP of Linux.
-const ALIASES: [(&str, &str); 5] = [
+pub const ALIASES: [(&str, &str); 5] = [
     ("minrtt", "low_rtt"),
     ("min_rtt", "low_rtt"),
     ("default", "low_rtt"),

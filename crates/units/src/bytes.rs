@@ -8,15 +8,7 @@ use crate::parse::{Grammar, quantity_text};
 
 const GRAMMAR: Grammar = Grammar {
     quantity: "size",
-    units: &[
-        ("B", 1.0),
-        ("kB", 1e3),
-        ("MB", 1e6),
-        ("GB", 1e9),
-        ("KiB", 1024.0),
-        ("MiB", 1_048_576.0),
-        ("GiB", 1_073_741_824.0),
-    ],
+    units: Bytes::UNITS,
     listed: "B, kB, MB, GB, KiB, MiB, GiB",
     example: "1200B",
 };
@@ -26,6 +18,16 @@ const GRAMMAR: Grammar = Grammar {
 pub struct Bytes(u64);
 
 impl Bytes {
+    /// Accepted units with their size in bytes.
+    pub const UNITS: &[(&str, f64)] = &[
+        ("B", 1.0),
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("GiB", 1_073_741_824.0),
+    ];
     /// Zero bytes.
     pub const ZERO: Self = Self(0);
 

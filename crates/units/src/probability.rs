@@ -7,7 +7,7 @@ use crate::parse::{Grammar, quantity_text};
 
 const GRAMMAR: Grammar = Grammar {
     quantity: "probability",
-    units: &[("%", 1e-2), ("ppm", 1e-6)],
+    units: Probability::UNITS,
     listed: "%, ppm",
     example: "0.17%",
 };
@@ -17,6 +17,8 @@ const GRAMMAR: Grammar = Grammar {
 pub struct Probability(f64);
 
 impl Probability {
+    /// Accepted units with their size.
+    pub const UNITS: &[(&str, f64)] = &[("%", 1e-2), ("ppm", 1e-6)];
     /// Probability 0.
     pub const ZERO: Self = Self(0.0);
     /// Probability 1.

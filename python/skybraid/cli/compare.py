@@ -153,12 +153,13 @@ def compare(
         options = replace(read_options(zone, meanings, client, lost, every), format=format_)
         measured = Measured.read(sources, require or [], rates or [], options)
         answer, left_out = _over_flights(measured, choice, seconds("--budget", budget) or assess.BUDGET_S, quiet=quiet)
-        _write_answer(answer, files, shown, width_mm)
+        written = _write_answer(answer, files, shown, width_mm)
         if as_json:
             print_json(answer_json(answer) | {"left_out": left_out})
         elif not quiet:
             rows = shown or max(len(ranked.rows) for ranked in answer.flows)
             typer.echo("\n".join([answer_text(answer, rows, "with --all"), *left_out]))
+            _tell_written(written)
         return
     for source in sources:
         _refuse_measurement(Path(source))
@@ -185,6 +186,7 @@ def compare(
             typer.echo(f"A: {found.a}\nB: {found.b}\nseeds: {seeds_text(found.seeds)}")
             for words in (*(one.words for one in found.differences), *(f"note: {note}" for note in found.notes)):
                 typer.echo(f"  {words}")
+            _tell_written(files)
         return
     chosen = Scenario.load(sources[0], overrides)
     if numbers is not None and len(numbers) > 1:
@@ -193,11 +195,17 @@ def compare(
             typer.echo(f"note: {notice}", err=True)
     with progress(shown=not quiet) as report_progress, blaming(plugin):
         ranked = ranking.rank(chosen, choice, seed=seed, seeds=numbers, progress=report_progress)
-    _write_ranking(ranked, files, shown, width_mm)
+    written = _write_ranking(ranked, files, shown, width_mm)
     if as_json:
         print_json(ranked.to_dict())
     elif not quiet:
         typer.echo(ranked.text(shown))
+        _tell_written(written)
+
+
+def _tell_written(files: Sequence[Path]) -> None:
+    for file in files:
+        typer.echo(f"written: {file}")
 
 
 def _refuse(options: Mapping[str, object], expected: str) -> None:
@@ -240,7 +248,9 @@ def _over_flights(measured: Measured, choice: Choice, budget_s: float, *, quiet:
     return answer, left_out
 
 
-def _write_ranking(found: Ranking, files: Sequence[Path], shown: int | None, width_mm: float | None) -> None:
+def _write_ranking(found: Ranking, files: Sequence[Path], shown: int | None, width_mm: float | None) -> list[Path]:
+    """Writes each file, and returns those that were: a figure may be one for each requirement."""
+    written: list[Path] = []
     for file in files:
         if file.suffix in comparing.SUFFIXES:
             comparing.write(found.frame, file)
@@ -253,7 +263,11 @@ def _write_ranking(found: Ranking, files: Sequence[Path], shown: int | None, wid
             if not drawn:
                 raise ResultError(f"{file}: the scenario requires nothing; a figure shows what is required")
             for number, (name, at) in enumerate(drawn):
-                style.save(_figure_of(found, at, shown, width_mm), _numbered(file, name, number, len(drawn)))
+                numbered = _numbered(file, name, number, len(drawn))
+                written.append(style.save(_figure_of(found, at, shown, width_mm), numbered))
+            continue
+        written.append(file)
+    return written
 
 
 def _figure_of(found: Ranking, at: int, shown: int | None, width_mm: float | None) -> Figure:
@@ -266,7 +280,8 @@ def _figure_of(found: Ranking, at: int, shown: int | None, width_mm: float | Non
     return drawing.intervals(bars, first.metric, first.flow, target, width_mm)
 
 
-def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None, width_mm: float | None) -> None:
+def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None, width_mm: float | None) -> list[Path]:
+    written: list[Path] = []
     for file in files:
         if file.suffix in comparing.SUFFIXES:
             rows = [
@@ -289,7 +304,10 @@ def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None, widt
             for number, flow in enumerate(answer.flows):
                 bars = [drawing.Bar(row.name, *row.reached) for row in flow.rows[:shown]]
                 figure = drawing.intervals(bars, flow.wanted.metric, flow.wanted.flow, flow.wanted.target, width_mm)
-                style.save(figure, _numbered(file, flow.wanted.flow, number, len(answer.flows)))
+                written.append(style.save(figure, _numbered(file, flow.wanted.flow, number, len(answer.flows))))
+            continue
+        written.append(file)
+    return written
 
 
 def _latex_of(flow: RankedFlow, shown: int | None) -> str:

@@ -160,7 +160,10 @@ mod tests {
         let delay = |status| direction(&status)["delay_ms"].clone();
         assert_eq!(delay(status), json!(30.0));
         assert_eq!(delay(DirectionStatus { up: false, ..status }), Value::Null);
-        assert_eq!(delay(DirectionStatus { loss: Probability::new(1.0).unwrap(), ..status }), Value::Null);
+        assert_eq!(
+            delay(DirectionStatus { loss: Probability::new(1.0).unwrap(), ..status }),
+            Value::Null
+        );
     }
 
     #[test]

@@ -7,14 +7,32 @@ mod probe;
 
 use serde::Deserialize;
 use skybraid_gateway::GatewayConfig;
+use skybraid_transport::registry::ALIASES;
+use skybraid_units::{
+    Angle, Bytes, Decibels, Duration, Frequency, Length, Probability, RainRate, Rate, Speed,
+};
 
 use crate::file::ScenarioFile;
+use crate::wording;
 use probe::{Probe, Refusal};
 
 /// A key and a name that no file has.
 const UNKNOWN: &str = "\u{1}";
 /// Prefix of algorithms that the driver provides.
 const CUSTOM: &str = skybraid_transport::registry::CUSTOM;
+/// Units of all quantities.
+const UNITS: [&[(&str, f64)]; 10] = [
+    Duration::UNITS,
+    Rate::UNITS,
+    Bytes::UNITS,
+    Probability::UNITS,
+    Length::UNITS,
+    Speed::UNITS,
+    Angle::UNITS,
+    Decibels::UNITS,
+    Frequency::UNITS,
+    RainRate::UNITS,
+];
 /// Maximum depth of tables and lists; deeper values may be anything.
 const MAX_DEPTH: usize = 12;
 
@@ -38,8 +56,15 @@ pub struct Shape {
 /// Texts that a key accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextShape {
-    /// Any text: a quantity with its unit, a name, a file.
+    /// Any text: a name, a file.
     Any,
+    /// A number with one of these units.
+    Quantity {
+        /// Units.
+        units: Vec<&'static str>,
+        /// Whether the number may be negative.
+        signed: bool,
+    },
     /// One of these names, or with `custom` that of an algorithm of the driver, `python:NAME`.
     Names {
         /// Names.
@@ -136,8 +161,13 @@ impl Explorer {
             Some(Refusal::Kind { expected, .. }) => expected,
             _ => String::new(),
         };
-        let list = self.accepts(steps, Probe::List(Vec::new())).then(|| {
-            let element = self.inside(steps, Step::Element);
+        // Serde also reads the values of a table's keys from a list, in the order of its source text.
+        let is_table = expected.starts_with("struct ") || expected.starts_with("internally tagged");
+        let is_list = !is_table && self.accepts(steps, Probe::List(Vec::new()));
+        let list = is_list.then(|| {
+            let is_tuple = expected.starts_with("a tuple");
+            let element =
+                if is_tuple { Shape::default() } else { self.inside(steps, Step::Element) };
             Box::new(element)
         });
         let number = if self.accepts(steps, Probe::Number) {
@@ -146,7 +176,7 @@ impl Explorer {
             self.accepts(steps, Probe::Integer).then_some(NumberShape::Integer)
         };
         Shape {
-            expected,
+            expected: words(&expected),
             text: self.text(steps),
             number,
             boolean: self.accepts(steps, Probe::Bool),
@@ -168,10 +198,33 @@ impl Explorer {
             Err(Refusal::Name(names)) => {
                 let custom = self.ask(steps, Probe::Text(format!("{CUSTOM}a")));
                 let custom = !matches!(custom, Err(Refusal::Name(_)));
+                let names = with_aliases(names, |alias| self.ask(steps, Probe::Text(alias)));
                 Some(TextShape::Names { names, custom })
             }
-            _ => Some(TextShape::Any),
+            _ => Some(self.quantity(steps).unwrap_or(TextShape::Any)),
         }
+    }
+
+    /// Returns the quantity that a text must be, if it must be one.
+    fn quantity(&self, steps: &[Step]) -> Option<TextShape> {
+        let ask = |text: String| self.ask(steps, Probe::Text(text));
+        if !matches!(ask("1".to_string()), Err(Refusal::Unit)) {
+            return None;
+        }
+        let mut units: Vec<&str> = Vec::new();
+        for quantity in UNITS {
+            let names = quantity.iter().map(|(name, _)| *name);
+            let is_read = names
+                .clone()
+                .next()
+                .is_some_and(|unit| !matches!(ask(format!("1{unit}")), Err(Refusal::Unit)));
+            if is_read {
+                units.extend(names);
+            }
+        }
+        let is_signed = |unit: &&str| !matches!(ask(format!("-1{unit}")), Err(Refusal::Value));
+        let signed = units.first().is_some_and(is_signed);
+        Some(TextShape::Quantity { units, signed })
     }
 
     fn table(&self, steps: &mut Vec<Step>) -> Option<TableShape> {
@@ -186,7 +239,16 @@ impl Explorer {
             }
             Err(Refusal::Kind { table: true, .. }) => None,
             Err(Refusal::Kind { table: false, expected }) if expected.is_empty() => None,
-            Err(Refusal::Kind { table: false, .. } | Refusal::Name(_)) => {
+            Err(Refusal::Name(names)) => {
+                let shaped = names.into_iter().map(|key| {
+                    let shape = self.inside(steps, Step::Key(key.clone()));
+                    (key, shape)
+                });
+                // A name without values is a text only.
+                let keys: Keys = shaped.filter(|(_, shape)| shape.accepts_something()).collect();
+                (!keys.is_empty()).then_some(TableShape::Keys(keys))
+            }
+            Err(Refusal::Kind { table: false, .. }) => {
                 let shape = self.inside(steps, Step::Key("name".to_string()));
                 Some(TableShape::Named(Box::new(shape)))
             }
@@ -201,6 +263,7 @@ impl Explorer {
         let Err(Refusal::Name(names)) = self.ask(steps, Probe::Table(chosen(UNKNOWN))) else {
             return TableShape::Any;
         };
+        let names = with_aliases(names, |alias| self.ask(steps, Probe::Table(chosen(&alias))));
         let custom = self.ask(steps, Probe::Table(chosen(&format!("{CUSTOM}a"))));
         let options = names.into_iter().map(|name| {
             let mut with_unknown = chosen(&name);
@@ -221,6 +284,38 @@ impl Explorer {
     }
 }
 
+impl Shape {
+    fn accepts_something(&self) -> bool {
+        let of_parts = self.text.is_some() || self.list.is_some() || self.table.is_some();
+        of_parts || self.number.is_some() || self.boolean
+    }
+}
+
+/// Returns `names` and those aliases of algorithms that `ask` does not refuse as names.
+fn with_aliases(
+    mut names: Vec<String>,
+    ask: impl Fn(String) -> Result<(), Refusal>,
+) -> Vec<String> {
+    let aliases = ALIASES.iter().map(|(alias, _)| alias.to_string());
+    let accepted: Vec<String> = aliases
+        .filter(|alias| {
+            !names.contains(alias) && !matches!(ask(alias.clone()), Err(Refusal::Name(_)))
+        })
+        .collect();
+    names.extend(accepted);
+    names
+}
+
+/// Returns an expectation in words; empty if it says no more than the kind of the value.
+fn words(expected: &str) -> String {
+    match wording::toml_word(expected) {
+        "a string" | "a boolean" | "a number" | "a list" | "a table" | "variant identifier" => {
+            String::new()
+        }
+        text => text.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,7 +332,9 @@ mod tests {
     fn the_schema_of_a_scenario_has_the_keys_of_the_parser() {
         let schema = scenario_schema();
         let mtu = at(&schema, &["path", "lte", "mtu"]);
-        assert_eq!((mtu.text.as_ref(), mtu.number), (Some(&TextShape::Any), None));
+        assert_eq!(mtu.number, None);
+        let Some(TextShape::Quantity { units, signed: false }) = &mtu.text else { panic!() };
+        assert_eq!(units[0], "B");
         assert!(mtu.table.is_none() && mtu.list.is_none() && !mtu.boolean);
         let backup = at(&schema, &["link", "a", "backup"]);
         assert!(backup.boolean && backup.text.is_none());
@@ -254,9 +351,10 @@ mod tests {
             panic!("{:?}", scheduler.text)
         };
         let known = skybraid_transport::scheduler::SchedulerConfig::ALL;
-        assert!(known.iter().map(|about| about.name).eq(names.iter()));
+        let aliases = ALIASES.iter().map(|(alias, _)| *alias);
+        assert!(known.iter().map(|about| about.name).chain(aliases).eq(names.iter()));
         let Some(TableShape::Choice { tag, options, .. }) = &scheduler.table else { panic!() };
-        assert_eq!((tag.as_str(), options.len()), ("name", known.len()));
+        assert_eq!((tag.as_str(), options.len()), ("name", known.len() + ALIASES.len()));
         for ((_, keys), about) in options.iter().zip(known) {
             let parameters = about.parameters.iter().map(|parameter| parameter.name);
             assert!(
@@ -265,6 +363,26 @@ mod tests {
                 about.name
             );
         }
+    }
+
+    #[test]
+    fn a_quantity_has_the_units_that_the_parser_reads() {
+        let schema = scenario_schema();
+        let delay =
+            at(&schema, &["event"]).list.as_deref().map(|event| at(event, &["at"])).unwrap();
+        let units = Duration::UNITS.iter().map(|(unit, _)| *unit).collect();
+        assert_eq!(delay.text, Some(TextShape::Quantity { units, signed: false }));
+        let mask = at(&schema, &["path", "leo", "orbit", "mask"]);
+        assert!(matches!(&mask.text, Some(TextShape::Quantity { signed: true, .. })));
+    }
+
+    #[test]
+    fn a_table_is_no_list_and_a_name_no_table() {
+        let schema = scenario_schema();
+        assert!(schema.list.is_none());
+        assert!(at(&schema, &["path", "lte", "uplink", "queue", "codel"]).list.is_none());
+        assert!(at(&schema, &["path", "lte", "uplink", "loss"]).list.is_some());
+        assert!(at(&schema, &["node", "uav", "kind"]).table.is_none());
     }
 
     #[test]

@@ -94,6 +94,8 @@ pub enum Refusal {
     Missing(String),
     /// A value of another kind: whether a table was found, and what was expected.
     Kind { table: bool, expected: String },
+    /// A number without a unit, or with one of another quantity.
+    Unit,
     /// A value that is out of range, or anything else.
     Value,
 }
@@ -113,6 +115,7 @@ impl fmt::Display for Refusal {
             Self::Missing(key) => write("missing", std::slice::from_ref(key)),
             Self::Kind { table: true, expected } => write("table", std::slice::from_ref(expected)),
             Self::Kind { table: false, expected } => write("kind", std::slice::from_ref(expected)),
+            Self::Unit => write("unit", &[]),
             Self::Value => write("value", &[]),
         }
     }
@@ -123,6 +126,9 @@ impl Refusal {
         // What serde's untagged enums say when a value has the form of no variant.
         if text.starts_with("data did not match any variant") {
             return Self::Kind { table: false, expected: String::new() };
+        }
+        if text.contains(" has no unit; ") || text.contains(" is not a unit of ") {
+            return Self::Unit;
         }
         let mut parts = text.split(MARK).skip(1).map(str::to_string);
         let kind = parts.next().unwrap_or_default();
@@ -135,6 +141,7 @@ impl Refusal {
                 let expected = rest.pop().unwrap_or_default();
                 Self::Kind { table: kind == "table", expected }
             }
+            "unit" => Self::Unit,
             _ => Self::Value,
         }
     }

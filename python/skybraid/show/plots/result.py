@@ -79,9 +79,9 @@ def ecdf(results: Results, flow: str | None = None) -> Figure:
                 colour = flow_colour(places.index(name))
                 axes.plot(delays_ms, arrived, color=colour, label=name, drawstyle="steps-post")
         axes.set(xscale="log", ylim=(0, 101), xlabel="one-way delay, ms", ylabel="messages arrived, %")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        plain_delays(axes)
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="upper left")
+            legend(axes, "above left", 2)
         return figure
 
 
@@ -157,8 +157,9 @@ def box(results: Results, flow: str | None = None) -> Figure:
                     median.set(color=INK, linewidth=1.4)
             axes.set_title(name)
             axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         if grid:
+            # The axis is shared, and its limits are known once all boxes are drawn.
+            plain_delays(grid[-1])
             grid[-1].set_xlabel("one-way delay, ms")
         return figure
 
@@ -389,8 +390,13 @@ def time_axis(column: Sequence[Axes], results: Results) -> None:
 
 def plain_ticks(axes: Axes) -> None:
     """Formats logarithmic axes: plain numbers on x, percent on y."""
+    plain_delays(axes)
+    axes.yaxis.set_major_formatter(lambda value, _: percent(min(max(value, 0.0), 1.0)))
+
+
+def plain_delays(axes: Axes) -> None:
+    """Formats a logarithmic x axis with plain numbers, also between powers of ten where it covers few of them."""
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     low, high = axes.get_xlim()
     named = "235" if high < 30 * low else "25" if high < 300 * low else "3" if high < 3000 * low else ""
     axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if named and f"{value:e}"[0] in named else "")
-    axes.yaxis.set_major_formatter(lambda value, _: percent(min(max(value, 0.0), 1.0)))

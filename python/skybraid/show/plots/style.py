@@ -71,6 +71,8 @@ STYLE: dict[Any, Any] = {
 
 MM_PER_IN = 25.4
 _NARROW_MM = 125.0
+_NARROW_COLUMN_MM = 100.0
+"""Width of a plot on whose top a title and a legend do not fit next to one another."""
 _LONG = 20
 _PLACES: dict[str, dict[str, Any]] = {
     "above left": {"loc": "lower left", "bbox_to_anchor": (0, 1)},
@@ -101,8 +103,26 @@ def resize(figure: Figure, width_mm: float | None, height_mm: float | None) -> N
     if height_mm is not None:
         height_in = height_mm / MM_PER_IN
     figure.set_size_inches(width_in, height_in)
-    if width_in * MM_PER_IN >= _NARROW_MM:
-        return
+    is_narrow = width_in * MM_PER_IN < _NARROW_MM
+    if is_narrow:
+        _narrow_legends(figure)
+    for axes in figure.axes:
+        spec = axes.get_subplotspec()
+        if spec is not None and width_in * MM_PER_IN < _NARROW_COLUMN_MM * spec.get_gridspec().ncols:
+            _raise_title(axes, 2 if is_narrow else 4)
+
+
+def _raise_title(axes: Axes, columns: int) -> None:
+    """Moves a title above the legend next to it, which has that many columns."""
+    title, drawn = axes.get_title(loc="left"), axes.get_legend()
+    if title and drawn is not None and drawn.get_label() == "above right":
+        lines = -(-len(drawn.get_texts()) // columns)
+        size = float(drawn.get_texts()[0].get_fontsize())
+        with mpl.rc_context(STYLE):
+            axes.set_title(title, loc="left", pad=8 + 1.6 * size * lines)
+
+
+def _narrow_legends(figure: Figure) -> None:
     with mpl.rc_context(STYLE | {"legend.fontsize": 7, "legend.handlelength": 1.4}):
         for axes in figure.axes:
             drawn = axes.get_legend()
