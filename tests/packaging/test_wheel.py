@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import venv
 import zipfile
@@ -56,6 +57,16 @@ def test_what_is_installed_is_as_large_as_the_readme_says(fresh: Path) -> None:
     total = sum(size for name, size in sizes.items() if not name.startswith("pip"))
     libraries = sum(size for name, size in sizes.items() if name.startswith(("_polars", "polars", "numpy")))
     assert total - libraries < 60_000_000 < total < MAX_INSTALLED_BYTES
+
+
+def test_the_container_file_chooses_the_wheel_of_its_machine(tmp_path: Path) -> None:
+    text = (ROOT / "packaging/Containerfile").read_text(encoding="utf-8")
+    (argument,) = re.findall(r'pip install --no-cache-dir (".*\[report,plot\]")', text)
+    for machine in ("aarch64", "x86_64", "ppc64le"):
+        (tmp_path / f"skybraid-1-cp311-abi3-manylinux_2_17_{machine}.manylinux2014_{machine}.whl").touch()
+    echoed = ["sh", "-c", f"echo {argument.replace('/wheels', str(tmp_path))}"]
+    (wheel,) = subprocess.run(echoed, capture_output=True, text=True, check=True).stdout.split()
+    assert wheel.endswith(f"_{os.uname().machine}.whl[report,plot]")
 
 
 def test_a_first_flight_needs_nothing_but_the_wheel(fresh: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Machinery of the command: completion, manual pages, schemas, starting points, JSON."""
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -12,8 +13,8 @@ import polars as pl
 import pytest
 from jsonschema import Draft202012Validator
 
-from conftest import Command
-from skybraid import Results, cli
+from conftest import TWO_PATHS, Command
+from skybraid import Results, Scenario, cli
 from skybraid.cli.manual import SHELLS, completion, man_page, read_help
 from skybraid.model.errors import MissingExtraError
 from skybraid.model.schema import KINDS, file_schema
@@ -95,6 +96,9 @@ def test_the_gateways_examples_fit_their_schema(name: str, validators: dict[str,
         ('scheduler = "redundant"', 'scheduler = "redundantly"'),
         ('deadline = "300ms"', "deadline = 300"),
         ('rate = "10Mbit/s"', 'rte = "10Mbit/s"'),
+        ('rate = "10Mbit/s"', 'rate = "10 MB/s"'),
+        ('duration = "30min"', 'duration = "30"'),
+        ('deadline = "300ms"', 'deadline = "-300ms"'),
     ],
 )
 def test_the_schema_sees_what_the_parser_sees(
@@ -104,6 +108,36 @@ def test_the_schema_sees_what_the_parser_sees(
     assert right in text
     assert problems(validators["scenario"], tomllib.loads(text)) == []
     assert problems(validators["scenario"], tomllib.loads(text.replace(right, wrong, 1))) != []
+
+
+@pytest.mark.parametrize(
+    "value", ['"rr"', '"minrtt"', '{ name = "default" }', '"python:mine"', '{ name = "python:mine", patience = 3 }']
+)
+def test_a_scheduler_goes_by_all_its_names(value: str, validators: dict[str, Draft202012Validator]) -> None:
+    text = TWO_PATHS.replace('"round_robin"', value)
+    assert Scenario(text)
+    assert problems(validators["scenario"], tomllib.loads(text)) == []
+
+
+def test_tables_of_the_documents_fit_the_schema(validators: dict[str, Draft202012Validator]) -> None:
+    keys = set(file_schema("scenario")["properties"])
+    blocks = [
+        block
+        for file in (ROOT / "docs").glob("*.md")
+        for block in re.findall(r"^```toml\n(.*?)^```", file.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    ]
+    scenarios = [table for block in blocks if (table := parsed(block)) and keys >= table.keys()]
+    assert len(scenarios) > 40
+    for table in scenarios:
+        assert problems(validators["scenario"], table) == [], table
+
+
+def parsed(block: str) -> dict[str, Any]:
+    """The table of a block of TOML; empty for one that leaves something out."""
+    try:
+        return tomllib.loads(block)
+    except tomllib.TOMLDecodeError:
+        return {}
 
 
 def complete(line: str) -> set[str]:

@@ -250,7 +250,7 @@ impl PathView {
 
 /// Decision of a scheduler to send nothing yet.
 ///
-/// Args:
+/// Attributes:
 ///     path: number of the path worth waiting for; None for whichever has room first.
 ///     until_s: time in s of the run's clock at which the scheduler is asked again; None for the next event.
 #[pyclass(module = "skybraid._core", frozen, get_all)]
