@@ -56,10 +56,10 @@ def page(text: str) -> str:
 
 
 def of_root(name: str) -> str:
-    """Returns a document of the repository's root, with its links as docs/ sees them."""
-    text = (
-        (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](").replace("](examples)", "](first-flight.md)")
-    )
+    """Returns a document of the repository's root, with its links and their names as docs/ sees them."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    text = re.sub(r"\[docs/(\w+)\.md\]", r"[\1]", text)
+    text = text.replace("](docs/", "](").replace("](examples)", "](first-flight.md)")
     return page(
         re.sub(r"\]\((ARCHITECTURE|CONTRIBUTING|RELEASING)\.md\)", lambda found: f"]({found[1].lower()}.md)", text)
     )

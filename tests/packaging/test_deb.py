@@ -27,6 +27,7 @@ chroot root sh -euc '
     skybraid-node --version
     skybraid-node keygen /etc/skybraid/aircraft.key
     man -P cat skybraid-node-status | head -4
+    ! command -v systemd-analyze >/dev/null || systemd-analyze verify skybraid-gateway@aircraft.service
     ls /usr/lib/systemd/system/skybraid-gateway@.service /usr/share/doc/skybraid-node/examples
     dpkg --remove skybraid-node
     test ! -e /usr/bin/skybraid-node
