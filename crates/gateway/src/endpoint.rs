@@ -96,10 +96,10 @@ impl ClassEndpoint {
         );
     }
 
-    /// Sets the least time from here to the peer: a message that cannot be there in time does not leave, and
+    /// Sets the time from the network here to the peer: a message that cannot be there in time does not leave, and
     /// takes no window from those that can.
-    pub const fn set_min_delay(&mut self, min_delay: Duration) {
-        self.min_delay = min_delay;
+    pub fn set_min_delay(&mut self, min_delay: Duration) {
+        self.min_delay = min_delay + self.endpoint.pacing_delay();
     }
 
     /// Maximum age of a message that leaves.
@@ -269,6 +269,17 @@ impl ClassEndpoint {
     /// Sets whether `path` may carry messages.
     pub fn set_usable(&mut self, path: PathId, usable: bool) {
         self.endpoint.set_usable(path, usable);
+    }
+
+    /// Processes a measurement of the queue of `path`: while it is too long, the share of what is in flight that it has
+    /// room for.
+    pub fn on_queue(&mut self, path: PathId, share: Option<f64>) {
+        self.endpoint.on_queue(path, share);
+    }
+
+    /// Probes `path` at once, since it works again.
+    pub fn retry(&mut self, now: Instant, path: PathId) {
+        self.endpoint.retry(now, path);
     }
 
     /// Time of the next call of [`wake`](Self::wake).

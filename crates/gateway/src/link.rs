@@ -136,8 +136,8 @@ impl ClassLink {
         MAX_IN_TRANSPORT.saturating_sub(self.endpoint.waiting())
     }
 
-    /// Sets the least time from here to the peer, which shortens [`max_age`](Self::max_age).
-    pub const fn set_min_delay(&mut self, min_delay: Duration) {
+    /// Sets the time from the network here to the peer, which shortens [`max_age`](Self::max_age).
+    pub fn set_min_delay(&mut self, min_delay: Duration) {
         self.endpoint.set_min_delay(min_delay);
     }
 
@@ -227,6 +227,17 @@ impl ClassLink {
     /// Sets whether `path` may carry messages.
     pub fn set_usable(&mut self, path: PathId, usable: bool) {
         self.endpoint.set_usable(path, usable);
+    }
+
+    /// Processes a measurement of the queue of `path`: while it is too long, the share of what is in flight that it has
+    /// room for.
+    pub fn on_queue(&mut self, path: PathId, share: Option<f64>) {
+        self.endpoint.on_queue(path, share);
+    }
+
+    /// Probes `path` at once, since it works again.
+    pub fn retry(&mut self, now: Instant, path: PathId) {
+        self.endpoint.retry(now, path);
     }
 
     /// Time of the next call of [`wake`](Self::wake).

@@ -76,6 +76,10 @@ pub struct PathSnapshot {
     pub incoming_delay_ms: Option<f64>,
     /// One-way delay to the peer, as the peer sees it.
     pub outgoing_delay_ms: Option<f64>,
+    /// What comes by this path is too old for control: past its deadline, or possibly so.
+    pub incoming_late: bool,
+    /// What leaves by this path is too old for control when it is there.
+    pub outgoing_late: bool,
     /// Incoming jitter (RFC 3550 §6.4.1).
     pub jitter_ms: Option<f64>,
     /// Share of incoming datagrams lost in about the last second.
@@ -143,6 +147,8 @@ pub struct ClassSnapshot {
     pub delay_p99_ms: Option<f64>,
     /// Longest delivery gap in about the last second.
     pub longest_gap_ms: Option<f64>,
+    /// Time since the last delivery; absent before the first.
+    pub silent_ms: Option<f64>,
     /// Share of the messages expected in time, if the class's scheduler estimates it.
     pub forecast: Option<ForecastSnapshot>,
     /// Messages delivered by each path, in the order of the paths, followed by the MPTCP connection in TCP

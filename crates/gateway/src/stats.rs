@@ -110,6 +110,7 @@ impl ClassStats {
         while self.delays.front().is_some_and(|(at, _)| now.since(*at) > RECENT) {
             self.delays.pop_front();
         }
+        self.shown.silent_ms = self.delivered_at.map(|at| now.since(at).as_millis_f64());
         let Window { since, longest_gap, delivered, late } = self.window;
         if now.since(since) >= WINDOW {
             self.shown.longest_gap_ms =

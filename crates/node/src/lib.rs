@@ -134,6 +134,8 @@ pub struct PathCounters {
     pub too_large: u64,
     /// Last error of the system.
     pub error: Option<String>,
+    /// Datagrams could not be sent in the last moment, for that reason.
+    pub failing: bool,
 }
 
 /// A MAVLink endpoint, a UDP port or the TUN interface.

@@ -18,6 +18,8 @@ fn path(name: &str, rtt_ms: f64) -> PathSnapshot {
         min_rtt_ms: Some(rtt_ms - 10.0),
         incoming_delay_ms: Some(rtt_ms / 2.0),
         outgoing_delay_ms: Some(rtt_ms / 2.0),
+        incoming_late: false,
+        outgoing_late: false,
         jitter_ms: Some(1.5),
         incoming_loss: Some(0.01),
         outgoing_loss: Some(0.0),
@@ -58,6 +60,7 @@ pub(super) fn snapshot() -> Snapshot {
         control.delay_p50_ms = Some(31.2);
         control.delay_p99_ms = Some(58.0);
         control.longest_gap_ms = Some(25.0);
+        control.silent_ms = Some(12.0);
         control.forecast = Some(ForecastSnapshot {
             within_ms: 150.0,
             wanted: 0.99999,

@@ -7,6 +7,11 @@ use skybraid_units::invariant;
 
 use super::SocketCounters;
 
+/// Silence of control after which it counts as stopped: autopilots and ground stations send a heartbeat each second.
+const MAX_SILENCE_MS: f64 = 3_000.0;
+/// Share of datagrams lost by a path from which on it is told.
+const MAX_LOSS: f64 = 0.2;
+
 /// Level of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -31,6 +36,12 @@ pub struct Verdict {
 /// Returns true if a path works in both directions.
 pub(super) fn is_path_alive(path: &PathSnapshot) -> bool {
     path.incoming.is_alive() && path.outgoing.is_alive()
+}
+
+/// Returns true if control arrives by a path in time, and leaves by it in time.
+fn is_path_in_time(path: &PathSnapshot) -> [bool; 2] {
+    let incoming = path.incoming.is_alive() && !path.incoming_late;
+    [incoming, path.outgoing.is_alive() && !path.outgoing_late]
 }
 
 fn control(state: &Snapshot) -> Option<&ClassSnapshot> {
@@ -71,7 +82,7 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
         return say(Level::Bad, silence);
     }
     let count = state.paths.len();
-    let alive = state.paths.iter().filter(|path| is_path_alive(path)).count();
+    let alive = state.paths.iter().filter(|path| is_path_in_time(path) == [true; 2]).count();
     if !state.paths.iter().any(|path| path.outgoing.is_alive()) {
         return say(Level::Bad, format!("Nothing gets through to {peer}, which is heard."));
     }
@@ -81,19 +92,27 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
         _ => format!("{alive} of {count} paths"),
     };
     let control = control(state);
-    if control.is_some_and(|class| class.late_share == Some(1.0)) {
-        return say(Level::Bad, format!("Control arrives too late over {paths} and is dropped."));
+    let in_time = |way: usize| state.paths.iter().any(|path| is_path_in_time(path)[way]);
+    if !in_time(0) || control.is_some_and(|class| class.late_share == Some(1.0)) {
+        return say(
+            Level::Bad,
+            "Control arrives too late on every path and is dropped.".to_string(),
+        );
+    }
+    if !in_time(1) {
+        let text = format!("Control reaches {peer} too late on every path and is dropped there.");
+        return say(Level::Bad, text);
     }
     let delay = control.and_then(|class| class.delay_p50_ms);
-    let fell_silent = delay.is_none() && control.is_some_and(|class| class.delivered > 0);
-    let text = match delay {
-        Some(delay) => format!("Control arrives in {} over {paths}.", span(delay)),
-        None => {
-            let when = if fell_silent { "in the last 10 s" } else { "yet" };
+    let silent = control.and_then(|class| class.silent_ms).filter(|ms| *ms > MAX_SILENCE_MS);
+    let text = match (silent, delay) {
+        (None, Some(delay)) => format!("Control arrives in {} over {paths}.", span(delay)),
+        _ => {
+            let when = silent.map_or("yet".to_string(), |ms| format!("for {}", span(ms)));
             format!("Connected to {peer} over {paths}; no control message has arrived {when}.")
         }
     };
-    let is_good = alive == count && alarms.is_empty() && !fell_silent;
+    let is_good = alive == count && alarms.is_empty() && silent.is_none();
     say(if is_good { Level::Good } else { Level::Limited }, text)
 }
 
@@ -129,6 +148,11 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
                     accepted until a handshake gets through";
         alarms.push(text.to_string());
     }
+    for edge in edges.paths.iter().filter(|edge| edge.open && edge.failing) {
+        if let Some(why) = &edge.error {
+            alarms.push(format!("{}: nothing can be sent from here: {why}", edge.name));
+        }
+    }
     for path in state.paths.iter().filter(|_| state.session) {
         let ways = [(path.outgoing, "to the other end"), (path.incoming, "from the other end")];
         let dead: Vec<&str> =
@@ -137,6 +161,19 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
             [] => {}
             [way] => alarms.push(format!("{}: nothing gets through {way}", path.name)),
             _ => alarms.push(format!("{}: nothing gets through", path.name)),
+        }
+        let ways = [
+            ("to the other end", path.outgoing_late, path.outgoing_delay_ms, path.outgoing_loss),
+            ("from the other end", path.incoming_late, path.incoming_delay_ms, path.incoming_loss),
+        ];
+        for (way, is_late, delay, loss) in ways {
+            if let Some(delay) = delay.filter(|_| is_late) {
+                let delay = span(delay);
+                alarms.push(format!("{}: {delay} {way}, too long for control", path.name));
+            }
+            if let Some(loss) = loss.filter(|loss| *loss >= MAX_LOSS) {
+                alarms.push(format!("{}: {:.0} % are lost {way}", path.name, loss * 100.0));
+            }
         }
     }
     for path in state.paths.iter().filter(|path| state.session && is_path_alive(path)) {
@@ -184,13 +221,12 @@ mod tests {
         assert_eq!(good.text, "Control arrives in 31 ms over 2 of 2 paths.");
         assert_eq!(good.level, Level::Good);
         let mut silent = state.clone();
-        silent.classes[0].delay_p50_ms = None;
+        silent.classes[0].silent_ms = Some(3_200.0);
         let connected =
             "Connected to the aircraft over 2 of 2 paths; no control message has arrived";
-        let ended =
-            Verdict { level: Level::Limited, text: format!("{connected} in the last 10 s.") };
+        let ended = Verdict { level: Level::Limited, text: format!("{connected} for 3.2 s.") };
         assert_eq!(text(&silent), ended);
-        silent.classes[0].delivered = 0;
+        (silent.classes[0].silent_ms, silent.classes[0].delay_p50_ms) = (None, None);
         let begun = Verdict { level: Level::Good, text: format!("{connected} yet.") };
         assert_eq!(text(&silent), begun);
         state.paths[1].incoming = PathState::Down;
@@ -204,7 +240,13 @@ mod tests {
         assert_eq!(text(&state).level, Level::Bad);
         state.paths[1] = sample::snapshot().paths[1].clone();
         state.classes[0].late_share = Some(1.0);
-        let late = "Control arrives too late over 1 of 2 paths and is dropped.";
+        let late = "Control arrives too late on every path and is dropped.";
+        assert_eq!((text(&state).text.as_str(), text(&state).level), (late, Level::Bad));
+        state.classes[0].late_share = None;
+        state.paths[1].incoming_late = true;
+        assert_eq!((text(&state).text.as_str(), text(&state).level), (late, Level::Bad));
+        (state.paths[1].incoming_late, state.paths[1].outgoing_late) = (false, true);
+        let late = "Control reaches the aircraft too late on every path and is dropped there.";
         assert_eq!((text(&state).text.as_str(), text(&state).level), (late, Level::Bad));
         state.session = false;
         state.silent_ms = Some(3210.0);
@@ -230,15 +272,27 @@ mod tests {
         state.session_overdue = true;
         state.peer_duplicated = true;
         state.classes[0].late_share = Some(0.25);
-        let edge = super::super::PathCounters { name: "lte".into(), ..Default::default() };
+        (state.paths[0].outgoing_late, state.paths[0].outgoing_delay_ms) = (true, Some(14_000.0));
+        state.paths[1].incoming_loss = Some(0.88);
+        let edge = |name: &str, open| super::super::PathCounters {
+            name: name.into(),
+            open,
+            error: open.then(|| "Network is unreachable".into()),
+            failing: open,
+            ..Default::default()
+        };
+        let paths = vec![edge("lte", false), edge("dish", true)];
         assert_eq!(
-            alarms(Some(&state), &SocketCounters { paths: vec![edge], local: Vec::new() }),
+            alarms(Some(&state), &SocketCounters { paths, local: Vec::new() }),
             [
                 "lte: cannot be used here: the interface, the address or the name is not there",
                 "two gateways with the key of the other end are heard: the first keeps the session; end \
                  the other, or give it a key of its own",
                 "no handshake gets through to change keys: the session ends in 9 min",
+                "dish: nothing can be sent from here: Network is unreachable",
                 "dish: nothing gets through from the other end",
+                "dish: 14.0 s to the other end, too long for control",
+                "lte: 88 % are lost from the other end",
                 "lte: larger packets than 640 B do not get through to the other end",
                 "lte: larger packets than 576 B do not get through from the other end",
                 "control: 25 % of what arrives is too late and is dropped",

@@ -325,6 +325,32 @@ impl Endpoint {
         }
     }
 
+    /// Processes a measurement of the queue of `path`, for drivers that measure queues themselves. While it is too long,
+    /// `share` is that of what is in flight for which there is room; nothing leaves until the queue is short again, then
+    /// so much may be in flight, and more with each measurement. For DCCP and MP-DCCP alone.
+    pub fn on_queue(&mut self, path: PathId, share: Option<f64>) {
+        if let Self::Dccp(connection) = self {
+            connection.on_queue(path, share);
+        }
+    }
+
+    /// Time until a datagram written now could leave, behind those that are assigned to paths, as far as their pace is
+    /// known. For DCCP and MP-DCCP alone.
+    pub fn pacing_delay(&self) -> Duration {
+        match self {
+            Self::Dccp(connection) => connection.pacing_delay(),
+            Self::Datagrams(_) | Self::Stream(_) | Self::Parallel(_) => Duration::ZERO,
+        }
+    }
+
+    /// Probes `path` at once if it seemed to have failed, for drivers that know that it works again. For DCCP and
+    /// MP-DCCP alone.
+    pub fn retry(&mut self, now: Instant, path: PathId) {
+        if let Self::Dccp(connection) = self {
+            connection.retry(now, path);
+        }
+    }
+
     /// True if the peer is a proxy: data that it acknowledges may still be lost before the far end.
     pub const fn is_split(&self) -> bool {
         match self {

@@ -59,10 +59,13 @@ impl Gateway {
         }
     }
 
-    /// Lower bound of the time from here to the peer by any path that is heard, as far as it is known. For
+    /// Time from here to the peer by the fastest path that is heard, queues included, as far as it is known. For
     /// control it is zero: the peer judges.
     pub(super) fn min_outgoing_delay(&self, now: Instant, class: Class) -> Duration {
-        let delay = |path: &Path| self.clock.outgoing_delay(now, path.outgoing_transit.min()?);
+        let delay = |path: &Path| {
+            let transit = path.outgoing_transit.smoothed()? + path.outgoing_transit.jitter() * 2;
+            self.clock.outgoing_delay(now, transit)
+        };
         let heard = self.paths.iter().filter(|path| path.is_heard() && class != Class::Control);
         heard.filter_map(delay).min().unwrap_or_default().max(Duration::ZERO)
     }

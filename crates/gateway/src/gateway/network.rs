@@ -150,6 +150,8 @@ impl Gateway {
                 path.probe_at = path.probe_at.min(now);
             }
         }
+        self.hold_data(id);
+        self.note_lateness(now, id);
         self.judge_held(now);
         self.limit_control(now, probe.lag_ms);
         // A probe on a slower path may report older state.

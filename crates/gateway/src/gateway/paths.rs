@@ -117,7 +117,12 @@ impl Gateway {
         if direction != Direction::Outgoing {
             self.probe_at_once(now);
         }
+        self.hold_data(id);
         self.refresh_usable();
+        // After an outage of all paths the peer's reports never said that this one was down.
+        if !from.is_alive() && to.is_alive() {
+            Class::ALL.into_iter().for_each(|class| self.classes[class].retry(now, id));
+        }
     }
 
     /// Fires expired timers of paths.
@@ -157,8 +162,24 @@ impl Gateway {
         }
     }
 
+    /// Notes whether control by this path would be too old when it is there.
+    pub(super) fn note_lateness(&mut self, now: Instant, id: PathId) {
+        let life = self.config.class.deadline(Class::Control);
+        let Some(path) = self.paths.get(id) else { return };
+        let transit = path.outgoing_transit.last();
+        let delay = transit.and_then(|transit| self.clock.outgoing_delay(now, transit));
+        let is_late = delay.zip(life).is_some_and(|(delay, life)| delay > life);
+        if is_late != path.is_late
+            && let Some(path) = self.paths.get_mut(id)
+        {
+            path.is_late = is_late;
+            self.refresh_usable();
+        }
+    }
+
     /// Sets which paths the transports may use: for data the paths that the peer hears, else the best
-    /// available; for control every path, but one past its data cap only if no other is up.
+    /// available; for control every path, but one past its data cap only if no other is up, and one by which it is too
+    /// late only if it is by all: its copies would do nothing but lengthen the queue.
     pub(super) fn refresh_usable(&mut self) {
         let worth = |path: &Path| {
             let known = path.remote.is_some() || self.config.network == Network::Tcp;
@@ -172,11 +193,14 @@ impl Gateway {
             if path.is_spent() { worth.min(4) } else { worth }
         };
         let best = self.paths.iter().map(worth).max().unwrap_or(0);
+        let late = |path: &Path| path.is_late && path.is_heard();
+        let any_in_time = self.paths.iter().any(|path| worth(path) >= 3 && !late(path));
         for (id, path) in self.paths.ids().zip(self.paths.iter()) {
             let worth = worth(path);
+            let is_useless = any_in_time && late(path);
             for class in Class::ALL {
                 let usable = match class {
-                    Class::Control => worth > 0 && (!path.is_spent() || best < 5),
+                    Class::Control => worth > 0 && (!path.is_spent() || best < 5) && !is_useless,
                     _ => worth > 0 && worth == best,
                 };
                 let bundled = self.config.network == Network::Tcp && class != Class::Control;

@@ -2,9 +2,11 @@
 
 use alloc::vec::Vec;
 
+use skybraid_transport::PathId;
 use skybraid_units::{Duration, Instant};
 
 use super::{Gateway, Kind, MAX_SPARE, frame_header};
+use crate::config::Network;
 use crate::event::PathState;
 use crate::fair::Displaced;
 use crate::health::Path;
@@ -191,6 +193,17 @@ impl Gateway {
             self.writers.iter().flatten().filter(|writer| now.since(writer.2) < WRITES).count() > 1;
         let wait = if shared { wait } else { wait - ALONE };
         self.limiter.on_queueing_delay(now, wait, rtt);
+    }
+
+    /// Holds data back from a path with a queue in which control would wait, or lets it on again.
+    pub(super) fn hold_data(&mut self, id: PathId) {
+        let Some(path) = self.paths.get(id).filter(|_| self.config.network == Network::Udp) else {
+            return;
+        };
+        let share = path.queue.share().filter(|_| path.is_heard());
+        for class in Class::ALL.into_iter().filter(|class| *class != Class::Control) {
+            self.classes[class].on_queue(id, share);
+        }
     }
 
     /// Records a datagram's wait for the driver.

@@ -5,6 +5,8 @@ use alloc::format;
 use skybraid_units::{Duration, Instant};
 
 use super::Gateway;
+use crate::Class;
+use crate::event::PathState;
 use crate::health::Path;
 use crate::link::ClassLink;
 use crate::snapshot::{ChannelSnapshot, PathSnapshot, Snapshot, TunSnapshot};
@@ -15,7 +17,9 @@ impl Gateway {
         let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
         let ms = |duration: Duration| duration.as_millis_f64();
         let path = |path: &Path| {
-            let (outgoing, incoming) = (path.outgoing, path.watch.state());
+            // Nothing has reported for long what the peer hears.
+            let outgoing = if self.silence.told { PathState::Unheard } else { path.outgoing };
+            let incoming = path.watch.state();
             // What was measured of a direction before it went down says nothing of it now.
             let both_ways = outgoing.is_alive() && incoming.is_alive();
             let report = path.peer_report.filter(|_| outgoing.is_alive());
@@ -23,6 +27,11 @@ impl Gateway {
                 report.map(|report| Duration::from_micros(i64::from(report.transit_us)));
             let incoming_transit = path.transit.smoothed().filter(|_| incoming.is_alive());
             let window = path.window();
+            let life = self.config.class.deadline(Class::Control).unwrap_or(Duration::MAX);
+            let is_late = |delay: Option<Duration>| delay.is_some_and(|delay| delay > life);
+            let max_delay = |transit| self.clock.max_incoming_delay(now, transit);
+            let outgoing_delay =
+                outgoing_transit.and_then(|transit| self.clock.outgoing_delay(now, transit));
             PathSnapshot {
                 name: path.name.clone(),
                 outgoing,
@@ -33,9 +42,9 @@ impl Gateway {
                 incoming_delay_ms: incoming_transit
                     .and_then(|transit| self.clock.incoming_delay(now, transit))
                     .map(ms),
-                outgoing_delay_ms: outgoing_transit
-                    .and_then(|transit| self.clock.outgoing_delay(now, transit))
-                    .map(ms),
+                outgoing_delay_ms: outgoing_delay.map(ms),
+                incoming_late: is_late(incoming_transit.and_then(max_delay)),
+                outgoing_late: is_late(outgoing_delay),
                 jitter_ms: incoming_transit.map(|_| ms(path.transit.jitter())),
                 incoming_loss: incoming.is_alive().then_some(window.loss),
                 outgoing_loss: report.map(|_| path.outgoing_loss()),

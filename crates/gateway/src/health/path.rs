@@ -9,6 +9,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 use super::clock::{Transit, between, micros, nearest};
 use super::mtu::MtuSearch;
 use super::probe::Report;
+use super::queue::PathQueue;
 use super::seen::ProbesSeen;
 use super::validation::Validation;
 use super::watch::Watch;
@@ -49,6 +50,10 @@ pub struct Path {
     pub transit: Transit,
     /// Outgoing transit times of our probes up to the peer's kernel, from echoes.
     pub outgoing_transit: Transit,
+    /// Queue towards the peer.
+    pub queue: PathQueue,
+    /// Control that leaves by this path is too old when it is there.
+    pub is_late: bool,
     /// Smoothed round-trip time, and minima of the current and the previous window.
     pub rtt: Option<Duration>,
     min_rtt: [Option<Duration>; 2],
@@ -127,6 +132,8 @@ impl Path {
             peer_report: None,
             transit: Transit::default(),
             outgoing_transit: Transit::default(),
+            queue: PathQueue::default(),
+            is_late: false,
             rtt: None,
             min_rtt: [None; 2],
             min_since: now,
@@ -148,6 +155,8 @@ impl Path {
         self.outgoing = PathState::Unheard;
         self.transit = Transit::default();
         self.outgoing_transit = Transit::default();
+        self.queue.reset();
+        self.is_late = false;
         self.peer_report = None;
         self.echo = None;
         self.numbers = Numbers::default();
@@ -236,6 +245,9 @@ impl Path {
         let outgoing = between(left, sent_us.wrapping_sub(held));
         self.outgoing_transit.sample(now, outgoing);
         self.measure_round_trip(now, left, held);
+        let lowest = self.outgoing_transit.min().unwrap_or(outgoing);
+        let rtt = self.min_rtt().unwrap_or_default();
+        self.queue.on_delay(now, nearest(outgoing - lowest), rtt);
         (incoming, Some(outgoing))
     }
 

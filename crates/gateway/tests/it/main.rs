@@ -9,6 +9,7 @@ mod forecast;
 mod gateway;
 mod mtu;
 mod names;
+mod queue;
 mod session;
 mod storm;
 mod video;

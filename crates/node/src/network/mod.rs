@@ -119,7 +119,7 @@ impl Paths {
     }
 
     /// Returns the counters of the paths.
-    pub fn edges(&self) -> Vec<PathCounters> {
+    pub fn edges(&mut self) -> Vec<PathCounters> {
         match self {
             Self::Udp(sockets) => sockets.edges(),
             Self::Tcp(streams) => streams.edges(),
@@ -156,6 +156,8 @@ struct DropCounters {
     unsent: u64,
     too_large: u64,
     error: Option<i32>,
+    /// There was one since the last look.
+    failing: bool,
 }
 
 impl DropCounters {
@@ -166,16 +168,19 @@ impl DropCounters {
             self.too_large += 1;
         } else {
             self.error = Some(errno);
+            self.failing = true;
         }
     }
 
-    fn edge(&self, name: &str, open: bool) -> PathCounters {
+    /// Returns the counters, and begins another look.
+    fn edge(&mut self, name: &str, open: bool) -> PathCounters {
         PathCounters {
             name: name.to_owned(),
             open,
             unsent: self.unsent,
             too_large: self.too_large,
             error: self.error.map(|errno| io::Error::from_raw_os_error(errno).to_string()),
+            failing: std::mem::take(&mut self.failing),
         }
     }
 }

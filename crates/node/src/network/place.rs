@@ -49,11 +49,11 @@ impl Place {
         Ok(Self { interface: path.interface.clone(), local: listen, needs_address: false })
     }
 
-    /// Returns the interface and address to use for a remote address of this family.
+    /// Returns the interface and addresses to use for a remote address.
     pub fn local_addresses(
         &self,
         interfaces: &Interfaces,
-        ipv4: Option<bool>,
+        remote: Option<IpAddr>,
     ) -> Option<LocalAddresses> {
         let wanted = self.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
         let wanted = wanted.filter(|ip| self.needs_address && !ip.is_loopback());
@@ -68,7 +68,7 @@ impl Place {
         }
         let usable = |address: &&IpAddr| {
             wanted.is_none_or(|wanted| **address == wanted)
-                && ipv4.is_none_or(|ipv4| address.is_ipv4() == ipv4)
+                && remote.is_none_or(|remote| reaches(**address, remote))
         };
         let addresses: BTreeSet<IpAddr> =
             interface.addresses.iter().filter(usable).copied().collect();
@@ -87,7 +87,7 @@ impl Place {
     ) -> Option<SocketAddr> {
         let fits = |address| self.near(address).is_some();
         let reaches = |address: SocketAddr| {
-            fits(address) && self.local_addresses(interfaces, Some(address.is_ipv4())).is_some()
+            fits(address) && self.local_addresses(interfaces, Some(address.ip())).is_some()
         };
         let chosen = remote.choose_heard(now, used, heard, reaches);
         chosen.or_else(|| remote.choose(used, fits))
@@ -140,6 +140,18 @@ impl LocalAddresses {
     }
 }
 
+/// Whether a remote address may be reached from a local one. Every interface has a link-local address of IPv6, also where
+/// the network has no IPv6.
+const fn reaches(local: IpAddr, remote: IpAddr) -> bool {
+    match (local, remote) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => true,
+        (IpAddr::V6(local), IpAddr::V6(remote)) => {
+            !local.is_unicast_link_local() || remote.is_unicast_link_local()
+        }
+        _ => false,
+    }
+}
+
 fn parse<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
     text: &str,
 ) -> io::Result<T> {
@@ -160,6 +172,15 @@ mod tests {
         let v6 = place.udp("[::1]:0".parse().unwrap()).unwrap();
         let found = get_int(&v6, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER).unwrap();
         assert_eq!(found, libc::IPV6_PMTUDISC_PROBE);
+    }
+
+    #[test]
+    fn a_link_local_address_reaches_none_beyond_its_link() {
+        let reaches =
+            |local: &str, remote: &str| reaches(local.parse().unwrap(), remote.parse().unwrap());
+        assert!(!reaches("fe80::1", "2001:db8::1") && reaches("fe80::1", "fe80::2"));
+        assert!(reaches("2001:db8::2", "2001:db8::1") && reaches("10.0.0.1", "192.0.2.1"));
+        assert!(!reaches("2001:db8::2", "192.0.2.1"));
     }
 
     #[test]

@@ -450,14 +450,15 @@ impl Streams {
     }
 
     /// Returns the counters of the paths.
-    pub fn edges(&self) -> Vec<PathCounters> {
+    pub fn edges(&mut self) -> Vec<PathCounters> {
+        let Self { paths, streams, .. } = self;
         let open = |id: usize| {
             let id = PathId(id as u8);
-            self.streams
+            streams
                 .iter()
                 .any(|connection| connection.path == Some(id) && connection.stream.writable)
         };
-        let numbered = self.paths.iter().enumerate();
+        let numbered = paths.iter_mut().enumerate();
         numbered.map(|(id, path)| path.losses.edge(&path.name, open(id))).collect()
     }
 
@@ -501,7 +502,7 @@ impl Path {
         }
         let place = &self.place;
         let used = place.choose(now, remote, self.used, gateway.is_heard(id), interfaces);
-        let found = used.and_then(|used| place.local_addresses(interfaces, Some(used.is_ipv4())));
+        let found = used.and_then(|used| place.local_addresses(interfaces, Some(used.ip())));
         let unchanged = used == self.used
             && match (&self.local_addresses, &found) {
                 (Some(before), Some(now)) => before.is_kept_by(now),

@@ -204,16 +204,16 @@ impl Sockets {
     }
 
     /// Returns the counters of the paths.
-    pub fn edges(&self) -> Vec<PathCounters> {
-        let edge = |path: &Path| {
-            let open = self
-                .bindings
+    pub fn edges(&mut self) -> Vec<PathCounters> {
+        let Self { bindings, paths, .. } = self;
+        let edge = |path: &mut Path| {
+            let open = bindings
                 .get(path.binding)
                 .promised("a socket of a path")
                 .is_some_and(|binding| binding.open.is_some());
             path.losses.edge(&path.name, open)
         };
-        self.paths.iter().map(edge).collect()
+        paths.iter_mut().map(edge).collect()
     }
 }
 
@@ -226,13 +226,12 @@ impl Binding {
         tools: &Tools,
     ) -> io::Result<bool> {
         // An aircraft's socket has the address family of the ground's address.
-        let near = match (&self.remote, self.used) {
-            (Some(_), Some(used)) => self.place.near(used),
-            (Some(_), None) => None,
-            (None, _) => self.place.local,
+        let (near, far) = match (&self.remote, self.used) {
+            (Some(_), Some(used)) => (self.place.near(used), Some(used.ip())),
+            (Some(_), None) => (None, None),
+            (None, _) => (self.place.local, None),
         };
-        let local_addresses =
-            near.and_then(|near| self.place.local_addresses(interfaces, Some(near.is_ipv4())));
+        let local_addresses = near.and_then(|_| self.place.local_addresses(interfaces, far));
         let (Some(near), Some(local_addresses)) = (near, local_addresses) else {
             self.open = None;
             return Ok(false);

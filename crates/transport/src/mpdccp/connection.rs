@@ -134,6 +134,26 @@ impl Connection {
         }
     }
 
+    /// Processes a measurement of the queue of `path`.
+    pub fn on_queue(&mut self, path: PathId, share: Option<f64>) {
+        if let Some(subflow) = self.subflows.get_mut(path.index()) {
+            subflow.on_queue(share);
+        }
+    }
+
+    /// Time until a datagram written now could leave.
+    pub fn pacing_delay(&self) -> Duration {
+        let usable = self.subflows.iter().filter(|subflow| subflow.is_usable());
+        usable.map(Subflow::pacing_delay).min().unwrap_or_default()
+    }
+
+    /// Probes `path` at once if it seemed to have failed.
+    pub fn retry(&mut self, now: Instant, path: PathId) {
+        if let Some(subflow) = self.subflows.get_mut(path.index()) {
+            subflow.retry(now);
+        }
+    }
+
     /// Returns the next complete message.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         self.inbox.poll_delivered()

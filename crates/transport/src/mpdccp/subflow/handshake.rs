@@ -84,6 +84,11 @@ impl Handshake {
         }
     }
 
+    /// True if the client awaits an answer.
+    pub const fn is_asking(&self) -> bool {
+        matches!(self.state, State::Requesting | State::PartOpen)
+    }
+
     /// True if a packet of the handshake must be sent.
     #[inline]
     pub const fn is_due(&self) -> bool {

@@ -5,7 +5,7 @@
 
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use super::ack_ratio::AckRatio;
 use super::ack_vector::Place;
@@ -26,10 +26,12 @@ use crate::{PathId, PathInfo, PathView, Protocol, SubflowId, TransportConfig};
 
 mod handshake;
 mod outgoing;
+mod queue_limit;
 mod rtt_report;
 mod tracking;
 
 use handshake::{Handshake, State, Step};
+use queue_limit::QueueLimit;
 use rtt_report::RttReport;
 use tracking::Tracking;
 
@@ -55,6 +57,8 @@ pub struct Subflow {
     multipath: bool,
     /// False if the driver has excluded the path.
     allowed: bool,
+    /// Limit by the path's queue, as the driver measures it.
+    limit: QueueLimit,
     /// Maximum payload of a packet; in windows, each packet counts as much.
     segment: u32,
     handshake: Handshake,
@@ -114,6 +118,7 @@ impl Subflow {
             role,
             multipath,
             allowed: true,
+            limit: QueueLimit::default(),
             segment,
             handshake: Handshake::new(role, multipath),
             sent: SentPackets::new(segment, control.reads_rates()),
@@ -171,10 +176,32 @@ impl Subflow {
         self.allowed = allowed;
     }
 
+    /// Processes a measurement of the path's queue.
+    pub fn on_queue(&mut self, share: Option<f64>) {
+        self.limit.on_queue(share, self.sent.in_flight(), u64::from(self.segment));
+    }
+
+    /// Time until the next datagram assigned could leave, by the pace.
+    pub fn pacing_delay(&self) -> Duration {
+        let ahead = Bytes::new((self.waiting() + 1) * u64::from(self.segment));
+        let pace = self.window.pacer().rate().filter(|rate| *rate > Rate::ZERO);
+        pace.map_or(Duration::ZERO, |rate| rate.time_for(ahead))
+    }
+
+    /// Ends the back-off of a path that seemed to have failed, and makes its timer due.
+    pub fn retry(&mut self, now: Instant) {
+        if self.timer.has_expired() || self.handshake.is_asking() {
+            self.timer.end_back_off();
+            self.timer.set(now);
+        }
+    }
+
     /// True if another packet may be assigned.
     pub fn has_room(&self) -> bool {
         let ahead = self.sent.in_flight() + self.waiting() * u64::from(self.segment);
-        ahead == 0 || ahead + u64::from(self.segment) <= self.window.bytes() && !self.pace_is_full()
+        let Some(limit) = self.limit.bytes() else { return false };
+        let window = self.window.bytes().min(limit);
+        ahead == 0 || ahead + u64::from(self.segment) <= window && !self.pace_is_full()
     }
 
     /// True if the pacer's queue is full.
@@ -497,6 +524,10 @@ impl Subflow {
             return None;
         }
         let pacer = self.window.pacer_mut();
+        if self.limit.bytes().is_none() {
+            pacer.release();
+            return None;
+        }
         if !self.copies.is_empty() {
             pacer.release();
         } else if pacer.holds_back(now, true) {
