@@ -88,11 +88,10 @@ impl<K: Ord, V: Copy> Recent<K, V> {
 /// Holds signed frames of a class until earlier messages arrive.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// Messages below this have arrived or been given up.
+    /// Messages below this have arrived or been given up; the first of a connection is 0.
     done: u32,
     /// Messages that arrived from `done` on, ascending, with their held frames.
     ahead: Vec<(u32, Option<Held>)>,
-    started: bool,
 }
 
 #[derive(Debug)]
@@ -120,9 +119,6 @@ impl Waiting {
         signed: bool,
         patience: Duration,
     ) -> Delivery {
-        if !self.started {
-            (self.started, self.done) = (true, id);
-        }
         let ahead = id.wrapping_sub(self.done).cast_signed();
         if ahead < 0 {
             return Delivery::Now;
@@ -255,6 +251,15 @@ mod tests {
         assert_eq!(come(12, 4, true), (Delivery::Later, vec![]));
         assert_eq!(come(30, 1, true), (Delivery::Now, vec![2, 4]));
         assert_eq!(come(31, 5, true), (Delivery::Now, vec![]));
+    }
+
+    #[test]
+    fn the_first_signed_frame_is_waited_for_too() {
+        let mut waiting = Waiting::default();
+        let now = Instant::ZERO;
+        assert_eq!(waiting.on_received(now, 1, &[1], true, PATIENCE), Delivery::Later);
+        assert_eq!(waiting.on_received(now, 0, &[0], true, PATIENCE), Delivery::Now);
+        assert_eq!(drain(&mut waiting, 0), [1]);
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn video_is_back_at_once_after_an_outage_of_a_minute() {
 #[test]
 fn copies_of_control_do_not_fill_a_slow_network_for_good() {
     let mut shapes = shapes(Rate::from_mbps(5.0));
-    shapes[1].1 = Rate::from_mbps(0.04);
+    shapes[1].1 = Rate::from_mbps(0.06);
     let mut field = Field::new(5, &shapes, EXTRA);
     talk(&mut field, 60_000, |_, _| {});
     let slow = field.snapshot(AIRCRAFT).paths[1].outgoing_delay_ms;
