@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skybraid.model.heavy import Late
+from skybraid.model.heavy import late_imports
 
 if TYPE_CHECKING:
     from skybraid import assess, fit
@@ -25,60 +25,4 @@ if TYPE_CHECKING:
     from skybraid.show.report import logs
     from skybraid.traces import flights, formats, series
 else:
-    algorithms = Late("skybraid.model.algorithms")
-    assess = Late("skybraid.assess")
-    assess_page = Late("skybraid.show.assess")
-    axes = Late("skybraid.execute.axes")
-    candidates = Late("skybraid.assess.candidates")
-    comparing = Late("skybraid.execute.compare")
-    drawing = Late("skybraid.show.ranking")
-    emulation = Late("skybraid.execute.emulation")
-    explaining = Late("skybraid.show.explain")
-    fit = Late("skybraid.fit")
-    fit_page = Late("skybraid.show.fit")
-    flights = Late("skybraid.traces.flights")
-    formats = Late("skybraid.traces.formats")
-    live = Late("skybraid.show.live")
-    logs = Late("skybraid.show.report.logs")
-    opening = Late("skybraid.execute.opening")
-    overview = Late("skybraid.execute.overview")
-    pairs = Late("skybraid.execute.pairs")
-    performance = Late("skybraid.assess.link")
-    planning = Late("skybraid.execute.plan")
-    plots = Late("skybraid.show.plots")
-    ranking = Late("skybraid.execute.ranking")
-    reports = Late("skybraid.show.report")
-    runs = Late("skybraid.execute.runs")
-    series = Late("skybraid.traces.series")
-    style = Late("skybraid.show.plots.style")
-    sweeping = Late("skybraid.execute.sweep")
-
-__all__ = [
-    "algorithms",
-    "assess",
-    "assess_page",
-    "axes",
-    "candidates",
-    "comparing",
-    "drawing",
-    "emulation",
-    "explaining",
-    "fit",
-    "fit_page",
-    "flights",
-    "formats",
-    "live",
-    "logs",
-    "opening",
-    "overview",
-    "pairs",
-    "performance",
-    "planning",
-    "plots",
-    "ranking",
-    "reports",
-    "runs",
-    "series",
-    "style",
-    "sweeping",
-]
+    globals().update(late_imports(__file__))

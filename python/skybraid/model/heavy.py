@@ -6,7 +6,9 @@ polars takes 0.2 s and 60 MB, SciPy 0.3 s, fsspec 0.1 s: a run that keeps no tab
 
 from __future__ import annotations
 
+import ast
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skybraid.model.errors import MissingExtraError
@@ -25,25 +27,6 @@ if TYPE_CHECKING:
     from rich import progress as rich_progress
     from rich import table as rich_table
     from scipy import fft, interpolate, ndimage
-
-__all__ = [
-    "Image",
-    "ImageDraw",
-    "Late",
-    "fft",
-    "fsspec",
-    "interpolate",
-    "metadata",
-    "ndimage",
-    "np",
-    "npt",
-    "palettes",
-    "pl",
-    "rich_console",
-    "rich_live",
-    "rich_progress",
-    "rich_table",
-]
 
 
 class Late:
@@ -66,14 +49,22 @@ class Late:
         return found
 
 
+def late_imports(file: str) -> dict[str, Late]:
+    """Returns the modules that a file imports in `if TYPE_CHECKING:`, by their names there, each imported when used.
+
+    So one list serves the type checker and the program, as a stub does with `lazy_loader` of scientific Python.
+
+    Args:
+        file: the caller's `__file__`.
+    """
+    [block, *_] = (node for node in ast.parse(Path(file).read_text(encoding="utf-8")).body if isinstance(node, ast.If))
+    found: dict[str, Late] = {}
+    for node in block.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            parent = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            found |= {alias.asname or alias.name: Late(parent + alias.name) for alias in node.names}
+    return found
+
+
 if not TYPE_CHECKING:
-    fsspec = Late("fsspec")
-    metadata = Late("importlib.metadata")
-    np, npt = Late("numpy"), Late("numpy.typing")
-    palettes = Late("bokeh.palettes")
-    pl = Late("polars")
-    rich_console, rich_live = Late("rich.console"), Late("rich.live")
-    rich_progress, rich_table = Late("rich.progress"), Late("rich.table")
-    fft, interpolate = Late("scipy.fft"), Late("scipy.interpolate")
-    ndimage = Late("scipy.ndimage")
-    Image, ImageDraw = Late("PIL.Image"), Late("PIL.ImageDraw")
+    globals().update(late_imports(__file__))

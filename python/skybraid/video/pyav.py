@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skybraid.model.heavy import Late
+from skybraid.model.heavy import late_imports
 
 if TYPE_CHECKING:
     import av
 else:
-    av = Late("av")
-
-__all__ = ["av"]
+    globals().update(late_imports(__file__))
