@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,18 +130,7 @@ def compare(
     if width is not None and not any(file.suffix.removeprefix(".") in FORMATS for file in files):
         raise ResultError("--width: is for a figure, expected --out FILE.pdf, FILE.svg or FILE.png with it")
     width_mm = None if width is None else style.millimetres("--width", width)
-    shown = None if all_ else ranking.SHOWN
-    names = {"flow": flow, "schedulers": schedulers, "congestion": congestion, "protocols": protocols}
-    of_flights: dict[str, object] = {
-        "require": require,
-        "rate": rates,
-        "budget": budget,
-        "format": format_,
-        "every": every,
-        "zone": zone,
-    }
-    of_flights |= {"as": meanings, "lost": lost, "client": None if client == "vehicle" else client}
-    of_scenarios = {"seed": seed, "seeds": seeds, "set": set_}
+    output = Output(files, None if all_ else ranking.SHOWN, width_mm, as_json=as_json, quiet=quiet)
     choice = comparing.Choice(
         listed(flow, "--flow"),
         listed(protocols, "--protocols"),
@@ -149,20 +138,17 @@ def compare(
         listed(congestion, "--congestion"),
     )
     if all(_FLIGHT.fullmatch(source) and not Path(source).exists() for source in sources):
+        of_scenarios = {"seed": seed, "seeds": seeds, "set": set_}
         _refuse(of_scenarios, "measured flights, which have no seeds and no keys")
         options = replace(read_options(zone, meanings, client, lost, every), format=format_)
         measured = Measured.read(sources, require or [], rates or [], options)
-        answer, left_out = _over_flights(measured, choice, seconds("--budget", budget) or assess.BUDGET_S, quiet=quiet)
-        written = _write_answer(answer, files, shown, width_mm)
-        if as_json:
-            print_json(answer_json(answer) | {"left_out": left_out})
-        elif not quiet:
-            rows = shown or max(len(ranked.rows) for ranked in answer.flows)
-            typer.echo("\n".join([answer_text(answer, rows, "with --all"), *left_out]))
-            _tell_written(written)
+        _compare_over_flights(measured, choice, seconds("--budget", budget) or assess.BUDGET_S, output)
         return
     for source in sources:
         _refuse_measurement(Path(source))
+    of_flights: dict[str, object] = {"require": require, "rate": rates, "budget": budget, "format": format_}
+    of_flights |= {"every": every, "zone": zone, "as": meanings, "lost": lost}
+    of_flights |= {"client": None if client == "vehicle" else client}
     _refuse(of_flights, "a scenario, which states its requirements itself")
     numbers = None if seeds is None else seeds_from(seeds, max_seeds=MAX_RUNS)
     overrides = [assignment(text) for text in set_ or []]
@@ -170,40 +156,82 @@ def compare(
         raise ScenarioError(
             f"found {len(sources)} things to compare; expected a scenario, two, or NAME=FLIGHT for each"
         )
-    if len(sources) == 2:
-        pairs.refuse_more(names)
-        for file in files:
-            comparing.check_name(file)
-        with progress(shown=not quiet) as report_progress, blaming(plugin):
-            found = pairs.paired(
-                *sources, seeds=numbers if seed is None else [seed], overrides=overrides, progress=report_progress
+    with blaming(plugin):
+        if len(sources) == 2:
+            pairs.refuse_more(
+                {"flow": flow, "schedulers": schedulers, "congestion": congestion, "protocols": protocols}
             )
-        for file in files:
-            comparing.write(found.frame(), file)
-        if as_json:
-            print_json(found.json())
-        elif not quiet:
-            typer.echo(f"A: {found.a}\nB: {found.b}\nseeds: {seeds_text(found.seeds)}")
-            for words in (*(one.words for one in found.differences), *(f"note: {note}" for note in found.notes)):
-                typer.echo(f"  {words}")
-            _tell_written(files)
-        return
-    chosen = Scenario.load(sources[0], overrides)
-    if numbers is not None and len(numbers) > 1:
-        chosen, notices = sampled(chosen)
-        for notice in notices if not quiet else ():
+            _compare_pair(sources, numbers if seed is None else [seed], overrides, output)
+        else:
+            _compare_algorithms(Scenario.load(sources[0], overrides), choice, seed, numbers, output)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a comparison goes: files, and the screen as text or JSON.
+
+    Attributes:
+        files: new files, by whose endings their form is chosen.
+        shown: places on the screen, in tables and figures; None for all.
+        width_mm: of figures on paper.
+        as_json: whether the screen gets JSON.
+        quiet: whether the screen gets nothing else.
+    """
+
+    files: Sequence[Path]
+    shown: int | None
+    width_mm: float | None
+    as_json: bool
+    quiet: bool
+
+
+def _compare_over_flights(measured: Measured, choice: Choice, budget_s: float, output: Output) -> None:
+    answer, left_out = _over_flights(measured, choice, budget_s, quiet=output.quiet)
+    written = _write_answer(answer, output)
+    if output.as_json:
+        print_json(answer_json(answer) | {"left_out": left_out})
+    elif not output.quiet:
+        rows = output.shown or max(len(ranked.rows) for ranked in answer.flows)
+        typer.echo("\n".join([answer_text(answer, rows, "with --all"), *left_out]))
+        _list_written(written)
+
+
+def _compare_pair(
+    sources: Sequence[str], seeds: Sequence[int] | None, overrides: Sequence[tuple[str, str]], output: Output
+) -> None:
+    for file in output.files:
+        comparing.check_name(file)
+    with progress(shown=not output.quiet) as report_progress:
+        found = pairs.paired(*sources, seeds=seeds, overrides=overrides, progress=report_progress)
+    for file in output.files:
+        comparing.write(found.frame(), file)
+    if output.as_json:
+        print_json(found.json())
+    elif not output.quiet:
+        typer.echo(f"A: {found.a}\nB: {found.b}\nseeds: {seeds_text(found.seeds)}")
+        for words in (*(one.words for one in found.differences), *(f"note: {note}" for note in found.notes)):
+            typer.echo(f"  {words}")
+        _list_written(output.files)
+
+
+def _compare_algorithms(
+    scenario: Scenario, choice: Choice, seed: int | None, seeds: Sequence[int] | None, output: Output
+) -> None:
+    if seeds is not None and len(seeds) > 1:
+        scenario, notices = sampled(scenario)
+        for notice in notices if not output.quiet else ():
             typer.echo(f"note: {notice}", err=True)
-    with progress(shown=not quiet) as report_progress, blaming(plugin):
-        ranked = ranking.rank(chosen, choice, seed=seed, seeds=numbers, progress=report_progress)
-    written = _write_ranking(ranked, files, shown, width_mm)
-    if as_json:
+    with progress(shown=not output.quiet) as report_progress:
+        ranked = ranking.rank(scenario, choice, seed=seed, seeds=seeds, progress=report_progress)
+    written = _write_ranking(ranked, output)
+    if output.as_json:
         print_json(ranked.to_dict())
-    elif not quiet:
-        typer.echo(ranked.text(shown))
-        _tell_written(written)
+    elif not output.quiet:
+        typer.echo(ranked.text(output.shown))
+        _list_written(written)
 
 
-def _tell_written(files: Sequence[Path]) -> None:
+def _list_written(files: Sequence[Path]) -> None:
     for file in files:
         typer.echo(f"written: {file}")
 
@@ -248,41 +276,40 @@ def _over_flights(measured: Measured, choice: Choice, budget_s: float, *, quiet:
     return answer, left_out
 
 
-def _write_ranking(found: Ranking, files: Sequence[Path], shown: int | None, width_mm: float | None) -> list[Path]:
+def _write_ranking(found: Ranking, output: Output) -> list[Path]:
     """Writes each file, and returns those that were: a figure may be one for each requirement."""
     written: list[Path] = []
-    for file in files:
+    for file in output.files:
         if file.suffix in comparing.SUFFIXES:
             comparing.write(found.frame, file)
         elif file.suffix == ".html":
             write_whole(file, reports.compared_html(file.stem, found.frame).encode())
         elif file.suffix == ".tex":
-            write_whole(file, found.latex(shown).encode())
+            write_whole(file, found.latex(output.shown).encode())
         else:
             drawn = [(one.flow, at) for at, one in enumerate(found.places[0].requirements) if one.metric != "integrity"]
             if not drawn:
                 raise ResultError(f"{file}: the scenario requires nothing; a figure shows what is required")
             for number, (name, at) in enumerate(drawn):
-                numbered = _numbered(file, name, number, len(drawn))
-                written.append(style.save(_figure_of(found, at, shown, width_mm), numbered))
+                written.append(style.save(_figure_of(found, at, output), _numbered(file, name, number, len(drawn))))
             continue
         written.append(file)
     return written
 
 
-def _figure_of(found: Ranking, at: int, shown: int | None, width_mm: float | None) -> Figure:
+def _figure_of(found: Ranking, at: int, output: Output) -> Figure:
     bars = []
-    for place in found.places[:shown]:
+    for place in found.places[: output.shown]:
         one = place.requirements[at]
         bars.append(drawing.Bar(place.name, one.estimate, one.low, one.high))
     first = found.places[0].requirements[at]
     target = first.deadline_ms if first.metric in ("percentile", "expiration") else first.target
-    return drawing.intervals(bars, first.metric, first.flow, target, width_mm)
+    return drawing.intervals(bars, first.metric, first.flow, target, output.width_mm)
 
 
-def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None, width_mm: float | None) -> list[Path]:
+def _write_answer(answer: Answer, output: Output) -> list[Path]:
     written: list[Path] = []
-    for file in files:
+    for file in output.files:
         if file.suffix in comparing.SUFFIXES:
             rows = [
                 {
@@ -299,11 +326,13 @@ def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None, widt
         elif file.suffix == ".html":
             write_whole(file, assess_page.assess_html(answer).encode())
         elif file.suffix == ".tex":
-            write_whole(file, "\n".join(_latex_of(flow, shown) for flow in answer.flows).encode())
+            write_whole(file, "\n".join(_latex_of(flow, output.shown) for flow in answer.flows).encode())
         else:
             for number, flow in enumerate(answer.flows):
-                bars = [drawing.Bar(row.name, *row.reached) for row in flow.rows[:shown]]
-                figure = drawing.intervals(bars, flow.wanted.metric, flow.wanted.flow, flow.wanted.target, width_mm)
+                bars = [drawing.Bar(row.name, *row.reached) for row in flow.rows[: output.shown]]
+                figure = drawing.intervals(
+                    bars, flow.wanted.metric, flow.wanted.flow, flow.wanted.target, output.width_mm
+                )
                 written.append(style.save(figure, _numbered(file, flow.wanted.flow, number, len(answer.flows))))
             continue
         written.append(file)
