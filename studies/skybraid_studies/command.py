@@ -24,7 +24,7 @@ from skybraid_studies.engine import emulating, kept, reproducing, scorecard
 from skybraid_studies.engine.claims import Holds, Role
 from skybraid_studies.engine.index import Entry, entries
 from skybraid_studies.engine.points import SIMULATION, Point
-from skybraid_studies.engine.runner import Errand, Form, Plan, Tally, plan, run_plan
+from skybraid_studies.engine.runner import Form, Plan, PlanProgress, Selection, plan, run_plan
 from skybraid_studies.engine.scorecard import number
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from skybraid_studies.engine import page
     from skybraid_studies.engine.experiment import Experiment, Study
     from skybraid_studies.engine.reproducing import Scorecard
-    from skybraid_studies.engine.runner import Told
+    from skybraid_studies.engine.runner import ReportProgress
     from skybraid_studies.engine.scorecard import Row
 else:
     page = Late("skybraid_studies.engine.page")
@@ -182,19 +182,19 @@ def run(asked: Asked) -> int:
         if lacking := flight.missing():
             raise EmulationError(f"reproduce --gateway: this machine lacks {lacking}")
     if asked.keep and not form.real_time:
-        for each in chosen.errands:
+        for each in chosen.selections:
             kept.check_mergeable(each.study, each.reading, [one.id for one in each.experiments], quick=form.quick)
     clock = time.perf_counter()
     planned = _plan(chosen, form, asked)
     with tally(shown=not asked.quiet, doing="emulating" if form.real_time else "reproducing") as tell:
-        told: Told | None = None if tell is None else lambda now: tell(now.share, _words(now))
-        run_plan(planned, folder=asked.out, workers=asked.workers, told=told)
+        report: ReportProgress | None = None if tell is None else lambda now: tell(now.share, _words(now))
+        run_plan(planned, folder=asked.out, workers=asked.workers, report_progress=report)
     cards = [
         reproducing.judged(planned, each, time.perf_counter() - clock, chosen.index).keep(asked.out / each.study.paper)
-        for each in planned.errands
+        for each in planned.selections
     ]
     if asked.keep:
-        for each, card in zip(planned.errands, cards, strict=True):
+        for each, card in zip(planned.selections, cards, strict=True):
             for name, data in kept.merged(each.study, card.to_dict()).items():
                 write_whole(each.study.folder / kept.FOLDER / name, data)
     rows = _rows(chosen, cards, form)
@@ -216,14 +216,14 @@ class _Chosen:
 
     Attributes:
         studies: every one that is there.
-        errands: what must be run.
+        selections: what must be run.
         missing: experiments of the index that have no file.
         ids: experiments that were named.
         index: all entries by id.
     """
 
     studies: Sequence[Study]
-    errands: Sequence[Errand]
+    selections: Sequence[Selection]
     missing: Sequence[Entry]
     ids: Sequence[str]
     index: Mapping[str, Entry]
@@ -248,13 +248,13 @@ def _chosen(asked: Asked) -> _Chosen:
         if one not in present and one not in {each.id for each in absent}:
             _refuse(one, named, papers, [*present, *(each.id for each in absent)])
     of_ids = {present[one] for one in ids if one in present}
-    errands = []
+    selections = []
     for study, name in chosen:
         own = [one for one in ids if present.get(one) == study.paper]
         if ids and study.paper not in of_ids:
             continue
-        errands.append(reproducing.errand(study, own, name))
-    return _Chosen(known, errands, [one for one in absent if not ids or one.id in ids], ids, index)
+        selections.append(reproducing.selection(study, own, name))
+    return _Chosen(known, selections, [one for one in absent if not ids or one.id in ids], ids, index)
 
 
 def _of_reading(wanted: Sequence[Study], reading: str | None, *, every: bool) -> list[tuple[Study, str]]:
@@ -291,15 +291,15 @@ def _emulated(chosen: _Chosen, *, named: bool, option: str = "--emulate") -> _Ch
     """
     if named:
         return chosen
-    errands = []
-    for each in chosen.errands:
+    selections = []
+    for each in chosen.selections:
         own = [one for one in each.experiments if one.id in chosen.index and chosen.index[one.id].type == "emulation"]
         if own:
-            errands.append(replace(each, experiments=own))
-    if not errands:
-        papers = ", ".join(each.study.paper for each in chosen.errands)
+            selections.append(replace(each, experiments=own))
+    if not selections:
+        papers = ", ".join(each.study.paper for each in chosen.selections)
         raise ScenarioError(f"{option}: found no emulation in {papers}; other experiments are emulated if named by id")
-    return replace(chosen, errands=errands, missing=[one for one in chosen.missing if one.type == "emulation"])
+    return replace(chosen, selections=selections, missing=[one for one in chosen.missing if one.type == "emulation"])
 
 
 def _form(asked: Asked) -> Form:
@@ -316,22 +316,22 @@ def _playable(chosen: _Chosen, *, named: bool) -> _Chosen:
     """
     if named:
         return chosen
-    errands = []
-    for each in chosen.errands:
+    selections = []
+    for each in chosen.selections:
         own = [one for one in each.experiments if _has_play(each, one)]
         if own:
-            errands.append(replace(each, experiments=own))
-    if not errands:
-        papers = ", ".join(each.study.paper for each in chosen.errands)
+            selections.append(replace(each, experiments=own))
+    if not selections:
+        papers = ", ".join(each.study.paper for each in chosen.selections)
         raise ScenarioError(f"--gateway: found nothing in {papers} that gateways can play; try lee2021mutran")
-    return replace(chosen, errands=errands, missing=[])
+    return replace(chosen, selections=selections, missing=[])
 
 
-def _has_play(errand: Errand, experiment: Experiment) -> bool:
+def _has_play(selection: Selection, experiment: Experiment) -> bool:
     for series in experiment.series:
         if series.measure is not None:
             try:
-                scenario = errand.study.scenario(experiment, series, 0.0, errand.reading, quick=True)
+                scenario = selection.study.scenario(experiment, series, 0.0, selection.reading, quick=True)
                 playing.play(scenario, playing.DATA)
             except SkybraidError:
                 continue
@@ -341,14 +341,14 @@ def _has_play(errand: Errand, experiment: Experiment) -> bool:
 
 def _plan(chosen: _Chosen, form: Form, asked: Asked) -> Plan:
     if not form.real_time:
-        return plan(chosen.errands, form=form, folder=asked.out)
-    planned = emulating.affordable(chosen.errands, seconds("--max-time", asked.max_time) or 0.0, asked.out, form)
+        return plan(chosen.selections, form=form, folder=asked.out)
+    planned = emulating.affordable(chosen.selections, seconds("--max-time", asked.max_time) or 0.0, asked.out, form)
     if not asked.quiet:
         runs = sum(isinstance(job, Point) and job.driver != SIMULATION for job in planned.missing)
         at_once = (asked.workers or 1) if form is Form.GATEWAY else 1
         how = "one at a time" if at_once == 1 else f"{at_once} at a time"
-        told = f"{runs} runs in real time, {how}: about {span(emulating.estimate_s(planned) / at_once)}"
-        typer.echo(f"{told}; {len(planned.kept)} kept from before", err=True)
+        how_long = f"{runs} runs in real time, {how}: about {span(emulating.estimate_s(planned) / at_once)}"
+        typer.echo(f"{how_long}; {len(planned.kept)} kept from before", err=True)
     return planned
 
 
@@ -361,7 +361,7 @@ def _rows(chosen: _Chosen, cards: Sequence[Scorecard], form: Form) -> list[Row]:
     return sorted(rows, key=lambda row: (papers.index(row.paper), places.get(row.id, len(places))))
 
 
-def _words(now: Tally) -> str:
+def _words(now: PlanProgress) -> str:
     left = f", {span(round(now.left_s, 0))} left" if _TELLING <= now.share < 1 and now.left_s >= 1 else ""
     return f"{now.done} of {now.runs} runs and calculations done, {now.kept} kept from before{left}"
 
@@ -374,14 +374,14 @@ def list_experiments(asked: Asked) -> int:
     """
     chosen = _chosen(asked)
     rows: list[dict[str, Any]] = []
-    for each in chosen.errands:
+    for each in chosen.selections:
         for one in each.experiments:
             entry = chosen.index.get(one.id)
-            told = {"id": one.id, "paper": each.study.paper, "type": entry.type if entry else "", "figure": one.figure}
-            rows.append(told | {"finding": one.finding, "missing": False})
+            row = {"id": one.id, "paper": each.study.paper, "type": entry.type if entry else "", "figure": one.figure}
+            rows.append(row | {"finding": one.finding, "missing": False})
     for entry in chosen.missing:
-        told = {"id": entry.id, "paper": entry.paper, "type": entry.type, "figure": ""}
-        rows.append(told | {"finding": entry.line, "missing": True})
+        row = {"id": entry.id, "paper": entry.paper, "type": entry.type, "figure": ""}
+        rows.append(row | {"finding": entry.line, "missing": True})
     places = {name: place for place, name in enumerate(chosen.index)}
     rows.sort(key=lambda row: (places.get(row["id"], len(places)), row["id"]))
     if asked.as_json:
@@ -412,11 +412,11 @@ def show_kept(asked: Asked) -> int:
     """
     chosen = _chosen(replace(asked, reading=None))
     rows: list[dict[str, Any]] = []
-    for each in chosen.errands:
+    for each in chosen.selections:
         have = kept.names(each.study)
         name = asked.reading or each.study.reading
         if name in have:
-            rows += [row for row in kept.told(each.study, name) if not chosen.ids or row["id"] in chosen.ids]
+            rows += [row for row in kept.stored_rows(each.study, name) if not chosen.ids or row["id"] in chosen.ids]
     if not rows:
         raise ScenarioError(f"--kept: found no kept results of {asked.reading or 'these studies'}")
     if asked.as_json:

@@ -15,7 +15,7 @@ from skybraid_studies.engine import emulating
 from skybraid_studies.engine.observe import Seen, arrival_gaps_s
 from skybraid_studies.engine.papers import FOLDER as STUDIES
 from skybraid_studies.engine.points import GATEWAY, SIMULATION, Point
-from skybraid_studies.engine.reproducing import errand
+from skybraid_studies.engine.reproducing import selection
 from skybraid_studies.engine.runner import Form
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_control_in_the_stream_of_the_data_is_not_played() -> None:
 
 
 def test_what_gateways_cannot_fly_is_simulated_and_said_so() -> None:
-    of = errand(Study(FOLDER), ["LEE-E10"])
+    of = selection(Study(FOLDER), ["LEE-E10"])
     planned = emulating.affordable([of], 1e9, None, Form.GATEWAY)
     drivers = {job.driver for job in planned.jobs.values() if isinstance(job, Point)}
     assert drivers == {GATEWAY, SIMULATION}

@@ -12,8 +12,8 @@ from skybraid_studies import Study, reproduce
 from skybraid_studies.engine import figure
 from skybraid_studies.engine.claims import Line
 from skybraid_studies.engine.experiment import FORMS
-from skybraid_studies.engine.reproducing import errand as errand_of
 from skybraid_studies.engine.reproducing import judged
+from skybraid_studies.engine.reproducing import selection as errand_of
 from skybraid_studies.engine.runner import plan, run_plan
 from test_reproduce import CASES, claim_file, place
 

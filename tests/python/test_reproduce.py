@@ -23,7 +23,7 @@ from skybraid_studies.engine import index
 from skybraid_studies.engine.claims import KINDS
 from skybraid_studies.engine.observe import Seen, observation
 from skybraid_studies.engine.papers import FOLDER as STUDIES
-from skybraid_studies.engine.reproducing import errand as errand_of
+from skybraid_studies.engine.reproducing import selection as errand_of
 from skybraid_studies.engine.runner import Form, plan
 
 ROOT = Path(__file__).parents[2]

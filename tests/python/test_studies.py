@@ -645,7 +645,7 @@ def test_a_cause_is_told_once_and_linked(study: Path, tmp_path: Path) -> None:
     assert told.count("Two rates were tried.") == 1
     assert told.count("(#cause-rate)") == 2
     assert "**rate** (open; NOB-E01)" in told
-    (row,) = kept.told(Study(study), "plain")
+    (row,) = kept.stored_rows(Study(study), "plain")
     assert (row["id"], row["check"], row["open"]) == ("NOB-E01", False, 2)
     (study / "NOB-E01.toml").write_text(named.replace('"rate"', '"rat"'), encoding="utf-8")
     with pytest.raises(ScenarioError, match="cause: found rat, expected one of rate"):

@@ -88,7 +88,9 @@ def test_a_link_that_is_longer_shows_every_frame_later_by_as_much() -> None:
         # Percentiles have a resolution of 0.1 %.
         assert difference(found, f"frame_latency_{name}_ms").difference == pytest.approx(30, abs=0.5)
     assert difference(found, "frame_rate").words == "video, frame rate: equal in all 3 pairs"
-    assert {one.metric for one in found.differences if one.flow == "video"} == {it.column for it in MEASURES if it.told}
+    assert {one.metric for one in found.differences if one.flow == "video"} == {
+        it.column for it in MEASURES if it.listed
+    }
     assert not any("frame" in one.metric for one in found.differences if one.flow == "control")
 
 

@@ -137,11 +137,11 @@ def set_(
     Example: skybraid ctl set lte --direction uplink --rate 5Mbit/s
     """
     changes = {"rate": rate, "delay": delay, "loss": loss}
-    told = ", ".join(f"{key} {value}" for key, value in changes.items() if value is not None)
-    if not told:
+    changed = ", ".join(f"{key} {value}" for key, value in changes.items() if value is not None)
+    if not changed:
         raise EmulationError("ctl set: found nothing to set, expected --rate, --delay or --loss")
     where = path if direction is None else f"{path} {direction}"
-    _do(name, f"{where}: {told}", as_json=as_json, do="set", path=path, direction=direction, **changes)
+    _do(name, f"{where}: {changed}", as_json=as_json, do="set", path=path, direction=direction, **changes)
 
 
 @app.command()

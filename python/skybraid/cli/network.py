@@ -40,8 +40,8 @@ def network(
                 f"--flow: found no flow that begins with {flow}; expected one of {', '.join(chosen.flows)}"
             )
     if as_json:
-        told = {"nodes": nodes(chosen).to_dicts(), "links": links(chosen).to_dicts(), "routes": ways.to_dicts()}
-        print_json(told)
+        tables = {"nodes": nodes(chosen).to_dicts(), "links": links(chosen).to_dicts(), "routes": ways.to_dicts()}
+        print_json(tables)
         return
     for line in _lines(chosen, ways, each=flow is not None):
         typer.echo(line)

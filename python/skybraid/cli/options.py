@@ -132,18 +132,18 @@ def load_plugins(plugins: list[Path] | None) -> None:
 
 def _blame(error: Exception, plugins: list[Path]) -> NoReturn:
     """Exits with the error of a user-defined algorithm: its location, then the frames of its file."""
-    told = traceback.TracebackException.from_exception(error)
+    trace = traceback.TracebackException.from_exception(error)
     files = {str(file.resolve()) for file in plugins}
-    own = next((place for place, frame in enumerate(told.stack) if frame.filename in files), None)
+    own = next((place for place, frame in enumerate(trace.stack) if frame.filename in files), None)
     if own is not None:
-        told.stack = traceback.StackSummary.from_list(told.stack[own:])
-        last = [frame for frame in told.stack if frame.filename in files][-1]
+        trace.stack = traceback.StackSummary.from_list(trace.stack[own:])
+        last = [frame for frame in trace.stack if frame.filename in files][-1]
         words = f"{Path(last.filename).name}:{last.lineno}: {type(error).__name__}: {error}"
         typer.echo(f"error: {words}", err=True)
     elif isinstance(error, SyntaxError):
-        told.stack = traceback.StackSummary()
+        trace.stack = traceback.StackSummary()
         typer.echo(f"error: {Path(error.filename or plugins[0]).name}:{error.lineno or 1}: {error.msg}", err=True)
-    typer.echo("".join(told.format()).rstrip(), err=True)
+    typer.echo("".join(trace.format()).rstrip(), err=True)
     raise typer.Exit(BAD_INPUT) from error
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import skybraid
-from skybraid import orbit as room
+from skybraid import orbit as satellites
 from skybraid.cli.options import AsJson, Overrides, Quiet, assignment, print_json
 from skybraid.model.errors import ResultError, ScenarioError
 from skybraid.model.folder import check_new_file, write_whole
@@ -80,40 +80,40 @@ def orbit(
         _list_constellations(as_json)
         return
     _check_files(csv, hypatia, plot)
-    satellites: dict[str, Any] = {
+    sources: dict[str, Any] = {
         "constellation": constellation,
         "elements": None if elements is None else str(elements),
         "walker": walker,
         "geostationary": geostationary,
     }
-    chosen = {key: value for key, value in satellites.items() if value}
+    chosen = {key: value for key, value in sources.items() if value}
     if scenario is not None:
         if chosen or at or track:
             raise ScenarioError("orbit: found a SCENARIO and options, expected one of them; --set changes a scenario")
-        service = room.of_path(Scenario.load(scenario, [assignment(text) for text in set_ or []]), path)
+        service = satellites.of_path(Scenario.load(scenario, [assignment(text) for text in set_ or []]), path)
     else:
         optional = {"ground_delay": ground_delay, "gateway_mask": gateway_mask}
         table: dict[str, Any] = chosen | {key: value for key, value in optional.items() if value is not None}
         table |= {"mask": mask, "choice": choice, "isl": isl, "handover_gap": handover_gap, "step": step}
         table |= {"start": start, "gateways": [_place("--gateway", text) for text in gateway or []]}
         ends = {"position": _place("--other", other)} if other else None
-        service = room.serve(table, _terminal(at, track, speed), duration, ends, _HERE)
+        service = satellites.serve(table, _terminal(at, track, speed), duration, ends, _HERE)
     if service.warning is not None and not quiet:
         typer.echo(f"note: {service.warning}", err=True)
     for file, text in ((csv, service.csv), (hypatia, service.hypatia)):
         if file is not None:
             write_whole(file, text().encode())
     if plot is not None:
-        skybraid.plots.save(room.plot(service), plot)
+        skybraid.plots.save(satellites.plot(service), plot)
     if as_json:
         print_json(service.json())
     elif not quiet:
-        for line in _told(service):
+        for line in _lines(service):
             typer.echo(line)
 
 
 def _list_constellations(as_json: bool) -> None:
-    known = room.constellations()
+    known = satellites.constellations()
     if as_json:
         print_json({"constellations": known})
         return
@@ -152,7 +152,7 @@ def _place(option: str, text: str) -> dict[str, Any]:
     return place | ({"altitude": parts[2]} if len(parts) == 3 else {})
 
 
-def _told(service: room.Service) -> list[str]:
+def _lines(service: satellites.Service) -> list[str]:
     lines = [f"from {service.start} for {span(service.length_s)}"]
     times_s, elevations, delays_ms = (service.samples[key] for key in ("time_s", "elevation_deg", "delay_ms"))
     rows: list[tuple[float, str]] = []
@@ -168,8 +168,8 @@ def _told(service: room.Service) -> list[str]:
     lines += [f"  {text}" for _, text in sorted(rows)]
     delays = service.delays_ms
     if delays is not None:
-        told = f"{delays.min:.3f} ms at least, {delays.median:.3f} ms in the median, {delays.max:.3f} ms at most"
-        lines.append(f"one-way delay: {told}")
+        delay = f"{delays.min:.3f} ms at least, {delays.median:.3f} ms in the median, {delays.max:.3f} ms at most"
+        lines.append(f"one-way delay: {delay}")
     number = len(service.handovers)
     lines.append(f"handovers: {number}, {service.handovers_per_hour:.1f} per hour of service")
     without_s = sum(gap.length_s for gap in service.gaps)

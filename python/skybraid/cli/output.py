@@ -79,10 +79,10 @@ def timing(emulation: dict[str, Any]) -> list[str]:
         f"packets left their link late by {microseconds(late['p50'])} (median), {microseconds(late['p99'])} (p99), "
         f"{microseconds(late['max'])} (most); the emulator itself lost {count(emulation['emulator_losses'])}"
     )
-    told = [kept, *(f"note: {note}" for note in emulation.get("notes", ()))]
+    lines = [kept, *(f"note: {note}" for note in emulation.get("notes", ()))]
     if not emulation["doubtful"]:
-        return told
-    return [*told, typer.style(f"WARNING: the numbers are doubtful: {emulation['doubtful']}", fg="red", bold=True)]
+        return lines
+    return [*lines, typer.style(f"WARNING: the numbers are doubtful: {emulation['doubtful']}", fg="red", bold=True)]
 
 
 def coloured(verdict: Verdict) -> str:

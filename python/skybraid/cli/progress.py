@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def progress(*, shown: bool, doing: str = "simulating") -> Iterator[Progress | None]:
     """Returns a progress callback: a bar with the time left on a terminal, else a line every 10 %."""
-    with tally(shown=shown, doing=doing, timed=True) as told:
-        yield None if told is None else lambda share: told(share, "")
+    with tally(shown=shown, doing=doing, timed=True) as report_progress:
+        yield None if report_progress is None else lambda share: report_progress(share, "")
 
 
 @contextlib.contextmanager
@@ -37,13 +37,13 @@ def tally(*, shown: bool, doing: str, timed: bool = False) -> Iterator[Callable[
             task = bar.add_task(doing, total=1.0, words="")
             yield lambda share, words: bar.update(task, completed=share, words=words)
     else:
-        told = -1
+        last_tenth = -1
 
         def tell_tenths(share: float, words: str) -> None:
-            nonlocal told
+            nonlocal last_tenth
             tenth = int(share * 10)
-            if tenth > told:
-                told = tenth
+            if tenth > last_tenth:
+                last_tenth = tenth
                 typer.echo(f"{doing}: {tenth * 10} %{f', {words}' if words else ''}", err=True)
 
         yield tell_tenths

@@ -210,10 +210,10 @@ def receive(
         raise cannot_write(out, error) from error
     damaged = sum(row.damaged for row in received.rows)
     value = {"pictures": len(received.rows), "damaged": damaged, "packets": received.packets, "lost": received.lost}
-    print_result(value | {"rows": str(out)}, "\n".join(_told(received)), as_json=as_json, quiet=quiet)
+    print_result(value | {"rows": str(out)}, "\n".join(_lines(received)), as_json=as_json, quiet=quiet)
 
 
-def _told(received: Received) -> list[str]:
+def _lines(received: Received) -> list[str]:
     rows = received.rows
     damaged = sum(row.damaged for row in rows)
     lines = [f"{len(rows)} pictures, {damaged} of them damaged; {received.packets} packets, {received.lost} lost"]

@@ -158,25 +158,25 @@ def _command(words: list[str], text: str, progress: Progress | None) -> None:
         scenario.write(text)
         scenario.seek(0)
         try:
-            told = _listen(process, progress)
+            errors = _listen(process, progress)
         except BaseException:
             process.terminate()
             raise
         code = process.wait()
     if code not in (0, 1):
-        words_ = "\n".join(told).removeprefix("error: ") or f"skybraid emulate ended with exit code {code}"
+        words_ = "\n".join(errors).removeprefix("error: ") or f"skybraid emulate ended with exit code {code}"
         raise EmulationError(words_)
 
 
 def _listen(process: subprocess.Popen[str], progress: Progress | None) -> list[str]:
-    told = []
+    errors = []
     for line in process.stderr or ():
         tenth = re.fullmatch(r"emulating: (\d+) %\n", line)
         if tenth is None:
-            told.append(line.rstrip("\n"))
+            errors.append(line.rstrip("\n"))
         elif progress is not None:
             progress(int(tenth[1]) / 100)
-    return told
+    return errors
 
 
 def emulate_here(

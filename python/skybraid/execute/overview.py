@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_LINES = 200
 """Maximum points that are reported line by line."""
 
-_TOLD = tuple(one for one in MEASURES if one.told)
+_LISTED = tuple(one for one in MEASURES if one.listed)
 _INTERVAL = ("low", "high")
 
 
@@ -41,8 +41,8 @@ def summary(campaign: Campaign) -> pl.DataFrame:
         `_p99_ms`, and the means `frame_rate`, `worst_frame_rate` and `freezes_per_minute`, each with its interval
         (`frame_rate_low` …). A point all of whose runs failed has one row with `flow` null.
     """
-    times = [one.counted.within_ms for one in _TOLD if one.counted]
-    lists = [name for one in _TOLD for name in (_columns(one.counted) if one.counted else [one.column])]
+    times = [one.counted.within_ms for one in _LISTED if one.counted]
+    lists = [name for one in _LISTED for name in (_columns(one.counted) if one.counted else [one.column])]
     grouped = (
         campaign.scan(FLOWS)
         .sort("point", "seed")
@@ -59,7 +59,7 @@ def summary(campaign: Campaign) -> pl.DataFrame:
         for row in by_point.get(point["point"], [{}])
     ]
     types: dict[str, Any] = {"flow": pl.String()}
-    for one in _TOLD:
+    for one in _LISTED:
         if one.counted:
             names = (one.counted.within_ms, one.column, *_share_ends(one))
             types |= dict.fromkeys((one.counted.met, one.counted.trials, f"{_prefix(one)}episodes"), pl.UInt64())
@@ -92,10 +92,10 @@ def _ends(number: Measure) -> tuple[str, str]:
 
 
 def _flow(row: Mapping[str, Any]) -> dict[str, Any]:
-    told = {"flow": row["flow"]} if row else {}
-    for one in _TOLD if row else ():
-        told |= _share(row, one, one.counted) if one.counted else _number(row, one)
-    return told
+    cells = {"flow": row["flow"]} if row else {}
+    for one in _LISTED if row else ():
+        cells |= _share(row, one, one.counted) if one.counted else _number(row, one)
+    return cells
 
 
 def _share(row: Mapping[str, Any], one: Measure, counted: Counted) -> dict[str, Any]:
@@ -150,9 +150,9 @@ def text(frame: pl.DataFrame, columns: Sequence[str]) -> str:
             cells += _cells(by_flow.get(flow), video=_is_video(like))
         lines.append(cells)
     groups = {flow: len(of_flow) for flow, of_flow in titles.items()}
-    told = aligned(lines, len(shown), groups, max(len(columns) - 1, 0))
+    text = aligned(lines, len(shown), groups, max(len(columns) - 1, 0))
     more = len(points) - MAX_LINES
-    return told if more <= 0 else f"{told}\n… and {more} more points"
+    return text if more <= 0 else f"{text}\n… and {more} more points"
 
 
 def _is_video(row: Mapping[str, Any]) -> bool:

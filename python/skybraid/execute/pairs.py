@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Side = Scenario | Results | Campaign | str | os.PathLike[str]
 """What can be compared; a text is the path of a scenario's file, or of a result's or campaign's folder, or its URL."""
 
-METRICS = tuple(one for one in MEASURES if one.told)
+METRICS = tuple(one for one in MEASURES if one.listed)
 """What is compared of each flow; what only a video has, of videos."""
 
 SEEDS = range(1, 21)
@@ -186,11 +186,11 @@ def paired(
             continue
         at = sum(isinstance(earlier, _Missing) for earlier in sides[: len(finished)])
 
-        def told(share: float, at: int = at) -> None:
+        def report_share(share: float, at: int = at) -> None:
             if progress is not None:
                 progress((at + share) / to_run)
 
-        finished.append(_run(plans[len(finished)], workers, told))
+        finished.append(_run(plans[len(finished)], workers, report_share))
     found = _paired(finished[0], finished[1], chosen)
     return replace(found, notes=(*notes, *found.notes))
 
@@ -279,8 +279,8 @@ def _of_results(results: Results) -> _Ready:
 def _paired(a: _Ready, b: _Ready, seeds: list[int] | None) -> Paired:
     one_point = len({point for point, _, _ in a.values}) == len({point for point, _, _ in b.values}) == 1
     if not one_point and a.columns != b.columns:
-        told = [", ".join(side.columns) or "nothing" for side in (a, b)]
-        raise ResultError(f"{a.name} varies {told[0]}, {b.name} varies {told[1]}; expected the same of both")
+        varied = [", ".join(side.columns) or "nothing" for side in (a, b)]
+        raise ResultError(f"{a.name} varies {varied[0]}, {b.name} varies {varied[1]}; expected the same of both")
 
     def keyed(side: _Ready) -> dict[_Key, Mapping[str, float | None]]:
         return {
@@ -350,17 +350,17 @@ def _sentence(metric: Measure, differences: list[float], mean: float, low: float
     pairs = "1 pair" if len(differences) == 1 else f"{count(len(differences))} pairs"
     if not any(differences):
         return f"equal in all {pairs}" if len(differences) > 1 else "equal in the one pair"
-    how = f"{_told(metric, abs(mean))} {'higher' if mean > 0 else 'lower'} in B"
+    how = f"{_text(metric, abs(mean))} {'higher' if mean > 0 else 'lower'} in B"
     if low is None or high is None:
         return f"{how} in one pair, which gives no interval"
-    ends = f"{_told(metric, low, signed=True)} to {_told(metric, high, signed=True)}"
+    ends = f"{_text(metric, low, signed=True)} to {_text(metric, high, signed=True)}"
     interval = f"95 % interval {ends.replace(POINTS, '', 1)}, {pairs}"
     if low <= 0 <= high:
         return f"no difference is shown: {how} on average ({interval})"
     return f"{how} ({interval})"
 
 
-def _told(metric: Measure, value: float, *, signed: bool = False) -> str:
+def _text(metric: Measure, value: float, *, signed: bool = False) -> str:
     sign = ("+" if value > 0 else "−" if value < 0 else "") if signed else ""
     return f"{sign}{metric.unit.apart(abs(value))}"
 

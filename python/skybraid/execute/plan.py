@@ -224,8 +224,8 @@ def grown(plan: Plan, there: Manifest, url: str) -> Plan:
 
 def _same_scenario(there: Base, new: Base, url: str) -> None:
     if there.overrides != new.overrides:
-        told = [" ".join(f"{key}={value}" for key, value in base.overrides) or "none" for base in (there, new)]
-        raise _other(url, f"replaced keys {told[0]}", told[1])
+        replaced = [" ".join(f"{key}={value}" for key, value in base.overrides) or "none" for base in (there, new)]
+        raise _other(url, f"replaced keys {replaced[0]}", replaced[1])
     if there.text == new.text:
         return
     flat = [dict(_flat(axes.without(base.text))) for base in (there, new)]

@@ -278,7 +278,7 @@ class Store:
         Raises:
             ResultError: they cannot be renamed.
         """
-        told = []
+        notes = []
         for name, fault in self.damaged().items():
             with self._telling("write"):
                 # `runs/` first: without it, a part does not count.
@@ -286,8 +286,8 @@ class Store:
                     place = self.place(f"{table}/{name}")
                     if self._fs.exists(place):
                         self._fs.mv(place, place + _DAMAGED)
-            told.append(f"{fault}: the part is set aside as {name}{_DAMAGED}, and its runs are made again")
-        return told
+            notes.append(f"{fault}: the part is set aside as {name}{_DAMAGED}, and its runs are made again")
+        return notes
 
     def sweep_up(self) -> None:
         """Removes what a process that was killed has left: parts without their `runs/`, files half written."""

@@ -80,9 +80,9 @@ class Question:
     target: float | None
     reach: float | None
 
-    def told(self, value: float) -> str:
+    def formatted(self, value: float) -> str:
         """A value of the metric in words."""
-        return "without end" if math.isinf(value) else self.metric.unit.told(value)
+        return "without end" if math.isinf(value) else self.metric.unit.text(value)
 
     def check(self, flows: Sequence[str], videos: Sequence[str]) -> None:
         """Refuses a flow that is not there, or that has no such metric.
@@ -269,7 +269,7 @@ class _Seen:
 
     def words(self, asked: Question) -> str:
         """The estimate, the flights and the interval."""
-        seen = "nothing" if self.estimate is None else asked.told(self.estimate)
+        seen = "nothing" if self.estimate is None else asked.formatted(self.estimate)
         if self.share is not None and self.share.trials:
             misses = "1 miss" if self.share.missed == 1 else f"{count(self.share.missed)} misses"
             together = "1 episode" if self.share.episodes == 1 else f"{count(self.share.episodes)} episodes"
@@ -277,7 +277,7 @@ class _Seen:
         elif self.shown is None:
             interval = "no interval"
         else:
-            interval = f"95 % interval {asked.told(self.shown.low)} to {asked.told(self.shown.high)}"
+            interval = f"95 % interval {asked.formatted(self.shown.low)} to {asked.formatted(self.shown.high)}"
         return f"{seen} in {count(self.flights)} flights ({interval})"
 
 

@@ -147,13 +147,13 @@ class Shell:
         Raises:
             EmulationError: it failed.
         """
-        given, told = self._process.stdin, self._process.stdout
-        assert given is not None
-        assert told is not None
-        given.write(f'{command}\necho "$? {_DONE}"\n'.encode())
-        given.flush()
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(f'{command}\necho "$? {_DONE}"\n'.encode())
+        stdin.flush()
         lines: list[str] = []
-        for line in told:
+        for line in stdout:
             text = line.decode()
             if text.rstrip().endswith(_DONE):
                 if text.split()[0] != "0":

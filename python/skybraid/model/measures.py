@@ -1,6 +1,6 @@
 """Measures of a flow: one number per run, with the names, columns and words that commands share.
 
-`sweep --until` takes them by name, `compare A B` tells their differences, and the tables of flows have their columns.
+`sweep --until` takes them by name, `compare A B` reports their differences, and the tables of flows have their columns.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Unit(NamedTuple):
         unit: in which a value is given, as a scenario writes it; none for a plain number.
         scale: factor from the column's unit to this one.
         example: of such a value.
-        told: the column's number in words.
+        text: the column's number in words.
         apart: the size of a difference of two in words.
     """
 
     unit: str
     scale: float
     example: str
-    told: Callable[[float], str]
+    text: Callable[[float], str]
     apart: Callable[[float], str]
 
 
@@ -80,7 +80,7 @@ class Measure(NamedTuple):
         mean: whether flights are put together by their mean with Student's interval; else by their median.
         nothing: value of a flight without one, where it must count: the worst.
         video: whether only a video has it.
-        told: whether `compare A B` and the summary of a campaign tell it unasked.
+        listed: whether `compare A B` and the summary of a campaign list it.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Measure(NamedTuple):
     mean: bool = False
     nothing: float = float("inf")
     video: bool = False
-    told: bool = True
+    listed: bool = True
 
     def within(self, within_ms: float | None) -> str:
         """Description in words: "share within 300 ms"."""
@@ -116,7 +116,7 @@ MEASURES = (
             f"delay_{name}_ms",
             _named(f"delay of {_most(share)} of the messages"),
             DELAY,
-            told=name in ("p50", "p99"),
+            listed=name in ("p50", "p99"),
         )
         for name, share in PERCENTILES.items()
     ),

@@ -273,12 +273,12 @@ def video_words(video: Mapping[str, Any]) -> str:
     if not shown:
         return f"none of {count(frames)} frames was shown"
     latency = video["latency_ms"]
-    told = f"{count(shown)} of {count(frames)} frames shown, {percent(video['intact'] / frames)} of all undamaged"
+    text = f"{count(shown)} of {count(frames)} frames shown, {percent(video['intact'] / frames)} of all undamaged"
     if video["frame_rate"] is not None:
         often = freezes_a_minute(video["freezes_per_minute"])
-        told += f"; {frames_a_second(video['frame_rate'])}, {often}"
+        text += f"; {frames_a_second(video['frame_rate'])}, {often}"
     median, tail = milliseconds(latency["p50"]), milliseconds(latency["p99"])
-    return f"{told}; from camera to screen {median} (median), {tail} (p99)"
+    return f"{text}; from camera to screen {median} (median), {tail} (p99)"
 
 
 def over_runs(stats: Sequence[FlowStats]) -> FlowSummary:

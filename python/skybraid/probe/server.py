@@ -24,8 +24,8 @@ class Server:
         self._host, self._port, self._site, self._think_s = host, port, site, think_s
         self._open: set[asyncio.Task[None]] = set()
 
-    async def run(self, told: Callable[[str], None]) -> None:
-        """Answers until SIGTERM or SIGINT; `told` hears in a line where, once all is ready.
+    async def run(self, announce: Callable[[str], None]) -> None:
+        """Answers until SIGTERM or SIGINT; `announce` gets a line that says where, once all is ready.
 
         Raises:
             ProbeError: the address or the port is not to be had.
@@ -53,7 +53,7 @@ class Server:
                 transport = await over_quic.listen(quic, self._site, self._think_s)
                 stack.callback(transport.close)
                 words += f", HTTP/3 on UDP port {port}"
-            told(words)
+            announce(words)
             await ended.wait()
             for task in self._open:
                 task.cancel()

@@ -14,13 +14,13 @@ def split(proxy: dict[str, Any]) -> str:
     """Describes what a proxy did."""
     opened = proxy["opened"]
     connections = "1 connection" if opened == 1 else f"{count(opened)} connections"
-    told = f"{connections} split"
+    text = f"{connections} split"
     if opened:
-        told += f", {size(proxy['to_server_bytes'])} to the server side, {size(proxy['to_client_bytes'])} to the client"
+        text += f", {size(proxy['to_server_bytes'])} to the server side, {size(proxy['to_client_bytes'])} to the client"
     for key, words in (("reset", "ended by a reset"), ("failed", "never connected")):
         if proxy[key]:
-            told += f"; {count(proxy[key])} {words}"
-    return told
+            text += f"; {count(proxy[key])} {words}"
+    return text
 
 
 def link_lines(links: list[dict[str, Any]]) -> list[str]:

@@ -368,14 +368,14 @@ def _encoder(settings: Settings) -> av.VideoCodecContext:
         cut = settings.slices > 1
         parameters |= {"frame-threads": 1, "pools": "1" if cut else "none", "wpp": int(cut), "open-gop": 0}
         parameters |= {"info": 0, "log-level": "none"}
-    told = ":".join(f"{name}={value}" for name, value in parameters.items())
+    options = ":".join(f"{name}={value}" for name, value in parameters.items())
     name = _CODECS[settings.codec]
     context = cast("av.VideoCodecContext", av.CodecContext.create(name, "w"))
     context.width, context.height, context.pix_fmt = settings.width, settings.height, "yuv420p"
     context.framerate = Fraction(settings.fps)
     context.time_base = 1 / context.framerate
     context.thread_count = 1
-    context.options = {"preset": settings.preset, "tune": "zerolatency", f"{name[3:]}-params": told}
+    context.options = {"preset": settings.preset, "tune": "zerolatency", f"{name[3:]}-params": options}
     return context
 
 

@@ -527,9 +527,9 @@ def _forwarded() -> tuple[float, float]:
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
             links = json.loads(done.stdout)["links"]
-            told = (out / "vehicle.out").read_text(encoding="utf-8")
+            log = (out / "vehicle.out").read_text(encoding="utf-8")
         except (OSError, subprocess.TimeoutExpired, ValueError, LookupError):
             return math.nan, math.nan
     uplink = next(link for link in links if link["direction"] == "uplink")
     # The flag 0x2 marks an entry that was answered.
-    return uplink["lost_random"] / 5, float(any(" 0x2 " in line for line in told.splitlines()))
+    return uplink["lost_random"] / 5, float(any(" 0x2 " in line for line in log.splitlines()))

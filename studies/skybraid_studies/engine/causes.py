@@ -1,4 +1,4 @@
-"""Causes: why claims do not hold, each told once in a study's file and named by the claims.
+"""Causes: why claims do not hold, each stated once in a study's file and named by the claims.
 
     [cause.framing]
     explained = "A packet of 1350 B is in seven bursts, and one lost burst loses it."
@@ -48,7 +48,7 @@ class Cause:
         """
         found = {status: keys.take(str(status), str, "") for status in Status}
         keys.done()
-        told = [status for status, text in found.items() if text]
-        if len(told) != 1:
-            keys.refuse("text", ", ".join(told) or "none", f"one of {', '.join(Status)}")
-        return cls(name, told[0], found[told[0]])
+        stated = [status for status, text in found.items() if text]
+        if len(stated) != 1:
+            keys.refuse("text", ", ".join(stated) or "none", f"one of {', '.join(Status)}")
+        return cls(name, stated[0], found[stated[0]])

@@ -146,12 +146,12 @@ def explanations(rows: Sequence[Mapping[str, Any]]) -> str:
             if claim["verdict"] == Holds.YES:
                 continue
             name = claim["cause"]
-            told = why(_of_table(claim | {"known": "" if name else claim["known"]}))
+            text = why(_of_table(claim | {"known": "" if name else claim["known"]}))
             if name:
                 causes[name] = claim
                 by_cause.setdefault(name, []).append(one["id"])
-                told += f" Cause: [{name}](#cause-{name})."
-            lines.append(f"- **{one['id']}** {told}")
+                text += f" Cause: [{name}](#cause-{name})."
+            lines.append(f"- **{one['id']}** {text}")
     if causes:
         lines += ["", "Causes:", ""]
     for name, claim in causes.items():
@@ -183,5 +183,5 @@ def _median(found: Mapping[str, float] | None) -> str:
 def _held(row: Mapping[str, Any]) -> str:
     role = role_of(claim["role"] for claim in row["claims"])
     found = [claim["verdict"] for claim in row["claims"] if claim["role"] == role]
-    told = {Role.FIT: ", fits", Role.CHECK: ", checks"}.get(role, "")
-    return f"{sum(each == Holds.YES for each in found)} of {len(found)}{told}"
+    role_text = {Role.FIT: ", fits", Role.CHECK: ", checks"}.get(role, "")
+    return f"{sum(each == Holds.YES for each in found)} of {len(found)}{role_text}"

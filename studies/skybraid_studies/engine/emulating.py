@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from skybraid.model.requirements import span
 from skybraid_studies.engine.points import SIMULATION, Job, Point
-from skybraid_studies.engine.runner import Errand, Failure, Form, Plan, plan, replay
+from skybraid_studies.engine.runner import Failure, Form, Plan, Selection, plan, replay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,28 +26,30 @@ def _cost_s(job: Job) -> float:
     return job.length_s + _AROUND_S if isinstance(job, Point) and job.driver != SIMULATION else 0.0
 
 
-def affordable(errands: Sequence[Errand], max_s: float, folder: Path | None, form: Form = Form.EMULATED) -> Plan:
+def affordable(selections: Sequence[Selection], max_s: float, folder: Path | None, form: Form = Form.EMULATED) -> Plan:
     """A plan in real time that takes `max_s` at most: with fewer seeds, then without the last experiments."""
-    most = max((len(one.emulate.seeds) for errand in errands for one in errand.experiments), default=1)
+    most = max((len(one.emulate.seeds) for selection in selections for one in selection.experiments), default=1)
     for seeds in range(most, 0, -1):
-        planned = plan([_with_seeds(errand, seeds) for errand in errands], form=form, folder=folder)
+        planned = plan([_with_seeds(selection, seeds) for selection in selections], form=form, folder=folder)
         if estimate_s(planned) <= max_s:
             return planned
     _leave_out(planned, max_s)
     return planned
 
 
-def _with_seeds(errand: Errand, number: int) -> Errand:
-    fewer = [replace(one, emulate=replace(one.emulate, seeds=one.emulate.seeds[:number])) for one in errand.experiments]
-    return replace(errand, experiments=fewer)
+def _with_seeds(selection: Selection, number: int) -> Selection:
+    fewer = [
+        replace(one, emulate=replace(one.emulate, seeds=one.emulate.seeds[:number])) for one in selection.experiments
+    ]
+    return replace(selection, experiments=fewer)
 
 
 def _leave_out(planned: Plan, max_s: float) -> None:
     """Takes experiments out of a plan that do not fit into what those before them leave."""
     spent_s, chosen = 0.0, set(planned.done)
-    for errand in planned.errands:
-        for experiment in errand.experiments:
-            keys = planned.keys(errand.study, experiment)
+    for selection in planned.selections:
+        for experiment in selection.experiments:
+            keys = planned.keys(selection.study, experiment)
             cost_s = sum(_cost_s(planned.jobs[key]) for key in keys - chosen)
             if spent_s + cost_s <= max_s:
                 spent_s += cost_s
@@ -55,7 +57,7 @@ def _leave_out(planned: Plan, max_s: float) -> None:
                 continue
             words = f"Left out: it takes another {span(cost_s)}, and --max-time is {span(max_s)}"
             for series in experiment.series:
-                at = (errand.study.paper, experiment.id, series.name)
-                planned.refused.setdefault(at, Failure(words, replay(errand, experiment, planned.form)))
+                at = (selection.study.paper, experiment.id, series.name)
+                planned.refused.setdefault(at, Failure(words, replay(selection, experiment, planned.form)))
     planned.jobs = {key: job for key, job in planned.jobs.items() if key in chosen}
     planned.of = {at: key for at, key in planned.of.items() if key in chosen}

@@ -93,12 +93,12 @@ def keep(experiment: Experiment, lines: Mapping[str, Line], row: Row, folder: Pa
     """
     remark = ", ".join(
         word
-        for word, told in (
+        for word, condition in (
             ("emulated", row.driver == "emulation"),
             ("by gateways", row.driver == "gateway"),
             ("quick look", row.quick),
         )
-        if told
+        if condition
     )
     svg, png = folder / f"{experiment.id}.svg", folder / f"{experiment.id}.png"
     mark = f"<!-- {_digest(experiment, lines, remark)} -->\n"
@@ -301,8 +301,8 @@ def _table(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
             alpha = _CELL_ALPHA[0] + (_CELL_ALPHA[1] - _CELL_ALPHA[0]) * share
             axes.bar(column, 1, width=1, bottom=y - 0.5, color=skybraid.plots.COLOURS[0], alpha=alpha, linewidth=0)
             theirs = f" ({number(line.published[x][0])})" if x in line.published else ""
-            told = f"{number(value) if math.isfinite(value) else '–'}{theirs}"
-            axes.text(column, y, told, ha="center", va="center", fontsize=7.5)
+            label = f"{number(value) if math.isfinite(value) else '–'}{theirs}"
+            axes.text(column, y, label, ha="center", va="center", fontsize=7.5)
     axes.set_yticks(range(len(lines)), [_wrapped(line.name) for line in lines])
     axes.set_xticks(range(len(xs)), [f"{x:g}" for x in xs] if len(xs) > 1 else [experiment.unit])
     axes.set_xlim(-0.5, len(xs) - 0.5)

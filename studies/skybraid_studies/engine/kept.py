@@ -115,7 +115,7 @@ def names(study: Study) -> list[str]:
     return sorted(found, key=lambda name: (name != study.reading, name not in study.readings, name))
 
 
-def told(study: Study, name: str) -> list[dict[str, Any]]:
+def stored_rows(study: Study, name: str) -> list[dict[str, Any]]:
     """Returns kept rows in short: verdict, whether checks alone decide it, and how many claims hold of how many.
 
     Raises:
@@ -223,8 +223,8 @@ def _lines(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, str]]]
 def _line(id_: str, number: int, claim: Mapping[str, Any]) -> dict[str, str]:
     values = (claim["ours"], claim["low"], claim["high"], *claim["wanted"])
     cells = ("" if value is None else f"{value:.{_DIGITS}g}" for value in values)
-    told = (check(claim["words"]), claim["verdict"], claim["compared"], claim["comparisons"])
-    return {name: str(cell) for name, cell in zip(_COLUMNS, (id_, number, *told, *cells), strict=True)}
+    stated = (check(claim["words"]), claim["verdict"], claim["compared"], claim["comparisons"])
+    return {name: str(cell) for name, cell in zip(_COLUMNS, (id_, number, *stated, *cells), strict=True)}
 
 
 def _csv(lines: Mapping[str, Sequence[Mapping[str, str]]]) -> str:

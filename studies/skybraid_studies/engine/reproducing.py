@@ -14,7 +14,7 @@ from skybraid_studies.engine import figure, kept, papers
 from skybraid_studies.engine.experiment import Study, folder_of
 from skybraid_studies.engine.index import entries
 from skybraid_studies.engine.readings import present
-from skybraid_studies.engine.runner import Errand, Form, Plan, Tally, collect, plan, run_plan
+from skybraid_studies.engine.runner import Form, Plan, Selection, collect, plan, run_plan
 from skybraid_studies.engine.scorecard import Beside, Row, beside, csv_text, median_ratio, row
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def studies(folder: Path | None = None) -> list[Study]:
     return [Study(file.parent) for file in sorted(place_of(folder).glob("*/study.toml"))]
 
 
-def errand(study: Study, experiments: Sequence[str] = (), reading: str | None = None) -> Errand:
+def selection(study: Study, experiments: Sequence[str] = (), reading: str | None = None) -> Selection:
     """Experiments of a study, by their ids; all by default.
 
     Raises:
@@ -131,10 +131,10 @@ def errand(study: Study, experiments: Sequence[str] = (), reading: str | None = 
     for one in experiments:
         if one not in known:
             raise ScenarioError(f"reproduce {study.paper}: found {one}, expected some of {', '.join(known)}")
-    return Errand(study, [known[one] for one in experiments or known], name, note)
+    return Selection(study, [known[one] for one in experiments or known], name, note)
 
 
-def judged(planned: Plan, of: Errand, wall_s: float, index: Mapping[str, Entry] | None = None) -> Scorecard:
+def judged(planned: Plan, of: Selection, wall_s: float, index: Mapping[str, Entry] | None = None) -> Scorecard:
     """Returns the scorecard of a study whose runs are done."""
     collected = collect(planned, of)
     return Scorecard(
@@ -193,13 +193,10 @@ def reproduce(
     clock = time.perf_counter()
     chosen = study if isinstance(study, Study) else Study(folder_of(papers.FOLDER, study))
     folder = None if out is None else Path(out)
-    of = errand(chosen, experiments, reading)
+    of = selection(chosen, experiments, reading)
     planned = plan([of], form=Form.QUICK if quick else Form.FULL, folder=folder)
 
-    def told(tally: Tally) -> None:
-        if progress is not None:
-            progress(tally.share)
-
-    run_plan(planned, folder=folder, workers=workers, told=told)
+    report = None if progress is None else lambda done: progress(done.share)
+    run_plan(planned, folder=folder, workers=workers, report_progress=report)
     found = judged(planned, of, time.perf_counter() - clock, entries(chosen.folder.parent))
     return found if folder is None else found.keep(folder)

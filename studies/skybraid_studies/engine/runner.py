@@ -69,7 +69,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class Selection:
     """Experiments of one study that must be run, in a reading of its paper.
 
     Attributes:
@@ -99,7 +99,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class PlanProgress:
     """Progress of a plan.
 
     Attributes:
@@ -107,7 +107,7 @@ class Tally:
         done: runs that are there, kept ones included.
         kept: runs that were there before.
         runs: all of them.
-        left_s: the wall time that is left, in s, as far as one can tell.
+        left_s: estimate of the wall time that is left, in s.
     """
 
     share: float
@@ -117,7 +117,7 @@ class Tally:
     left_s: float
 
 
-Told = Callable[[Tally], None]
+ReportProgress = Callable[[PlanProgress], None]
 """Called with the progress, a few times a second."""
 
 
@@ -149,7 +149,7 @@ class Plan:
     """Runs and calculations that several studies need, and those that are done.
 
     Attributes:
-        errands: what was asked for.
+        selections: what was asked for.
         form: how thoroughly.
         jobs: runs and calculations by key.
         of: keys by study, experiment, series, value of the sweep and seed; a calculation's has neither of the last.
@@ -159,7 +159,7 @@ class Plan:
         kept: keys of what the folder had.
     """
 
-    errands: Sequence[Errand]
+    selections: Sequence[Selection]
     form: Form
     jobs: dict[str, Job] = field(default_factory=dict)
     of: dict[tuple[str, str, str, float | None, int | None], str] = field(default_factory=dict)
@@ -178,47 +178,47 @@ class Plan:
         return {key for (paper, of, *_), key in self.of.items() if (paper, of) == (study.paper, experiment.id)}
 
 
-def plan(errands: Sequence[Errand], *, form: Form = Form.FULL, folder: Path | None = None) -> Plan:
+def plan(selections: Sequence[Selection], *, form: Form = Form.FULL, folder: Path | None = None) -> Plan:
     """Plans the runs that experiments need, and loads those that a folder has kept."""
-    found = Plan(errands, form)
-    for errand in errands:
-        for experiment in errand.experiments:
+    found = Plan(selections, form)
+    for selection in selections:
+        for experiment in selection.experiments:
             for series in _run_series(experiment):
                 try:
-                    _add(found, errand, experiment, series)
+                    _add(found, selection, experiment, series)
                 except Exception as error:  # noqa: BLE001 whatever is wrong with one, the others go on
-                    failure = Failure(_said(error), replay(errand, experiment, form))
-                    found.refused[errand.study.paper, experiment.id, series.name] = failure
+                    failure = Failure(_message(error), replay(selection, experiment, form))
+                    found.refused[selection.study.paper, experiment.id, series.name] = failure
     if folder is not None:
         found.done = Points(folder).found(found.jobs)
         found.kept = frozenset(found.done)
     return found
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Returns an error's words: those of Skybraid as they are, others with the type of the error."""
     return str(error) if isinstance(error, SkybraidError) else f"{type(error).__name__}: {error}"
 
 
-def replay(errand: Errand, experiment: Experiment, form: Form) -> str:
+def replay(selection: Selection, experiment: Experiment, form: Form) -> str:
     """Returns the command that repeats an experiment."""
     words = ["skybraid", "reproduce", experiment.id]
     words += {Form.QUICK: ["--quick"], Form.EMULATED: ["--emulate"], Form.GATEWAY: ["--gateway"]}.get(form, [])
-    if errand.reading != errand.study.reading:
-        words += ["--reading", errand.reading]
+    if selection.reading != selection.study.reading:
+        words += ["--reading", selection.reading]
     return " ".join(words)
 
 
-def _add(found: Plan, errand: Errand, experiment: Experiment, series: Series) -> None:
+def _add(found: Plan, selection: Selection, experiment: Experiment, series: Series) -> None:
     """Adds the jobs of a series."""
-    runs, at = found.form.runs(experiment), (errand.study.paper, experiment.id, series.name)
+    runs, at = found.form.runs(experiment), (selection.study.paper, experiment.id, series.name)
     xs = _run_xs(experiment, found.form)
     if series.measure is None:
         if found.form.real_time and all(each.measure is None for each in experiment.series):
             raise ScenarioError("A calculation has no links to emulate")
         name = series.compute or ""
         key = points.calculation_key(name, xs, runs.seeds)
-        again = replay(errand, experiment, found.form)
+        again = replay(selection, experiment, found.form)
         found.jobs.setdefault(key, Calculation(key, name, xs, runs.seeds, again))
         found.of[*at, None, None] = key
         return
@@ -226,7 +226,7 @@ def _add(found: Plan, errand: Errand, experiment: Experiment, series: Series) ->
         driver, judged = found.form.driver, ""
         more: list[str] = []
         recording = needed(series.measure, x, runs.checkpoints_s, experiment.times_s, both=bool(series.published))
-        scenario = errand.study.scenario(experiment, series, x, errand.reading, quick=found.form.quick)
+        scenario = selection.study.scenario(experiment, series, x, selection.reading, quick=found.form.quick)
         if found.form.real_time:
             scenario = _emulated(scenario, experiment, series)
         if found.form is Form.GATEWAY:
@@ -234,7 +234,7 @@ def _add(found: Plan, errand: Errand, experiment: Experiment, series: Series) ->
             driver, more = _by_gateways(found, at, scenario, judged)
         keys = points.point_keys(scenario, runs.seeds, driver, *more)
         for seed, key in keys.items():
-            again = replay(errand, experiment, found.form)
+            again = replay(selection, experiment, found.form)
             point = found.jobs.setdefault(key, Point(key, scenario, seed, driver, judged=judged, again=again))
             if isinstance(point, Point):
                 point.recording |= recording
@@ -275,17 +275,21 @@ def _by_gateways(found: Plan, at: tuple[str, str, str], scenario: Scenario, judg
     return points.GATEWAY, [json.dumps([how.words, how.tables, how.paths]), playing.program_digest()]
 
 
-def _simulated(planned: Plan, errand: Errand, experiment: Experiment) -> list[tuple[str, list[str]]]:
+def _simulated(planned: Plan, selection: Selection, experiment: Experiment) -> list[tuple[str, list[str]]]:
     """Returns the series of an experiment that gateways cannot play and that are simulated, by the reason."""
     of: dict[str, list[str]] = defaultdict(list)
     for (paper, one, series), reason in planned.simulated.items():
-        if (paper, one) == (errand.study.paper, experiment.id):
+        if (paper, one) == (selection.study.paper, experiment.id):
             of[reason].append(series)
     return list(of.items())
 
 
 def run_plan(
-    planned: Plan, *, folder: Path | None = None, workers: int | None = None, told: Told | None = None
+    planned: Plan,
+    *,
+    folder: Path | None = None,
+    workers: int | None = None,
+    report_progress: ReportProgress | None = None,
 ) -> None:
     """Runs the missing jobs of a plan; one that fails is left out, with the reason in `refused`.
 
@@ -293,7 +297,7 @@ def run_plan(
         planned: the plan; it takes what is done.
         folder: keeps finished runs; they are not made again.
         workers: how many runs at a time; by default one a core.
-        told: called with the progress.
+        report_progress: called a few times a second.
 
     Raises:
         ResultError: the folder cannot be written.
@@ -311,15 +315,15 @@ def run_plan(
         except Interrupted:
             raise
         except Exception as error:  # noqa: BLE001 whatever a run fails with, the others go on
-            return job, Failure(_said(error), job.replay)
+            return job, Failure(_message(error), job.replay)
         finally:
             report(job.length_s)
 
     def tell(share: float) -> None:
-        if told is not None:
+        if report_progress is not None:
             spent_s = time.monotonic() - clock
             left_s = spent_s / share * (1 - share) if share > 0 else float("inf")
-            told(Tally(share, len(planned.done), before, len(planned.jobs), left_s))
+            report_progress(PlanProgress(share, len(planned.done), before, len(planned.jobs), left_s))
 
     if not missing:
         return
@@ -342,7 +346,7 @@ def run_plan(
             planned.refused.setdefault((paper, experiment, series), failed[key])
 
 
-def collect(planned: Plan, errand: Errand) -> Collected:
+def collect(planned: Plan, selection: Selection) -> Collected:
     """Returns a study's runs by experiment and series."""
     lines: dict[str, dict[str, Line]] = {}
     failures: dict[str, list[Failure]] = defaultdict(list)
@@ -350,44 +354,46 @@ def collect(planned: Plan, errand: Errand) -> Collected:
     notes: dict[str, tuple[str, ...]] = {}
     simulated: dict[str, tuple[str, ...]] = {}
     own: set[str] = set()
-    for experiment in errand.experiments:
+    for experiment in selection.experiments:
         lines[experiment.id] = {}
         for series in _run_series(experiment):
-            at = (errand.study.paper, experiment.id, series.name)
+            at = (selection.study.paper, experiment.id, series.name)
             failure = planned.refused.get(at)
             if failure is None:
                 try:
-                    lines[experiment.id][series.name] = _line(planned, errand, experiment, series)
+                    lines[experiment.id][series.name] = _line(planned, selection, experiment, series)
                     continue
                 except Exception as error:  # noqa: BLE001 what was kept may lack what a measure wants
-                    failure = Failure(f"{series.name}: {_said(error)}", replay(errand, experiment, planned.form))
+                    failure = Failure(f"{series.name}: {_message(error)}", replay(selection, experiment, planned.form))
             failures[experiment.id].append(failure)
-        keys = planned.keys(errand.study, experiment)
+        keys = planned.keys(selection.study, experiment)
         own |= {key for key in keys if isinstance(planned.jobs[key], Point)}
         wall_s[experiment.id] = sum(float(planned.done[key]["wall_s"]) for key in keys if key in planned.done)
         notes[experiment.id] = (
             *_notes([planned.done[key] for key in sorted(keys) if key in planned.done]),
             *(
                 f"simulated, since {reason}: {'; '.join(names)}"
-                for reason, names in _simulated(planned, errand, experiment)
+                for reason, names in _simulated(planned, selection, experiment)
             ),
         )
-        simulated[experiment.id] = tuple(name for _, names in _simulated(planned, errand, experiment) for name in names)
+        simulated[experiment.id] = tuple(
+            name for _, names in _simulated(planned, selection, experiment) for name in names
+        )
     failed = {name: tuple(each) for name, each in failures.items()}
     return Collected(lines, failed, wall_s, notes, simulated, len(own), len(own & planned.kept))
 
 
 def _notes(kept: Sequence[Kept]) -> tuple[str, ...]:
     """Returns remarks on real-time runs: the stack of each flow, and why numbers are doubtful."""
-    told = [each["emulation"] for each in kept if "emulation" in each]
+    emulations = [each["emulation"] for each in kept if "emulation" in each]
     played = [each["gateway"] for each in kept if "gateway" in each]
     stacks: dict[str, set[str]] = defaultdict(set)
-    for one in told:
+    for one in emulations:
         for flow, stack in (one["stacks"] or {}).items():
             stacks[stack].add(flow)
     carried = [f"{', '.join(sorted(flows))} over {stack}" for stack, flows in sorted(stacks.items())]
     carried += sorted({one["words"] for one in played})
-    doubts = sorted({str(one["doubtful"]) for one in [*told, *played] if one["doubtful"]})
+    doubts = sorted({str(one["doubtful"]) for one in [*emulations, *played] if one["doubtful"]})
     return (*carried, *(f"the numbers are doubtful: {doubt}" for doubt in doubts))
 
 
@@ -399,8 +405,8 @@ def _run_xs(experiment: Experiment, form: Form) -> tuple[float, ...]:
     return experiment.sweep.quick if form.quick else experiment.sweep.values
 
 
-def _line(planned: Plan, errand: Errand, experiment: Experiment, series: Series) -> Line:
-    runs, at = planned.form.runs(experiment), (errand.study.paper, experiment.id, series.name)
+def _line(planned: Plan, selection: Selection, experiment: Experiment, series: Series) -> Line:
+    runs, at = planned.form.runs(experiment), (selection.study.paper, experiment.id, series.name)
     xs = _run_xs(experiment, planned.form)
     order = sorted(range(len(xs)), key=lambda index: xs[index])
     rows, counted = [], []

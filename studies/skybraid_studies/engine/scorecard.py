@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from skybraid_studies.engine.experiment import Experiment
     from skybraid_studies.engine.index import Entry
-    from skybraid_studies.engine.runner import Collected, Errand
+    from skybraid_studies.engine.runner import Collected, Selection
 
 _APART = 0.05
 """Relative difference from which on two ways of counting count as different."""
@@ -195,14 +195,16 @@ class Beside:
     ratio: float | None
 
 
-def row(errand: Errand, experiment: Experiment, collected: Collected, form: Form, entry: Entry | None = None) -> Row:
+def row(
+    selection: Selection, experiment: Experiment, collected: Collected, form: Form, entry: Entry | None = None
+) -> Row:
     """Judges an experiment."""
     lines, failures = collected.lines[experiment.id], collected.failures.get(experiment.id, ())
     judged = [
         claim.judge(lines) if lines.keys() >= set(claim.series) else Judgement(claim, Holds.FAILED, None, 0)
         for claim in experiment.claims
     ]
-    checked = tuple(_checked(one, errand) for one in judged)
+    checked = tuple(_checked(one, selection) for one in judged)
     # What did come out may hold or not, but the experiment as a whole was not seen.
     found = Holds.FAILED if failures else overall([(one.role, one.verdict) for one in checked])
     verdict = f"needs {experiment.lacks}" if experiment.lacks else str(found)
@@ -212,7 +214,7 @@ def row(errand: Errand, experiment: Experiment, collected: Collected, form: Form
     ours = deciding.ours if deciding else None
     teller = "By gateways" if form is Form.GATEWAY else "Emulated"
     notes = [
-        *([errand.note] if errand.note else []),
+        *([selection.note] if selection.note else []),
         *([_WITHOUT_PYAV] if experiment.lacks == "video" and experiment.series else []),
         *(f"{failure.words.rstrip('.')}. Again: `{failure.replay}`." for failure in dict.fromkeys(failures)),
         *(f"{teller}: {note}." for note in collected.notes.get(experiment.id, ())),
@@ -220,7 +222,7 @@ def row(errand: Errand, experiment: Experiment, collected: Collected, form: Form
     reasons = [*notes, *(why(one) for one in checked if one.verdict != Holds.YES)]
     return Row(
         id=experiment.id,
-        paper=errand.study.paper,
+        paper=selection.study.paper,
         figure=experiment.figure,
         finding=experiment.finding,
         theirs=theirs,
@@ -232,13 +234,13 @@ def row(errand: Errand, experiment: Experiment, collected: Collected, form: Form
         why=" ".join(reasons),
         claims=checked,
         published=_published(list(lines.values())),
-        reading=errand.reading,
+        reading=selection.reading,
         quick=form.quick,
         seeds=len(form.runs(experiment).seeds),
         wall_s=round(collected.wall_s[experiment.id], 3),
         driver=form.driver,
         type=entry.type if entry else "",
-        replay=replay(errand, experiment, form),
+        replay=replay(selection, experiment, form),
         failed=len(failures),
         notes=" ".join(notes),
         simulated=collected.simulated.get(experiment.id, ()),
@@ -288,9 +290,9 @@ def overall(claims: Sequence[tuple[str, str]]) -> Holds:
     return next((each for each in order if each in verdicts), Holds.OPEN)
 
 
-def _checked(judgement: Judgement, errand: Errand) -> Checked:
+def _checked(judgement: Judgement, selection: Selection) -> Checked:
     claim, decisive = judgement.claim, judgement.decisive
-    cause = claim.explanation(errand.reading, errand.study.causes) if judgement.verdict is Holds.NO else None
+    cause = claim.explanation(selection.reading, selection.study.causes) if judgement.verdict is Holds.NO else None
     return Checked(
         words=claim.words,
         kind=claim.kind,

@@ -134,8 +134,8 @@ def calibration_table(half: str) -> str:
             seen = point(found, deadline)
             least, expected, most = map(sum, zip(*(each.expected for each in found), strict=True))
             low, high = seen.low * seen.messages, seen.high * seen.messages
-            told = f"{expected:.1f} ({least:.1f} to {most:.0f}) expected"
-            cells.append(f"{told}, {seen.misses} ({low:.0f} to {high:.0f}) missed")
+            expected_text = f"{expected:.1f} ({least:.1f} to {most:.0f}) expected"
+            cells.append(f"{expected_text}, {seen.misses} ({low:.0f} to {high:.0f}) missed")
         if cells:
             lines.append(f"| {data} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -450,7 +450,7 @@ def _receive_window(flow: _Flow, explained: FlowExplained) -> list[str]:
     share = filled if waited is None else waited
     if share is None or share <= WORTH_TELLING or not rtts:
         return []
-    told = (
+    text = (
         f"{percent(share)} of the time the peer's receive window blocked data that a path had room for"
         if waited is not None
         else f"in {percent(share)} of the samples what was in flight nearly filled the peer's receive window"
@@ -461,7 +461,7 @@ def _receive_window(flow: _Flow, explained: FlowExplained) -> list[str]:
         f"its receive buffer of {_size(flow.receive_buffer)} (`receive_buffer`), once per round trip, is {worth} at "
         f"the {milliseconds(longest)} of the slowest path in use"
     )
-    return [f"{told}; {buffer}"]
+    return [f"{text}; {buffer}"]
 
 
 def text(explained: FlowExplained) -> str:

@@ -192,10 +192,9 @@ def metric(column: str) -> Metric:
         return Metric(column, f"latency of frames, {stem.removeprefix('frame_latency_')}, ms", 1.0)
     if column.startswith("delay_") and unit == "ms":
         return Metric(column, f"one-way delay, {stem.removeprefix('delay_')}, ms", 1.0)
-    scale, told = _SCALES.get(unit, (1.0, ""))
-    return Metric(
-        column, f"{_NAMES.get(column, stem if told else column).replace('_', ' ')}{told and f', {told}'}", scale
-    )
+    scale, shown_unit = _SCALES.get(unit, (1.0, ""))
+    name = _NAMES.get(column, stem if shown_unit else column).replace("_", " ")
+    return Metric(column, f"{name}{shown_unit and f', {shown_unit}'}", scale)
 
 
 def short(axes: Sequence[str]) -> dict[str, str]:
@@ -234,13 +233,13 @@ def ccdf(runs: Runs, choice: Choice) -> Figure:
         figure = Figure(figsize=(WIDTH_IN, 3.8))
         axes = figure.add_subplot()
         for label, look, part in _groups(runs, rows, choice):
-            told = [(part[f"delay_{name}_ms"].drop_nulls(), 1 - q) for name, q in PERCENTILES.items()]
-            told = [(delays, share) for delays, share in told if len(delays)]
-            if not told:
+            percentiles = [(part[f"delay_{name}_ms"].drop_nulls(), 1 - q) for name, q in PERCENTILES.items()]
+            percentiles = [(delays, share) for delays, share in percentiles if len(delays)]
+            if not percentiles:
                 continue
-            shares_ = [share for _, share in told]
+            shares_ = [share for _, share in percentiles]
             low, middle, high = (
-                [float(getattr(delays, what)()) for delays, _ in told] for what in ("min", "median", "max")
+                [float(getattr(delays, what)()) for delays, _ in percentiles] for what in ("min", "median", "max")
             )
             axes.fill_betweenx(shares_, low, high, color=look.colour, alpha=0.2, linewidth=0)
             axes.plot(

@@ -218,13 +218,13 @@ def table(seen: Seen) -> Table:
     heads += ["meets all"] if seen.judged else []
     heads += [wanted.words for wanted in seen.wanted]
     # Video metrics are shown for videos only.
-    told = [
+    judged = [
         (flow, name)
         for flow in flows
         for name in numbers
         if name not in comparison.VIDEO_COLUMNS or seen.runs.of_flow(flow)[name].count()
     ]
-    heads += [f"{flow}: {metric(name).label}" for flow, name in told]
+    heads += [f"{flow}: {metric(name).label}" for flow, name in judged]
     rows = []
     for point, row in enumerate(seen.points[:MAX_ROWS]):
         cells = [Cell.number(point, str(point))]
@@ -242,7 +242,7 @@ def table(seen: Seen) -> Table:
                 cells.append(Cell("–"))
             else:
                 cells.append(Cell(f"{found.verdict}: {wanted.shown(found.estimate)}", wanted.goodness(found.estimate)))
-        for flow, name in told:
+        for flow, name in judged:
             value = values.get((point, flow), {}).get(name)
             cells.append(Cell.number(None if value is None else value * metric(name).scale))
         rows.append((cells, seen.replays.get(point, "")))

@@ -63,18 +63,18 @@ def heat_maps(runs: Runs, charts: Charts) -> list[Option]:
         for column in _HEAT:
             if column not in rows.columns or not rows[column].count():
                 continue
-            told = metric(column)
-            values = heat_values(rows, across, up, told)
-            drawn = _heat_map(values, columns, lines, (names[across], names[up]), told)
-            caption = f"{flow}: {told.label}, the median over the runs of each cell"
+            measure = metric(column)
+            values = heat_values(rows, across, up, measure)
+            drawn = _heat_map(values, columns, lines, (names[across], names[up]), measure)
+            caption = f"{flow}: {measure.label}, the median over the runs of each cell"
             caption += f"; {', '.join(pooled)} pooled." if pooled else "."
             shown = charts.add(f"heat-{len(found)}", drawn)
-            found.append(Option(f"{flow}: {told.label}", Drawing(f"{flow}: {told.label}", caption, shown)))
+            found.append(Option(f"{flow}: {measure.label}", Drawing(f"{flow}: {measure.label}", caption, shown)))
     return found
 
 
 def _heat_map(
-    values: dict[tuple[str, str], float], columns: list[str], lines: list[str], names: tuple[str, str], told: Metric
+    values: dict[tuple[str, str], float], columns: list[str], lines: list[str], names: tuple[str, str], measure: Metric
 ) -> Figure:
     drawn = chart(
         x_label=names[0],
@@ -92,7 +92,7 @@ def _heat_map(
             "x": [cell[0] for cell in cells],
             "y": [cell[1] for cell in cells],
             "value": numbers,
-            "text": [_shown(number, told) for number in numbers],
+            "text": [_shown(number, measure) for number in numbers],
             "ink": ["#ffffff" if number < (low + high) / 2 else "#000000" for number in numbers],
         }
     )
@@ -125,13 +125,13 @@ def _heat_map(
         grid.update(visible=False)
     slant = 0.0 if max(map(len, columns)) * len(columns) < 40 else math.pi / 6
     drawn.x_axis.update(major_label_orientation=slant)
-    tips = [(names[0], "@x"), (names[1], "@y"), (told.label, "@text")]
+    tips = [(names[0], "@x"), (names[1], "@y"), (measure.label, "@text")]
     hover(drawn, [rects], tips, mode="mouse")
     return drawn
 
 
-def _shown(value: float, told: Metric) -> str:
-    return milliseconds(value) if told.column.endswith("_ms") else readable(float(f"{value:.3g}"))
+def _shown(value: float, measure: Metric) -> str:
+    return milliseconds(value) if measure.column.endswith("_ms") else readable(float(f"{value:.3g}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Tradeoff:
 
     Attributes:
         title: both in words.
-        up: the column of what must be large; told by `metric`.
+        up: the column of what must be large; named by `metric`.
         share: the column of the share in time.
         delays: what the columns of the percentiles of a delay begin with; the 95th is what must be small.
     """

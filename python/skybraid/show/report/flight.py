@@ -280,13 +280,13 @@ def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
             from_zero(drawn)
             entries: list[tuple[str, list[Any]]] = []
             lines: list[Any] = []
-            for key, told in data.items():
+            for key, curve in data.items():
                 path, subflow = key
                 siblings = [number for one, number in own if one == path]
                 place = siblings.index(subflow)
                 name = path if len(siblings) == 1 else f"{path}, subflow {place + 1}"
                 colour = path_colour(results.paths.index(path)) if path in results.paths else SECOND_INK
-                parts = band(drawn, told, metric, colour, dash=DASHES[LINE_STYLES[place % len(LINE_STYLES)]])
+                parts = band(drawn, curve, metric, colour, dash=DASHES[LINE_STYLES[place % len(LINE_STYLES)]])
                 parts[0].update(name=name)
                 entries.append((name, parts))
                 lines.append(parts[0])
@@ -300,11 +300,11 @@ def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
 
 def tail(results: Results, charts: Charts) -> Drawing | None:
     """Delay distributions of all flows, down to the last message."""
-    told = {name: not_arrived(results, name) for name in results.flows}
-    told = {name: curve for name, curve in told.items() if curve[0]}
-    if not told:
+    curves = {name: not_arrived(results, name) for name in results.flows}
+    curves = {name: curve for name, curve in curves.items() if curve[0]}
+    if not curves:
         return None
-    least = min(min(share for share in missing if share > 0) for _, missing in told.values())
+    least = min(min(share for share in missing if share > 0) for _, missing in curves.values())
     lowest = 10.0 ** np.floor(np.log10(least))
     drawn = chart(
         x_label="one-way delay, ms",
@@ -317,7 +317,7 @@ def tail(results: Results, charts: Charts) -> Drawing | None:
     entries: list[tuple[str, list[Any]]] = []
     lines: list[Any] = []
     places = list(results.flows)
-    for name, (delays_ms, missing) in told.items():
+    for name, (delays_ms, missing) in curves.items():
         index = places.index(name)
         colour = flow_colour(index)
         data = Source({"delay_ms": delays_ms, "missing": missing, "arrived": [percent(1 - share) for share in missing]})

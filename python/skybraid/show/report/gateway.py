@@ -433,8 +433,8 @@ def _refused(log: GatewayLog) -> str:
     refused = log.last.get("refused")
     if not isinstance(refused, dict) or not any(refused.values()):
         return "Nothing from outside was refused."
-    told = ", ".join(f"{count(int(number))} {name}" for name, number in refused.items() if number)
-    return f"Datagrams from outside that were refused: {told}."
+    kinds = ", ".join(f"{count(int(number))} {name}" for name, number in refused.items() if number)
+    return f"Datagrams from outside that were refused: {kinds}."
 
 
 def _number(value: object, unit: str) -> str:

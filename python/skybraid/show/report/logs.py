@@ -66,13 +66,13 @@ class Happening:
         time_s: since the gateway's start.
         kind: `session`, `peer_lost`, `path`, `address`, `mtu`, `data_cap`, `alarm` or another word.
         words: in plain words.
-        told: as the log has it.
+        entry: as the log has it.
     """
 
     time_s: float
     kind: str
     words: str
-    told: dict[str, Any]
+    entry: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class GatewayLog:
             notes.append("It holds no sample of the state, so nothing can be drawn over time.")
         names = [one["name"] for _, sample in samples for one in _rows(sample, "paths") if "name" in one]
         names += [one for one in head.get("paths", []) if isinstance(one, str)]
-        names += [str(told["path"]) for _, told in events if "path" in told]
+        names += [str(entry["path"]) for _, entry in events if "path" in entry]
         # A wall clock that is set on the way moves less than half of the lines.
         starts = sorted(unix - time_s for time_s, unix, _ in entries if unix is not None)
         if starts and starts[-1] - starts[0] > 1:
@@ -143,7 +143,7 @@ class GatewayLog:
             _frame(samples, "paths", _PATH),
             _frame(samples, "classes", _CLASS),
             samples[-1][1] if samples else {},
-            tuple(Happening(time_s, str(told.get("event", "event")), words(told), told) for time_s, told in events),
+            tuple(Happening(time_s, str(entry.get("event", "event")), words(entry), entry) for time_s, entry in events),
             tuple(notes),
         )
 
@@ -152,12 +152,12 @@ class GatewayLog:
         found: list[Span] = []
         begin_s, state = 0.0, "unheard"
         for event in self.events:
-            told = event.told
-            if event.kind != "path" or told.get("path") != path or told.get("direction") not in (direction, "both"):
+            entry = event.entry
+            if event.kind != "path" or entry.get("path") != path or entry.get("direction") not in (direction, "both"):
                 continue
             if event.time_s > begin_s:
                 found.append(Span(begin_s, event.time_s, state))
-            begin_s, state = event.time_s, str(told.get("to"))
+            begin_s, state = event.time_s, str(entry.get("to"))
         if self.length_s > begin_s:
             found.append(Span(begin_s, self.length_s, state))
         return found
@@ -179,28 +179,28 @@ def is_log(file: Path) -> bool:
         return False
 
 
-def words(told: dict[str, Any]) -> str:
+def words(entry: dict[str, Any]) -> str:
     """Describes an event in plain words."""
-    path = told.get("path")
-    match told.get("event"):
-        case "session" if told.get("restarted"):
+    path = entry.get("path")
+    match entry.get("event"):
+        case "session" if entry.get("restarted"):
             return "A session with the peer is established (after a restart, or for the first time)."
         case "session":
             return "The keys were changed."
         case "peer_lost":
             return "Nothing is heard from the peer on any path."
         case "path":
-            of = {"outgoing": "to the peer", "incoming": "from the peer"}.get(str(told.get("direction")), "both ways")
-            return f"{path}, {of}: {told.get('from')} → {told.get('to')}."
+            of = {"outgoing": "to the peer", "incoming": "from the peer"}.get(str(entry.get("direction")), "both ways")
+            return f"{path}, {of}: {entry.get('from')} → {entry.get('to')}."
         case "address":
-            return f"{path}: the peer is heard from {told.get('address')}."
+            return f"{path}: the peer is heard from {entry.get('address')}."
         case "mtu":
-            return f"{path}: the largest packet that goes through has {told.get('bytes')} B."
+            return f"{path}: the largest packet that goes through has {entry.get('bytes')} B."
         case "data_cap":
             return f"{path}: its data are used up."
         case "alarm":
-            return str(told.get("text"))
-    return json.dumps(told, ensure_ascii=False)
+            return str(entry.get("text"))
+    return json.dumps(entry, ensure_ascii=False)
 
 
 def _header(file: Path, line: str) -> dict[str, Any]:

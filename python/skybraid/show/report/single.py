@@ -216,29 +216,29 @@ def waits(flow: FlowSummary) -> list[str]:
 
     Head-of-line blocking, the peer's receive window, chunks sent again on another path, messages refused.
     """
-    told = []
+    lines = []
     if flow.held_messages:
-        told.append(
+        lines.append(
             f"{percent(flow.held_messages / max(flow.delivered, 1))} of the delivered messages waited for an "
             f"earlier missing one, {span(flow.held_total_s / flow.held_messages)} on average and "
             f"{span(flow.held_longest_s)} at most"
         )
     if flow.holding_s > 0:
-        told.append(
+        lines.append(
             f"the receiver held data of one path for missing data of another for {span(flow.holding_s)} in total"
         )
     if flow.window_blocked_times:
-        told.append(
+        lines.append(
             f"the peer's receive window blocked data although a path had room {_times(flow.window_blocked_times)}, "
             f"{span(flow.window_blocked_s)} in total"
         )
     if flow.opportunistic_retransmissions:
-        told.append(f"{_chunks(flow.opportunistic_retransmissions)} retransmitted on a faster path because of that")
+        lines.append(f"{_chunks(flow.opportunistic_retransmissions)} retransmitted on a faster path because of that")
     if flow.reinjections:
-        told.append(f"{_chunks(flow.reinjections)} retransmitted on another path because their own failed")
+        lines.append(f"{_chunks(flow.reinjections)} retransmitted on another path because their own failed")
     if flow.refused:
-        told.append(f"{refusals(flow)}, because the send buffer was full or the deadline passed")
-    return told
+        lines.append(f"{refusals(flow)}, because the send buffer was full or the deadline passed")
+    return lines
 
 
 def _times(number: int) -> str:
