@@ -17,7 +17,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use skybraid_traffic::video::repair::{Code, Decoder, Encoder, MeasuredLoss};
+use skybraid_traffic::video::repair::{Decoder, Encoder, MeasuredLoss};
 use skybraid_transport::PathId;
 use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant, Probability};
@@ -201,8 +201,7 @@ impl FecEncoder {
         let repairs = self.config.repairs(sources, self.loss);
         let size = (sources, repairs);
         if repairs > 0 && self.encoder.as_ref().is_none_or(|(known, _)| *known != size) {
-            let code = Code::ReedSolomon { repairs };
-            self.encoder = Encoder::new(code, sources).ok().map(|encoder| (size, encoder));
+            self.encoder = Encoder::new(sources, repairs).ok().map(|encoder| (size, encoder));
         }
         if let Some((_, encoder)) = self.encoder.as_ref().filter(|_| repairs > 0) {
             let pieces: Vec<&[u8]> = self.pieces.iter().map(Vec::as_slice).collect();
@@ -321,8 +320,9 @@ impl Group {
             return Vec::new();
         }
         self.settled = true;
-        let code = Code::ReedSolomon { repairs: repairs.into() };
-        let Ok(mut decoder) = Decoder::new(code, sources.into()) else { return Vec::new() };
+        let Ok(mut decoder) = Decoder::new(sources.into(), repairs.into()) else {
+            return Vec::new();
+        };
         let pieces = self
             .pieces
             .iter()

@@ -4,7 +4,7 @@ use skybraid_units::Probability;
 use skybraid_units::invariant::Promised as _;
 
 use super::rate::{RateError, Report};
-use super::repair::{Code, MeasuredLoss};
+use super::repair::{Group, MeasuredLoss};
 
 /// Maximum number of source packets in a group.
 const MAX_SOURCES: u16 = 100;
@@ -79,17 +79,15 @@ pub struct Protection {
     pub groups: u16,
     /// Number of repair packets per group.
     pub repairs: u16,
-    /// Code of the repair packets.
-    pub kind: RepairKind,
 }
 
 impl Protection {
-    /// Returns the code of a group.
-    pub fn code(self) -> Code {
-        match self.kind {
-            RepairKind::Xor => Code::Xor,
-            RepairKind::ReedSolomon => Code::ReedSolomon { repairs: self.repairs.into() },
-        }
+    /// Returns the groups of a frame of `packets` packets before any has arrived.
+    pub(super) fn new_groups(self, packets: u16) -> impl Iterator<Item = Group> {
+        (0..self.groups).map(move |group| {
+            let (first, end) = self.bounds(group, packets);
+            Group::new((end - first).into(), self.repairs.into())
+        })
     }
 
     /// Returns the first source packet of a group, and that of the group after it, in a frame of `packets`
@@ -177,7 +175,7 @@ impl ProtectionPolicy {
                 self.loss.repairs(sources.into(), fails) as u16
             }
         };
-        Protection { groups, repairs: repairs.min(max_repairs), kind }
+        Protection { groups, repairs: repairs.min(max_repairs) }
     }
 }
 

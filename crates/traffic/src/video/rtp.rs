@@ -47,17 +47,7 @@ impl Header {
     /// Appends the fixed header: [`HEADER_BYTES`] bytes without padding, extension or contributing source.
     /// Only the low seven bits of the payload type are written.
     pub fn write(&self, out: &mut Vec<u8>) {
-        self.write_first(0, out);
-    }
-
-    /// Appends the header with one contributing source, 4 bytes more.
-    pub fn write_with_source(&self, source: u32, out: &mut Vec<u8>) {
-        self.write_first(1, out);
-        out.extend(source.to_be_bytes());
-    }
-
-    fn write_first(&self, sources: u8, out: &mut Vec<u8>) {
-        out.push(VERSION << 6 | sources);
+        out.push(VERSION << 6);
         out.push(u8::from(self.marker) << 7 | self.payload_type & 0x7f);
         out.extend(self.sequence.to_be_bytes());
         out.extend(self.timestamp.to_be_bytes());
@@ -165,17 +155,6 @@ mod tests {
         let drawn = [0x80, 0xe0, 0x12, 0x34, 0x89, 0xab, 0xcd, 0xef, 0xde, 0xad, 0xbe, 0xef];
         assert_eq!(bytes, drawn);
         assert_eq!(bytes.len(), HEADER_BYTES);
-        assert_eq!(Header::parse(&bytes), Ok((HEADER, [].as_slice())));
-    }
-
-    #[test]
-    fn a_contributing_source_follows_the_header() {
-        let (mut bytes, mut plain) = (Vec::new(), Vec::new());
-        HEADER.write_with_source(0x0102_0304, &mut bytes);
-        HEADER.write(&mut plain);
-        assert_eq!(bytes[..2], [0x81, 0xe0]);
-        assert_eq!(bytes[2..12], plain[2..]);
-        assert_eq!(bytes[12..], [1, 2, 3, 4]);
         assert_eq!(Header::parse(&bytes), Ok((HEADER, [].as_slice())));
     }
 

@@ -103,14 +103,8 @@ impl Pending {
             since_last: None,
         };
         let known = alloc::vec![0; usize::from(part.packets).div_ceil(64)];
-        let group = |protection: &Protection, group| {
-            let (first, end) = protection.bounds(group, part.packets);
-            Group::new(protection.code(), (end - first).into()).ok().promised("a valid group")
-        };
-        let groups = part.protection.iter();
-        let groups =
-            groups.flat_map(|code| (0..code.groups).filter_map(move |number| group(code, number)));
-        let (protection, groups) = (part.protection, groups.collect());
+        let protection = part.protection;
+        let groups = protection.iter().flat_map(|it| it.new_groups(part.packets)).collect();
         Self { frame, message, known, protection, groups, due: Instant::FAR_FUTURE }
     }
 
@@ -331,7 +325,6 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::super::clip::EncodedFrame;
-    use super::super::protection::RepairKind;
     use super::*;
 
     fn at(ms: i64) -> Instant {
@@ -437,7 +430,7 @@ mod tests {
 
     #[test]
     fn repair_packets_recover_losses_and_delay_the_decision() {
-        let protection = Protection { groups: 1, repairs: 1, kind: RepairKind::Xor };
+        let protection = Protection { groups: 1, repairs: 1 };
         let play = |lost: &[u32]| {
             let mut screen = screen(false);
             for message in 0..9 {
@@ -464,7 +457,7 @@ mod tests {
     #[test]
     fn a_frame_recovered_from_repair_packets_alone_is_shown() {
         let mut screen = screen(false);
-        let protection = Some(Protection { groups: 1, repairs: 1, kind: RepairKind::Xor });
+        let protection = Some(Protection { groups: 1, repairs: 1 });
         for (message, packet) in [(0, 0), (1, 1)] {
             let part =
                 Part { frame: 0, key: true, captured: at(0), packet, packets: 1, protection };

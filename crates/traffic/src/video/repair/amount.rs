@@ -2,10 +2,10 @@
 
 use skybraid_units::Probability;
 
-use super::MAX_REED_SOLOMON;
+use super::MAX_PACKETS;
 
 /// Returns the probability that not all of `sources` packets are recovered with `repairs` repair packets
-/// of a Reed–Solomon code (with one repair packet: of a parity code). This is the probability of more than
+/// of a Reed–Solomon code. This is the probability of more than
 /// `repairs` losses where each packet is lost independently with probability `loss`.
 ///
 /// Binomial formula; the relative error is below 10⁻¹¹ for groups of up to 255 packets.
@@ -37,7 +37,7 @@ fn log_factorial(n: usize) -> f64 {
 /// packets fails with a probability of at most `target`, where each packet is lost independently with
 /// probability `loss`. `None` if the code does not support that many.
 pub fn repair_for(loss: Probability, sources: usize, target: Probability) -> Option<usize> {
-    let max_repairs = MAX_REED_SOLOMON.checked_sub(sources)?;
+    let max_repairs = MAX_PACKETS.checked_sub(sources)?;
     (0..=max_repairs).find(|&repairs| failure_probability(loss, sources, repairs) <= target)
 }
 
@@ -84,7 +84,7 @@ impl Default for MeasuredLoss {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::video::repair::{Code, Group};
+    use crate::video::repair::Group;
     use skybraid_units::Seed;
 
     fn p(ratio: f64) -> Probability {
@@ -128,12 +128,12 @@ mod tests {
     }
 
     /// Returns the share of 40 000 groups that fail, and its standard error by the formula.
-    fn simulated(loss: f64, code: Code, sources: usize, repairs: usize) -> (f64, f64) {
+    fn simulated(loss: f64, sources: usize, repairs: usize) -> (f64, f64) {
         let rounds = 40_000;
         let mut random = Seed(8627).stream("groups");
         let mut failed = 0;
         for _ in 0..rounds {
-            let mut group = Group::new(code, sources).unwrap();
+            let mut group = Group::new(sources, repairs);
             for position in 0..group.packets() {
                 if !random.chance(p(loss)) {
                     group.on_received(position);
@@ -146,15 +146,12 @@ mod tests {
         (share, libm::sqrt(expected * (1.0 - expected) / f64::from(rounds)))
     }
 
-    // A Reed–Solomon group, and a parity group with one repair packet, fails with more losses than repairs.
     #[test]
     fn simulated_groups_fail_as_often_as_computed() {
-        for (loss, sources, repairs) in [(0.05, 10, 2), (0.2, 20, 6), (0.1, 40, 4), (0.3, 5, 5)] {
-            let code = Code::ReedSolomon { repairs };
-            let (share, error) = simulated(loss, code, sources, repairs);
+        let groups = [(0.05, 10, 2), (0.2, 20, 6), (0.1, 40, 4), (0.3, 5, 5), (0.05, 10, 1)];
+        for (loss, sources, repairs) in groups {
+            let (share, error) = simulated(loss, sources, repairs);
             assert!((share - fails(loss, sources, repairs)).abs() < 4.0 * error);
         }
-        let (share, error) = simulated(0.05, Code::Xor, 10, 1);
-        assert!((share - fails(0.05, 10, 1)).abs() < 4.0 * error);
     }
 }

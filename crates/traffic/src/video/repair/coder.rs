@@ -7,8 +7,7 @@ use skybraid_units::field::add_product;
 use skybraid_units::invariant::Promised as _;
 
 use super::reed_solomon::Interpolation;
-use super::xor::covered;
-use super::{Code, Group, RepairError};
+use super::{Group, MAX_PACKETS, RepairError};
 
 /// Bytes of the length field before each protected source packet.
 const LENGTH_BYTES: usize = 2;
@@ -16,9 +15,8 @@ const LENGTH_BYTES: usize = 2;
 /// Encoder of groups of one size.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    code: Code,
     sources: usize,
-    /// Coefficients of the source packets, for each Reed–Solomon repair packet.
+    /// Coefficients of the source packets, for each repair packet.
     coefficients: Vec<Vec<u8>>,
 }
 
@@ -40,20 +38,17 @@ pub struct Decoder {
 }
 
 impl Encoder {
-    /// Creates an encoder for groups of `sources` source packets.
+    /// Creates an encoder for groups of `sources` source packets and `repairs` repair packets.
     ///
     /// # Errors
     /// The code does not support a group of this size.
-    pub fn new(code: Code, sources: usize) -> Result<Self, RepairError> {
-        code.check(sources)?;
-        let coefficients = if let Code::ReedSolomon { repairs } = code {
-            let interpolation = Interpolation::new(0..sources);
-            let positions = sources..sources + repairs;
-            positions.map(|position| interpolation.coefficients(position).collect()).collect()
-        } else {
-            Vec::new()
-        };
-        Ok(Self { code, sources, coefficients })
+    pub fn new(sources: usize, repairs: usize) -> Result<Self, RepairError> {
+        check(sources, repairs)?;
+        let interpolation = Interpolation::new(0..sources);
+        let positions = sources..sources + repairs;
+        let coefficients =
+            positions.map(|position| interpolation.coefficients(position).collect()).collect();
+        Ok(Self { sources, coefficients })
     }
 
     /// Returns the repair packets of a group. Each is two bytes longer than the longest packet it covers.
@@ -67,17 +62,17 @@ impl Encoder {
         if let Some(long) = packets.iter().find(|packet| packet.len() > usize::from(u16::MAX)) {
             return Err(RepairError::TooLong(long.len()));
         }
-        if matches!(self.code, Code::ReedSolomon { .. }) {
-            let terms = |row: &Vec<u8>| sum(packets.iter().copied().zip(row.iter().copied()));
-            return Ok(self.coefficients.iter().map(terms).collect());
-        }
-        let parity = |repair| {
-            let covered = covered(self.code, self.sources, repair);
-            let source =
-                |position: usize| packets.get(position).promised("a covered source packet");
-            sum(covered.filter_map(source).map(|packet| (*packet, 1)))
-        };
-        Ok((0..self.code.repairs(self.sources)).map(parity).collect())
+        let symbol = |row: &Vec<u8>| sum(packets.iter().copied().zip(row.iter().copied()));
+        Ok(self.coefficients.iter().map(symbol).collect())
+    }
+}
+
+/// Checks that the code supports a group of this size.
+fn check(sources: usize, repairs: usize) -> Result<(), RepairError> {
+    match sources.saturating_add(repairs) {
+        _ if sources == 0 => Err(RepairError::Empty),
+        packets if packets > MAX_PACKETS => Err(RepairError::TooMany(packets)),
+        _ => Ok(()),
     }
 }
 
@@ -115,12 +110,13 @@ fn source_of(mut symbol: Vec<u8>) -> Result<Vec<u8>, RepairError> {
 }
 
 impl Decoder {
-    /// Creates a decoder of a group of `sources` source packets before any has arrived.
+    /// Creates a decoder of a group of `sources` source packets and `repairs` repair packets before any has arrived.
     ///
     /// # Errors
     /// The code does not support a group of this size.
-    pub fn new(code: Code, sources: usize) -> Result<Self, RepairError> {
-        let group = Group::new(code, sources)?;
+    pub fn new(sources: usize, repairs: usize) -> Result<Self, RepairError> {
+        check(sources, repairs)?;
+        let group = Group::new(sources, repairs);
         let packets = vec![None; group.packets()];
         Ok(Self { group, packets })
     }
@@ -149,18 +145,11 @@ impl Decoder {
         if !is_source && packet.len() < LENGTH_BYTES {
             return Err(RepairError::Corrupt);
         }
-        let mut recovered = Vec::new();
         if !self.group.mark_known(position) {
-            return Ok(recovered);
+            return Ok(Vec::new());
         }
         *stored = Some(packet.to_vec());
-        while let Some((source, repair)) = self.group.next_recoverable() {
-            match repair {
-                Some(repair) => recovered.push(self.recover_parity(source, repair)?),
-                None => recovered.extend(self.recover_all()?),
-            }
-        }
-        Ok(recovered)
+        if self.group.is_recoverable() { self.recover() } else { Ok(Vec::new()) }
     }
 
     fn store(&mut self, position: usize, packet: Vec<u8>) -> Recovered {
@@ -175,23 +164,8 @@ impl Decoder {
         self.packets.get(position).and_then(Option::as_deref)
     }
 
-    /// Recovers the only missing source packet of those that a repair packet covers.
-    fn recover_parity(&mut self, source: usize, repair: usize) -> Result<Recovered, RepairError> {
-        let sources = self.group.sources();
-        let repair_packet = self.known(repair).promised("a known repair packet");
-        let mut symbol = repair_packet.ok_or(RepairError::Corrupt)?.to_vec();
-        let others = covered(self.group.code(), sources, repair - sources);
-        for packet in others.filter_map(|position| self.known(position)) {
-            if packet.len() + LENGTH_BYTES > symbol.len() {
-                return Err(RepairError::Corrupt);
-            }
-            add_source(&mut symbol, packet, 1);
-        }
-        Ok(self.store(source, source_of(symbol)?))
-    }
-
-    /// Recovers all missing source packets of a Reed–Solomon group.
-    fn recover_all(&mut self) -> Result<Vec<Recovered>, RepairError> {
+    /// Recovers all missing source packets.
+    fn recover(&mut self) -> Result<Vec<Recovered>, RepairError> {
         let sources = self.group.sources();
         let known = || (0..self.packets.len()).filter_map(|at| Some((at, self.known(at)?)));
         let repairs = || known().filter(|(at, _)| *at >= sources).map(|(_, packet)| packet.len());
@@ -232,25 +206,25 @@ mod tests {
         (0..count).map(|_| packet()).collect()
     }
 
-    fn encode(code: Code, sources: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    fn encode(repairs: usize, sources: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let slices: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
-        let repairs = Encoder::new(code, sources.len()).unwrap().repair_packets(&slices).unwrap();
-        [sources, &repairs].concat()
+        let encoder = Encoder::new(sources.len(), repairs).unwrap();
+        [sources, &encoder.repair_packets(&slices).unwrap()].concat()
     }
 
     /// Checks every loss pattern, in order and reversed: the recovered packets are the source packets, and
     /// exactly those that the group without bytes recovers.
-    fn check_all_patterns(code: Code, count: usize, random: &mut Stream) {
+    fn check_all_patterns(repairs: usize, count: usize, random: &mut Stream) {
         let sources = packets(count, random);
-        let all = encode(code, &sources);
+        let all = encode(repairs, &sources);
         for lost in 0..1_u32 << all.len() {
             let mut here: Vec<usize> =
                 (0..all.len()).filter(|position| lost >> position & 1 == 0).collect();
             if random.below(2) == 1 {
                 here.reverse();
             }
-            let mut decoder = Decoder::new(code, count).unwrap();
-            let mut group = Group::new(code, count).unwrap();
+            let mut decoder = Decoder::new(count, repairs).unwrap();
+            let mut group = Group::new(count, repairs);
             for position in here {
                 let recovered = decoder.on_received(position, &all[position]).unwrap();
                 let positions: Vec<usize> = recovered.iter().map(|lost| lost.position).collect();
@@ -259,13 +233,10 @@ mod tests {
                     assert_eq!(packet, sources[position]);
                 }
             }
-            let missing = group.missing().count();
-            assert_eq!(decoder.group().missing().count(), missing);
-            if matches!(code, Code::ReedSolomon { .. }) {
-                let lost_sources = (lost & ((1 << count) - 1)).count_ones() as usize;
-                let enough = all.len() - lost.count_ones() as usize >= count;
-                assert_eq!(missing, if enough { 0 } else { lost_sources });
-            }
+            let lost_sources = (lost & ((1 << count) - 1)).count_ones() as usize;
+            let enough = all.len() - lost.count_ones() as usize >= count;
+            assert_eq!(group.missing().count(), if enough { 0 } else { lost_sources });
+            assert_eq!(decoder.group().missing().count(), group.missing().count());
         }
     }
 
@@ -273,13 +244,8 @@ mod tests {
     fn recovered_packets_equal_the_source_packets() {
         let mut random = Seed(6865).stream("patterns");
         for count in 1..=6 {
-            check_all_patterns(Code::Xor, count, &mut random);
-            for columns in 1..=3 {
-                check_all_patterns(Code::Interleaved { columns }, count, &mut random);
-                check_all_patterns(Code::Grid { columns }, count, &mut random);
-            }
             for repairs in 0..=5 {
-                check_all_patterns(Code::ReedSolomon { repairs }, count, &mut random);
+                check_all_patterns(repairs, count, &mut random);
             }
         }
     }
@@ -288,8 +254,8 @@ mod tests {
     fn a_full_group_recovers_from_its_repair_packets_alone() {
         let mut random = Seed(255).stream("full");
         let sources = packets(127, &mut random);
-        let all = encode(Code::ReedSolomon { repairs: 128 }, &sources);
-        let mut decoder = Decoder::new(Code::ReedSolomon { repairs: 128 }, 127).unwrap();
+        let all = encode(128, &sources);
+        let mut decoder = Decoder::new(127, 128).unwrap();
         let mut recovered = Vec::new();
         for (position, packet) in all.iter().enumerate().skip(128) {
             recovered.extend(decoder.on_received(position, packet).unwrap());
@@ -298,27 +264,20 @@ mod tests {
         assert_eq!(recovered, sources);
     }
 
-    // Source: RFC 8627 §6.2: the exclusive or of lengths and bytes.
-    #[test]
-    fn the_parity_packet_is_the_exclusive_or() {
-        let all = encode(Code::Xor, &[vec![1, 2, 3], vec![0x10], vec![0x40, 0x80]]);
-        assert_eq!(all[3], [0, 3 ^ 1 ^ 2, 0x51, 0x82, 3]);
-    }
-
     #[test]
     fn contradicting_packets_are_rejected() {
-        for code in [Code::Xor, Code::ReedSolomon { repairs: 2 }] {
-            let mut decoder = Decoder::new(code, 2).unwrap();
+        for repairs in [1, 2] {
+            let mut decoder = Decoder::new(2, repairs).unwrap();
             assert_eq!(decoder.on_received(9, &[1]), Err(RepairError::Position(9)));
             assert_eq!(decoder.on_received(2, &[1]), Err(RepairError::Corrupt));
             assert_eq!(decoder.on_received(0, &[0; 65_536]), Err(RepairError::TooLong(65_536)));
             assert_eq!(decoder.on_received(0, &[1, 2, 3]), Ok(vec![]));
             assert_eq!(decoder.on_received(2, &[0, 1, 1, 1]), Err(RepairError::Corrupt));
         }
-        let mut decoder = Decoder::new(Code::ReedSolomon { repairs: 2 }, 2).unwrap();
+        let mut decoder = Decoder::new(2, 2).unwrap();
         assert_eq!(decoder.on_received(2, &[0, 0, 0]), Ok(vec![]));
         assert_eq!(decoder.on_received(3, &[0, 0]), Err(RepairError::Corrupt));
-        let encoder = Encoder::new(Code::Xor, 2).unwrap();
+        let encoder = Encoder::new(2, 1).unwrap();
         let wrong = RepairError::Sources { given: 1, sources: 2 };
         assert_eq!(encoder.repair_packets(&[&[1]]), Err(wrong));
         let long = encoder.repair_packets(&[&[1], &[0; 65_536]]);
@@ -326,20 +285,24 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_the_code_does_not_support_are_rejected() {
+        let rejected = |sources, repairs| Encoder::new(sources, repairs).map(|_| ());
+        assert_eq!(rejected(0, 1), Err(RepairError::Empty));
+        assert_eq!(rejected(200, 55), Ok(()));
+        assert_eq!(rejected(200, 56), Err(RepairError::TooMany(256)));
+        assert_eq!(rejected(1, usize::MAX), Err(RepairError::TooMany(usize::MAX)));
+    }
+
+    #[test]
     fn random_packets_never_panic() {
         let mut random = Seed(2).stream("any");
         let (mut recovered, mut rejected) = (0, 0);
         for round in 0..20_000 {
-            let code = match round % 4 {
-                0 => Code::Xor,
-                1 => Code::Interleaved { columns: 2 },
-                2 => Code::Grid { columns: 2 },
-                _ => Code::ReedSolomon { repairs: 3 },
-            };
-            let mut all = encode(code, &packets(4, &mut random));
+            let repairs = 1 + round % 3;
+            let mut all = encode(repairs, &packets(4, &mut random));
             let faulty = random.below(all.len() as u64) as usize;
             all[faulty] = packets(1, &mut random).remove(0);
-            let mut decoder = Decoder::new(code, 4).unwrap();
+            let mut decoder = Decoder::new(4, repairs).unwrap();
             for _ in 0..10 {
                 let position = random.below(all.len() as u64) as usize;
                 match decoder.on_received(position, &all[position]) {

@@ -1,7 +1,6 @@
 //! RTCP packets.
 //!
-//! Source: RFC 3550 §6 (reports, compound packets, BYE), RFC 4585 §6.2.1 (generic NACK), RFC 8888 §3.1
-//! (congestion control feedback).
+//! Source: RFC 3550 §6 (reports, compound packets, BYE).
 
 use alloc::vec::Vec;
 
@@ -9,16 +8,9 @@ use skybraid_units::invariant::Promised as _;
 
 use super::byte_reader::ByteReader;
 
-mod congestion;
-mod nack;
 mod reception;
 mod report;
 
-pub use congestion::{
-    Arrival, CongestionFeedback, MAX_METRICS, OFFSET_OVER_RANGE, OFFSET_UNKNOWN, StreamReport,
-    arrival_offset, duration_of,
-};
-pub use nack::Nack;
 pub use reception::Reception;
 pub use report::{
     Description, Name, ReceiverReport, ReportBlock, SenderReport, ntp_middle, ntp_timestamp,
@@ -31,11 +23,6 @@ const SENDER_REPORT: u8 = 200;
 const RECEIVER_REPORT: u8 = 201;
 const DESCRIPTION: u8 = 202;
 const BYE: u8 = 203;
-const TRANSPORT_FEEDBACK: u8 = 205;
-
-/// Formats of transport layer feedback.
-const NACK: u8 = 1;
-const CONGESTION: u8 = 11;
 
 /// An RTCP packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,11 +39,7 @@ pub enum Packet {
         /// SSRC of the source.
         ssrc: u32,
     },
-    /// Generic NACK.
-    Nack(Nack),
-    /// Congestion control feedback.
-    Congestion(CongestionFeedback),
-    /// A packet of another type or format, whose contents are ignored.
+    /// A packet of another type, whose contents are ignored.
     Other {
         /// Packet type.
         kind: u8,
@@ -86,9 +69,6 @@ pub enum WriteError {
     /// The packet has more blocks, names, bytes or metrics than its fields can count.
     #[error("the packet has more than its counters can tell")]
     TooLong,
-    /// The compound packet does not start with a report (RFC 3550 §6.1).
-    #[error("a compound packet begins with a sender or receiver report")]
-    NoReport,
     /// The packet type is unknown.
     #[error("a packet of type {0} cannot be written")]
     Unknown(u8),
@@ -116,13 +96,6 @@ impl Packet {
                 out.extend(ssrc.to_be_bytes());
                 Ok((1, BYE))
             }
-            Self::Nack(nack) => {
-                nack.write(out);
-                Ok((NACK, TRANSPORT_FEEDBACK))
-            }
-            Self::Congestion(feedback) => {
-                feedback.write(out).map(|()| (CONGESTION, TRANSPORT_FEEDBACK))
-            }
             Self::Other { kind } => Err(WriteError::Unknown(*kind)),
         };
         let framed = written.and_then(|(count, kind)| {
@@ -147,37 +120,9 @@ impl Packet {
             (RECEIVER_REPORT, _) => Self::ReceiverReport(ReceiverReport::parse(count, reader)?),
             (DESCRIPTION, _) => Self::Description(Description::parse(count, reader)?),
             (BYE, 1..) => Self::Bye { ssrc: reader.u32()? },
-            (TRANSPORT_FEEDBACK, NACK) => Self::Nack(Nack::parse(reader)?),
-            (TRANSPORT_FEEDBACK, CONGESTION) => {
-                Self::Congestion(CongestionFeedback::parse(reader)?)
-            }
             _ => Self::Other { kind },
         })
     }
-}
-
-/// Appends a compound packet (RFC 3550 §6.1): a sender or receiver report, the source description, then
-/// the `others`.
-///
-/// # Errors
-/// `report` is not a report, or a packet cannot be written; then nothing is appended.
-pub fn write_compound(
-    report: &Packet,
-    names: &Description,
-    others: &[Packet],
-    out: &mut Vec<u8>,
-) -> Result<(), WriteError> {
-    if !matches!(report, Packet::SenderReport(_) | Packet::ReceiverReport(_)) {
-        return Err(WriteError::NoReport);
-    }
-    let start = out.len();
-    let names = Packet::Description(names.clone());
-    let written =
-        [report, &names].into_iter().chain(others).try_for_each(|packet| packet.write(out));
-    if written.is_err() {
-        out.truncate(start);
-    }
-    written
 }
 
 /// Returns the packets of a compound packet. A single feedback packet is accepted too (RFC 5506).
@@ -212,7 +157,6 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Packet>, RtcpError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::String;
     use alloc::vec;
     use skybraid_units::{Seed, Stream};
 
@@ -231,7 +175,7 @@ mod tests {
     fn packet(random: &mut Stream) -> Packet {
         let ssrc = random.next_u64() as u32;
         let count = random.below(32);
-        match random.below(6) {
+        match random.below(4) {
             0 => Packet::SenderReport(SenderReport {
                 ssrc,
                 ntp: random.next_u64(),
@@ -252,33 +196,7 @@ mod tests {
                     })
                     .collect(),
             }),
-            3 => {
-                let mut next = random.next_u64() as u16;
-                let lost = (0..=count).map(|_| {
-                    next = next.wrapping_add(1 + random.below(30) as u16);
-                    next
-                });
-                Packet::Nack(Nack { sender: ssrc, media: 7, lost: lost.collect() })
-            }
-            4 => Packet::Bye { ssrc },
-            _ => Packet::Congestion(CongestionFeedback {
-                sender: ssrc,
-                streams: (0..random.below(4))
-                    .map(|ssrc| StreamReport {
-                        ssrc: ssrc as u32,
-                        begin: random.next_u64() as u16,
-                        packets: (0..random.below(40))
-                            .map(|_| {
-                                (random.below(3) > 0).then(|| Arrival {
-                                    ecn: random.below(4) as u8,
-                                    offset: random.below(0x2000) as u16,
-                                })
-                            })
-                            .collect(),
-                    })
-                    .collect(),
-                timestamp: random.next_u64() as u32,
-            }),
+            _ => Packet::Bye { ssrc },
         }
     }
 
@@ -320,26 +238,6 @@ mod tests {
             read += u32::from(parse(&bytes).is_ok());
         }
         assert!(read > 1000);
-    }
-
-    // Source: RFC 3550 §6.1: a report first, CNAME in each compound packet.
-    #[test]
-    fn a_compound_packet_starts_with_a_report_and_a_name() {
-        let names = Description { names: vec![Name { ssrc: 1, cname: String::from("uav") }] };
-        let nack = Packet::Nack(Nack { sender: 1, media: 2, lost: vec![5] });
-        let mut bytes = Vec::new();
-        let rejected = write_compound(&nack, &names, &[], &mut bytes);
-        assert_eq!((rejected, bytes.len()), (Err(WriteError::NoReport), 0));
-        let report = Packet::ReceiverReport(ReceiverReport { ssrc: 1, blocks: vec![] });
-        write_compound(&report, &names, core::slice::from_ref(&nack), &mut bytes).unwrap();
-        assert_eq!(
-            parse(&bytes),
-            Ok(vec![report.clone(), Packet::Description(names.clone()), nack])
-        );
-        let length = bytes.len();
-        let other = [Packet::Other { kind: 204 }];
-        let rejected = write_compound(&report, &names, &other, &mut bytes);
-        assert_eq!((rejected, bytes.len()), (Err(WriteError::Unknown(204)), length));
     }
 
     #[test]
