@@ -150,14 +150,9 @@ impl Rain {
 
     /// Returns the spans (start, length) in which the attenuation exceeds the margin.
     pub fn outages(&self, service: &Service, terminal: &Track) -> Vec<(Instant, Duration)> {
-        let from = Instant::ZERO + self.from.unwrap_or(Duration::ZERO);
-        let to = self.length.map_or(Instant::FAR_FUTURE, |length| from + length);
         let mut outages: Vec<(Instant, Duration)> = Vec::new();
-        for (sample, held) in service.held() {
-            let (begin, end) = (sample.at.max(from), (sample.at + held).min(to));
-            let altitude = terminal.at(sample.at - Instant::ZERO).altitude();
-            let fades = self.attenuation(altitude, sample.elevation) > self.margin.get();
-            if begin >= end || !fades {
+        for (begin, end, attenuation) in self.rainy(service, terminal) {
+            if attenuation <= self.margin.get() {
                 continue;
             }
             match outages.last_mut() {
@@ -167,30 +162,36 @@ impl Rain {
         }
         outages
     }
-}
 
-impl Rain {
     /// Returns the attenuation in dB from each instant on, beginning at the start of the run, rounded to 0.001 dB; zero
     /// where it does not rain.
     pub fn attenuations(&self, service: &Service, terminal: &Track) -> Vec<(Instant, f64)> {
-        let from = Instant::ZERO + self.from.unwrap_or(Duration::ZERO);
-        let to = self.length.map_or(Instant::FAR_FUTURE, |length| from + length);
         let mut steps: Vec<(Instant, f64)> = alloc::vec![(Instant::ZERO, 0.0)];
         let mut set = |at: Instant, value: f64| match steps.last_mut() {
             Some((last, held)) if *last == at => *held = value,
             Some((_, held)) if *held == value => {}
             _ => steps.push((at, value)),
         };
-        for (sample, held) in service.held() {
-            let (begin, end) = (sample.at.max(from), (sample.at + held).min(to));
-            if begin < end {
-                let altitude = terminal.at(sample.at - Instant::ZERO).altitude();
-                let attenuation = self.attenuation(altitude, sample.elevation);
-                set(begin, libm::round(attenuation * 1e3) / 1e3);
-                set(end, 0.0);
-            }
+        for (begin, end, attenuation) in self.rainy(service, terminal) {
+            set(begin, libm::round(attenuation * 1e3) / 1e3);
+            set(end, 0.0);
         }
         steps
+    }
+
+    /// Returns the start, the end and the attenuation in dB of each part of the service in which it rains.
+    fn rainy(
+        &self,
+        service: &Service,
+        terminal: &Track,
+    ) -> impl Iterator<Item = (Instant, Instant, f64)> {
+        let from = Instant::ZERO + self.from.unwrap_or(Duration::ZERO);
+        let to = self.length.map_or(Instant::FAR_FUTURE, |length| from + length);
+        service.held().filter_map(move |(sample, held)| {
+            let (begin, end) = (sample.at.max(from), (sample.at + held).min(to));
+            let altitude = terminal.at(sample.at - Instant::ZERO).altitude();
+            (begin < end).then(|| (begin, end, self.attenuation(altitude, sample.elevation)))
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! A link without a network, with many packets per call.
 
+use numpy::ndarray::ArrayView1;
 use numpy::{AllowTypeChange, IntoPyArray, PyArray1, PyArrayLike1};
 use pyo3::prelude::*;
 use skybraid_link::{Cause, Direction, Fate};
@@ -69,62 +70,68 @@ impl Link {
         sizes_bytes: PyArrayLike1<'py, f64, AllowTypeChange>,
     ) -> PyResult<Fates<'py>> {
         let (times, sizes) = (times_s.as_array(), sizes_bytes.as_array());
-        if times.len() != sizes.len() {
-            return Err(bad_input(format!(
-                "sizes_bytes: found {} values, expected {} as in times_s",
-                sizes.len(),
-                times.len()
-            )));
-        }
-        let mut last = 0.0;
-        for (index, time) in times.iter().enumerate() {
-            if !(*time >= last && *time < 9.2e9) {
-                return Err(bad_input(format!(
-                    "times_s[{index}]: found {time}, expected seconds from {last} on, not decreasing"
-                )));
-            }
-            last = *time;
-        }
-        let wrong = |size: &f64| size.fract() != 0.0 || !(0.0..=f64::from(u32::MAX)).contains(size);
-        if let Some(index) = sizes.iter().position(wrong) {
-            return Err(bad_input(format!(
-                "sizes_bytes[{index}]: found {}, expected a whole number below 2^32",
-                sizes[index]
-            )));
-        }
-        let (link, earlier) = (&mut self.link, &mut self.held);
-        let (arrivals, causes) = py.detach(|| {
-            let mut arrivals = Vec::with_capacity(times.len());
-            let mut causes = Vec::with_capacity(times.len());
-            let mut held: Vec<usize> = Vec::new();
-            for (time, size) in times.iter().zip(sizes.iter()) {
-                let now = Instant::from_secs_f64(*time);
-                let fate = link.admit(now, Bytes::new(*size as u64));
-                while let Some(release) = link.release() {
-                    // Those of earlier calls stay without a time.
-                    let old = release.packets.min(*earlier);
-                    *earlier -= old;
-                    for index in held.drain(..release.packets - old) {
-                        if let Some(arrival) = arrivals.get_mut::<usize>(index) {
-                            *arrival = release.at.as_secs_f64();
-                        }
-                    }
-                }
-                let (arrival, cause) = match fate {
-                    Fate::Delivered { at } => (at.as_secs_f64(), 0),
-                    Fate::Held => {
-                        held.push(arrivals.len());
-                        (f64::NAN, 0)
-                    }
-                    Fate::Lost { cause, .. } => (f64::NAN, 1 + cause as u8),
-                };
-                arrivals.push(arrival);
-                causes.push(cause);
-            }
-            *earlier += held.len();
-            (arrivals, causes)
-        });
+        check_packets(times, sizes)?;
+        let (arrivals, causes) = py.detach(|| self.admit_all(times, sizes));
         Ok((arrivals.into_pyarray(py), causes.into_pyarray(py)))
+    }
+}
+
+impl Link {
+    /// Admits packets; returns their arrival times in s and their fates.
+    fn admit_all(
+        &mut self,
+        times: ArrayView1<'_, f64>,
+        sizes: ArrayView1<'_, f64>,
+    ) -> (Vec<f64>, Vec<u8>) {
+        let mut arrivals = vec![f64::NAN; times.len()];
+        let mut causes = vec![0; times.len()];
+        let mut held: Vec<usize> = Vec::new();
+        for (index, (time, size)) in times.iter().zip(sizes).enumerate() {
+            let fate = self.link.admit(Instant::from_secs_f64(*time), Bytes::new(*size as u64));
+            while let Some(release) = self.link.release() {
+                // Those of earlier calls stay without a time.
+                let old = release.packets.min(self.held);
+                self.held -= old;
+                for index in held.drain(..release.packets - old) {
+                    arrivals[index] = release.at.as_secs_f64();
+                }
+            }
+            match fate {
+                Fate::Delivered { at } => arrivals[index] = at.as_secs_f64(),
+                Fate::Held => held.push(index),
+                Fate::Lost { cause, .. } => causes[index] = 1 + cause as u8,
+            }
+        }
+        self.held += held.len();
+        (arrivals, causes)
+    }
+}
+
+/// Checks that times and sizes can be packets of a link.
+fn check_packets(times: ArrayView1<'_, f64>, sizes: ArrayView1<'_, f64>) -> PyResult<()> {
+    if times.len() != sizes.len() {
+        return Err(bad_input(format!(
+            "sizes_bytes: found {} values, expected {} as in times_s",
+            sizes.len(),
+            times.len()
+        )));
+    }
+    let mut last = 0.0;
+    for (index, time) in times.iter().enumerate() {
+        if !(*time >= last && *time < 9.2e9) {
+            return Err(bad_input(format!(
+                "times_s[{index}]: found {time}, expected seconds from {last} on, not decreasing"
+            )));
+        }
+        last = *time;
+    }
+    let wrong = |size: &f64| size.fract() != 0.0 || !(0.0..=f64::from(u32::MAX)).contains(size);
+    match sizes.iter().position(wrong) {
+        Some(index) => Err(bad_input(format!(
+            "sizes_bytes[{index}]: found {}, expected a whole number below 2^32",
+            sizes[index]
+        ))),
+        None => Ok(()),
     }
 }
 

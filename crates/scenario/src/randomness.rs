@@ -1,10 +1,11 @@
 //! Dependence of a scenario's runs on the seed.
 
+use std::collections::BTreeSet;
+
 use skybraid_link::Draw;
 use skybraid_transport::TransportConfig;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_units::Seed;
-use skybraid_units::invariant::Promised as _;
 
 use crate::{Ecmp, Flow, Link, Route, Scenario, SplitAt};
 
@@ -17,21 +18,15 @@ impl Scenario {
         if drawn && routes.iter().any(|route| route.ways.iter().any(|ways| *ways > 1)) {
             return true;
         }
-        let mut used = vec![false; self.links.len()];
-        for route in routes.iter().flat_map(|route| &route.routes) {
+        let links_of = |route: &Route| -> Vec<usize> {
             match route {
-                Route::Fixed(hops) => {
-                    for hop in hops {
-                        let used = used.get_mut(hop.link()).promised("a link of the route");
-                        if let Some(used) = used {
-                            *used = true;
-                        }
-                    }
-                }
-                Route::Spread { .. } => used.fill(true),
+                Route::Fixed(hops) => hops.iter().map(|hop| hop.link()).collect(),
+                Route::Spread { .. } => (0..self.links.len()).collect(),
             }
-        }
-        let is_used = |link: usize| used.get(link).copied().promised("a link").unwrap_or(true);
+        };
+        let used: BTreeSet<usize> =
+            routes.iter().flat_map(|route| &route.routes).flat_map(links_of).collect();
+        let is_used = |link: usize| used.contains(&link);
         let links = self.links.iter().enumerate().filter(|(number, _)| is_used(*number));
         self.flows.iter().any(|flow| flow.is_random())
             || links.map(|(_, link)| link).any(Link::is_random)

@@ -47,27 +47,12 @@ impl Routes {
     /// Returns the routes of `setup`.
     pub fn new(setup: &Setup) -> Self {
         let mut hops = Vec::new();
-        let mut starts = Vec::new();
-        for path in &setup.paths {
-            for route in [&path.uplink, &path.downlink] {
-                starts.push(match route {
-                    Route::Fixed(links) => {
-                        let first = hops.len();
-                        for (place, link) in links.iter().enumerate() {
-                            let last = place + 1 == links.len();
-                            let ahead =
-                                if last { Ahead::NOTHING } else { Ahead(hops.len() as u32 + 1) };
-                            hops.push((*link, ahead));
-                        }
-                        let first = hops.get(first).copied().promised("a link of a fixed route");
-                        first.map_or(Start::Nowhere, |(link, ahead)| Start::Hop(link, ahead))
-                    }
-                    Route::Spread { from, table } => {
-                        Start::Table { from: *from, table: *table as u32 }
-                    }
-                });
-            }
-        }
+        let routes = setup.paths.iter().flat_map(|path| [&path.uplink, &path.downlink]);
+        let starts = routes.map(|route| match route {
+            Route::Fixed(links) => append(&mut hops, links),
+            Route::Spread { from, table } => Start::Table { from: *from, table: *table as u32 },
+        });
+        let starts = starts.collect();
         let table = |forwarding: &Forwarding| Table {
             forwarding: forwarding.clone(),
             turns: alloc::vec![0; forwarding.next.len()],
@@ -125,4 +110,16 @@ impl Routes {
         let link = *links.get(choice).promised("the chosen link")?;
         Some((link, Ahead(number | Ahead::TABLE)))
     }
+}
+
+/// Appends a fixed route to the hops of all, and returns its start.
+fn append(hops: &mut Vec<(DirectedLink, Ahead)>, links: &[DirectedLink]) -> Start {
+    let first = hops.len();
+    let ahead = (first as u32 + 1..).map(Ahead);
+    hops.extend(links.iter().copied().zip(ahead));
+    if let (Some((_, last)), false) = (hops.last_mut(), links.is_empty()) {
+        *last = Ahead::NOTHING;
+    }
+    let first = hops.get(first).copied().promised("a link of a fixed route");
+    first.map_or(Start::Nowhere, |(link, ahead)| Start::Hop(link, ahead))
 }

@@ -27,51 +27,30 @@ pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, 
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = |found: &str, expected: &str| TraceError::Line {
-            line: index + 1,
-            found: found.to_string(),
-            expected: expected.to_string(),
-        };
-        let fields = split(line).ok_or_else(|| wrong(line, "a closing quote `\"`"))?;
+        let row = Row::split(index + 1, line)?;
         let columns = match &columns {
             Some(columns) => columns,
             None => {
-                let (found, is_heading) = Columns::find(&fields, file)?;
+                let (found, is_heading) = Columns::find(&row.fields, file)?;
                 let columns = columns.insert(found);
                 if is_heading {
-                    if let Some(twice) = repeated(&fields) {
-                        return Err(wrong(twice, "each column once"));
+                    if let Some(twice) = repeated(&row.fields) {
+                        return Err(row.wrong(twice, "each column once"));
                     }
                     continue;
                 }
                 columns
             }
         };
-        let number = |column: usize, may_be_gap: bool| -> Result<f64, TraceError> {
-            let expected = || format!("a number in column {}", column + 1);
-            let field = fields.get(column).ok_or_else(|| wrong(line, &expected()))?;
-            let value = field
-                .parse::<f64>()
-                .ok()
-                .filter(|value| value.is_finite() || (may_be_gap && *value == f64::INFINITY));
-            value.ok_or_else(|| wrong(field, &expected()))
-        };
-        let value = number(columns.value, quantity == Quantity::Delay)?;
-        let field = fields.get(columns.value).copied().unwrap_or_default();
-        // A number too large for an f64 is no gap.
-        let is_gap = value == f64::INFINITY && !field.contains(|c: char| c.is_ascii_digit());
-        let value = value * scale;
-        if !is_gap && !quantity.allows(value) {
-            return Err(wrong(field, quantity.range()));
-        }
+        let value = row.value(columns.value, quantity, scale)?;
         // A comma within a number would shift all cells after it.
-        if fields.iter().skip(columns.count).any(|field| !field.is_empty()) {
+        if row.fields.iter().skip(columns.count).any(|field| !field.is_empty()) {
             let expected = format!("{} cells, as on the first line", columns.count);
-            return Err(wrong(line, &expected));
+            return Err(row.wrong(line, &expected));
         }
         let at = match (columns.time, file.every) {
             (Some(column), None) => {
-                let time = number(column, false)?;
+                let time = row.number(column, false)?;
                 // Subtract before scaling: nanoseconds since 1970 exceed the precision of an f64.
                 let since = time - *origin.get_or_insert(time);
                 Instant::from_nanos(libm::round(since * time_scale) as i64)
@@ -81,7 +60,7 @@ pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, 
             }
         };
         if samples.last().is_some_and(|(previous, _)| at <= *previous) {
-            return Err(wrong(line, "a time later than on the line before"));
+            return Err(row.wrong(line, "a time later than on the line before"));
         }
         samples.push((at, value));
     }
@@ -89,6 +68,54 @@ pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, 
         return Err(TraceError::Empty { expected: "lines such as `0.1,25.4`" });
     }
     Series::from_samples(&samples, file.repeat.unwrap_or(true))
+}
+
+/// A line split into fields.
+struct Row<'a> {
+    /// Number of the line, from 1.
+    number: usize,
+    line: &'a str,
+    fields: Vec<&'a str>,
+}
+
+impl<'a> Row<'a> {
+    fn split(number: usize, line: &'a str) -> Result<Self, TraceError> {
+        let row = Self { number, line, fields: Vec::new() };
+        let fields = split(line).ok_or_else(|| row.wrong(line, "a closing quote `\"`"))?;
+        Ok(Self { fields, ..row })
+    }
+
+    fn wrong(&self, found: &str, expected: &str) -> TraceError {
+        TraceError::Line {
+            line: self.number,
+            found: found.to_string(),
+            expected: expected.to_string(),
+        }
+    }
+
+    fn number(&self, column: usize, may_be_gap: bool) -> Result<f64, TraceError> {
+        let expected = || format!("a number in column {}", column + 1);
+        let field = self.fields.get(column).ok_or_else(|| self.wrong(self.line, &expected()))?;
+        let value = field
+            .parse::<f64>()
+            .ok()
+            .filter(|value| value.is_finite() || (may_be_gap && *value == f64::INFINITY));
+        value.ok_or_else(|| self.wrong(field, &expected()))
+    }
+
+    /// Returns the number in `column`, scaled and in the range of `quantity`.
+    fn value(&self, column: usize, quantity: Quantity, scale: f64) -> Result<f64, TraceError> {
+        let value = self.number(column, quantity == Quantity::Delay)?;
+        let field = self.fields.get(column).copied().unwrap_or_default();
+        // A number too large for an f64 is no gap.
+        let is_gap = value == f64::INFINITY && !field.contains(|c: char| c.is_ascii_digit());
+        let value = value * scale;
+        if is_gap || quantity.allows(value) {
+            Ok(value)
+        } else {
+            Err(self.wrong(field, quantity.range()))
+        }
+    }
 }
 
 struct Columns {

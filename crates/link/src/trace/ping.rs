@@ -67,14 +67,8 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
     let mut is_headed = false;
     let mut lines = text.lines().enumerate().peekable();
     while let Some((index, line)) = lines.next() {
-        if let Some((before, after)) = line.split_once(" packets transmitted") {
-            let count = before.rsplit(char::is_whitespace).next().unwrap_or_default();
-            transmitted = count.parse::<u64>().unwrap_or(0).min(MAX_PROBES);
-            let took =
-                after.rsplit_once("time ").and_then(|(_, time)| time.trim().strip_suffix("ms"));
-            took_ms = took
-                .and_then(|time| time.parse::<f64>().ok())
-                .filter(|ms| (1.0..1e15).contains(ms) && transmitted > 1);
+        if let Some(found) = read_summary(line) {
+            (transmitted, took_ms) = found;
         }
         if line.contains("PING ") && line.contains(" data") {
             if !replies.is_empty() {
@@ -129,6 +123,18 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
         sent,
         answered: replies.len() as u64,
     })
+}
+
+/// Returns the number of probes and their time in ms from the summary of a log.
+fn read_summary(line: &str) -> Option<(u64, Option<f64>)> {
+    let (before, after) = line.split_once(" packets transmitted")?;
+    let count = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let transmitted = count.parse::<u64>().unwrap_or(0).min(MAX_PROBES);
+    let took = after.rsplit_once("time ").and_then(|(_, time)| time.trim().strip_suffix("ms"));
+    let took_ms = took
+        .and_then(|time| time.parse::<f64>().ok())
+        .filter(|ms| (1.0..1e15).contains(ms) && transmitted > 1);
+    Some((transmitted, took_ms))
 }
 
 /// Returns the full sequence number of a 16-bit `sequence` near `newest`.
