@@ -20,7 +20,7 @@ def clean(
 ) -> None:
     """Remove leftovers of interrupted runs: unfinished results, control sockets without an emulation.
 
-    What a running process is writing stays.
+    Files that a running process writes are kept.
 
     Example: skybraid clean runs
     """

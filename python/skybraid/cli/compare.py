@@ -107,7 +107,8 @@ def compare(
         ),
     ] = None,
     width: Annotated[
-        str | None, typer.Option(help="Of figures on paper: 88mm for a column, 180mm for a page.", metavar="LENGTH")
+        str | None,
+        typer.Option(help="Width of figures on paper: 88mm for a column, 180mm for a page.", metavar="LENGTH"),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Show all places, not the first ten.")] = False,
     plugin: Plugins = None,

@@ -24,7 +24,7 @@ app = typer.Typer(
 
 Name = Annotated[
     str | None,
-    typer.Option(help="Which emulation, where several run.", metavar="NAME|PID"),
+    typer.Option(help="The emulation, where several run.", metavar="NAME|PID"),
 ]
 PathName = Annotated[
     str, typer.Argument(help="A path, by its name in the scenario; that of `skybraid link` is `link`.", metavar="PATH")

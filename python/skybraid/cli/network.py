@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def network(
     scenario: Annotated[Path, typer.Argument(help="The scenario, a TOML file.", metavar="SCENARIO")],
     flow: Annotated[
-        str | None, typer.Option(help="Only flows whose name begins like this, each with its links.", metavar="NAME")
+        str | None, typer.Option(help="Only flows whose names begin with NAME, with the links of each.", metavar="NAME")
     ] = None,
     seed: Seed = None,
     set_: Overrides = None,

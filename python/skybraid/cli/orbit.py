@@ -31,7 +31,9 @@ def orbit(
     scenario: ScenarioFile = None,
     path: Annotated[str | None, typer.Option(help="The scenario's path or link; by default its only one.")] = None,
     set_: Overrides = None,
-    constellation: Annotated[str | None, typer.Option(help="Its name; --list shows them.", metavar="NAME")] = None,
+    constellation: Annotated[
+        str | None, typer.Option(help="Name of a constellation; --list shows all.", metavar="NAME")
+    ] = None,
     elements: Annotated[
         Path | None, typer.Option(help="Element sets: TLE, or OMM as JSON, CSV, XML or KVN.", metavar="FILE")
     ] = None,
@@ -42,29 +44,34 @@ def orbit(
         list[str] | None, typer.Option(help="A longitude, east positive: 13deg; may be repeated.", metavar="LON")
     ] = None,
     at: Annotated[str | None, typer.Option(help="Position of the terminal: 46.95,7.44 or 46.95,7.44,550m.")] = None,
-    track: Annotated[Path | None, typer.Option(help="Its track: CSV, GPX or KML.", metavar="FILE")] = None,
-    speed: Annotated[str | None, typer.Option(help="Along a track without times: 60m/s.")] = None,
+    track: Annotated[Path | None, typer.Option(help="Track of the terminal: CSV, GPX or KML.", metavar="FILE")] = None,
+    speed: Annotated[str | None, typer.Option(help="Speed along a track without times: 60m/s.")] = None,
     gateway: Places = None,
     other: Annotated[
         str | None, typer.Option(help="The link's other end; by default the first gateway.", metavar="LAT,LON")
     ] = None,
     ground_delay: Annotated[
-        str | None, typer.Option(help="From the gateway to it; by default the great circle at 2/3 c.", metavar="TIME")
+        str | None,
+        typer.Option(help="Delay from the gateway to --other; by default the great circle at 2/3 c.", metavar="TIME"),
     ] = None,
-    mask: Annotated[str, typer.Option(help="Min elevation at the terminal.")] = "25deg",
-    gateway_mask: Annotated[str | None, typer.Option(help="At the gateways; by default --mask.")] = None,
-    choice: Annotated[str, typer.Option(help="nearest, longest_visible or epoch.")] = "longest_visible",
+    mask: Annotated[str, typer.Option(help="Minimum elevation at the terminal.")] = "25deg",
+    gateway_mask: Annotated[
+        str | None, typer.Option(help="Minimum elevation at the gateways; by default --mask.")
+    ] = None,
+    choice: Annotated[
+        str, typer.Option(help="Choice of the satellite: nearest, longest_visible or epoch.")
+    ] = "longest_visible",
     isl: Annotated[bool, typer.Option("--isl", help="Route over inter-satellite links.")] = False,
     handover_gap: Annotated[str, typer.Option(help="Interruption at each handover.")] = "0s",
     start: Annotated[str, typer.Option(help="Start time, in UTC.")] = "2026-01-01T00:00:00Z",
-    duration: Annotated[str, typer.Option(help="Duration.")] = "30min",
+    duration: Annotated[str, typer.Option(help="Time to show.")] = "30min",
     step: Annotated[str, typer.Option(help="Time step of the delay.")] = "100ms",
     csv: Annotated[Path | None, typer.Option(help="Write the delay over time as CSV.", metavar="FILE")] = None,
     hypatia: Annotated[
         Path | None, typer.Option(help="Write round trips as Hypatia does: time_ns,rtt_ns.", metavar="FILE")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw it: a name that ends in .svg, .pdf or .png.", metavar="FILE")
+        Path | None, typer.Option(help="Draw elevation and delay: a .svg, .pdf or .png.", metavar="FILE")
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the constellations that have a name.")] = False,
     as_json: AsJson = False,

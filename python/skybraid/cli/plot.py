@@ -34,12 +34,12 @@ def plot(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The file, .pdf, .svg or .png; by default an .svg a kind in the folder's plots/."),
+        typer.Option(help="Output file (.pdf, .svg or .png); by default one .svg per kind in the folder's plots/."),
     ] = None,
     width: Annotated[
-        str | None, typer.Option(help="On paper: 88mm for a column, 180mm for a page.", metavar="LENGTH")
+        str | None, typer.Option(help="Width on paper: 88mm for a column, 180mm for a page.", metavar="LENGTH")
     ] = None,
-    height: Annotated[str | None, typer.Option(help="On paper.", metavar="LENGTH")] = None,
+    height: Annotated[str | None, typer.Option(help="Height on paper.", metavar="LENGTH")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the figures that can be drawn, and exit.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,

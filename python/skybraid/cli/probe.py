@@ -32,10 +32,10 @@ Port = Annotated[int, typer.Argument(help="Port of `probe serve`.", metavar="[PO
 Runs = Annotated[int, typer.Option(help="Number of runs.", min=1)]
 Mptcp = Annotated[bool, typer.Option("--mptcp", help="Over Multipath TCP instead of TCP.")]
 Objects = Annotated[
-    int | None, typer.Option(help="Ask `probe serve` for a page of so many objects.", min=0, max=MAX_OBJECTS)
+    int | None, typer.Option(help="Number of objects on the page that `probe serve` makes.", min=0, max=MAX_OBJECTS)
 ]
-ObjectBytes = Annotated[str | None, typer.Option("--bytes", help="And of this size each.", metavar="SIZE")]
-Timeout = Annotated[str, typer.Option(help="Max wait for a connection, and for its answer.")]
+ObjectBytes = Annotated[str | None, typer.Option("--bytes", help="Size of each object on that page.", metavar="SIZE")]
+Timeout = Annotated[str, typer.Option(help="Maximum wait for a connection, and for its answer.")]
 Wait = Annotated[str, typer.Option(help="How long to retry while nothing listens there yet.")]
 Out = Annotated[Path | None, typer.Option(help="Also write the samples as CSV.", metavar="FILE.csv")]
 
@@ -47,7 +47,7 @@ def serve(
         int, typer.Option(help="For HTTP and echo; QUIC has the next one. 0: any that is free.", min=0, max=65_534)
     ] = PORT,
     objects: Annotated[int, typer.Option(help="Objects of the page at /.", min=0, max=MAX_OBJECTS)] = 10,
-    bytes_: Annotated[str, typer.Option("--bytes", help="Size of each.", metavar="SIZE")] = "50kB",
+    bytes_: Annotated[str, typer.Option("--bytes", help="Size of each object.", metavar="SIZE")] = "50kB",
     think: Annotated[str, typer.Option(help="Time before each answer over HTTP.", metavar="TIME")] = "0ms",
     quiet: Quiet = False,
 ) -> None:
@@ -67,9 +67,9 @@ def serve(
 def ping(
     host: Host,
     port: Port = PORT,
-    every: Annotated[str, typer.Option(help="From one datagram to the next.", metavar="TIME")] = "10ms",
+    every: Annotated[str, typer.Option(help="Interval between datagrams.", metavar="TIME")] = "10ms",
     count: Annotated[int, typer.Option(help="Datagrams in a run.", min=1)] = 300,
-    bytes_: Annotated[str, typer.Option("--bytes", help="Size of their payload.", metavar="SIZE")] = "56",
+    bytes_: Annotated[str, typer.Option("--bytes", help="Payload of a datagram.", metavar="SIZE")] = "56",
     runs: Runs = 1,
     timeout: Annotated[str, typer.Option(help="A datagram that takes longer is lost.", metavar="TIME")] = "2s",
     wait: Wait = "5s",
@@ -134,7 +134,7 @@ def http(
     url: Annotated[str, typer.Argument(help="A page, http://HOST:8080/ for `probe serve`.", metavar="URL")],
     objects: Objects = None,
     bytes_: ObjectBytes = None,
-    parallel: Annotated[int, typer.Option(help="Max parallel connections; browsers use 6.", min=1)] = 6,
+    parallel: Annotated[int, typer.Option(help="Maximum parallel connections; browsers use 6.", min=1)] = 6,
     mptcp: Mptcp = False,
     runs: Runs = 1,
     timeout: Timeout = "60s",
@@ -193,7 +193,9 @@ def http3(
 def quic_bulk(
     host: Host,
     port: Annotated[int, typer.Argument(help="QUIC port of `probe serve`.", metavar="[PORT]")] = QUIC_PORT,
-    for_: Annotated[str, typer.Option("--for", help="How long, from the first byte on.", metavar="TIME")] = "10s",
+    for_: Annotated[
+        str, typer.Option("--for", help="Time to download, from the first byte on.", metavar="TIME")
+    ] = "10s",
     runs: Runs = 1,
     timeout: Timeout = "60s",
     wait: Wait = "5s",

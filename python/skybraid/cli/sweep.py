@@ -53,7 +53,7 @@ def sweep(
     vary: Annotated[
         list[str] | None,
         typer.Option(
-            help="A key with its values, a range as in [sweep], or `all` that `skybraid list` has; may be repeated.",
+            help="A key and its values, a range as in [sweep], or `all` of `skybraid list`; may be repeated.",
             metavar="KEY=V1,V2",
         ),
     ] = None,
@@ -78,7 +78,7 @@ def sweep(
         ),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="At most so many runs, or so long: 1000, 30min.", metavar="N|TIME")
+        str | None, typer.Option(help="Maximum number of runs, or maximum time: 1000, 30min.", metavar="N|TIME")
     ] = None,
     live: Live = False,
     retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed before.")] = False,
@@ -87,7 +87,7 @@ def sweep(
 ) -> None:
     """Run a scenario over many points and seeds into one dataset; finished runs are not repeated.
 
-    Exit code: 0 all runs are done (and what --until asks is met), 1 a run failed or it is not, 2 bad input.
+    Exit code: 0 all runs are done and --until is met, 1 a run failed or --until is not met, 2 bad input.
 
     Example: skybraid sweep first.toml --seeds 1..20 --vary path.lte.uplink.rate=5Mbit/s,10Mbit/s
     """

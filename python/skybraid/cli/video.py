@@ -43,7 +43,7 @@ ClipName = Annotated[
 Rate = Annotated[str, typer.Option(help="Constant rate, for example 10Mbit/s.", metavar="RATE")]
 Codec = Annotated[str, typer.Option(help="h264 or h265.")]
 Tcp = Annotated[bool, typer.Option("--tcp", help="Over a TCP connection, each packet behind its length (RFC 4571).")]
-Mptcp = Annotated[bool, typer.Option("--mptcp", help="The same over an MPTCP connection.")]
+Mptcp = Annotated[bool, typer.Option("--mptcp", help="As --tcp, over an MPTCP connection.")]
 
 
 @app.command()
@@ -81,8 +81,8 @@ def encode(
     intra_refresh: Annotated[
         bool, typer.Option("--intra-refresh", help="A wandering strip in place of key frames; h264.")
     ] = False,
-    slices: Annotated[int, typer.Option(help="Into how many slices a picture is cut.")] = 1,
-    preset: Annotated[str, typer.Option(help="How much work goes into the bits, as x264 names it.")] = "veryfast",
+    slices: Annotated[int, typer.Option(help="Slices per picture.")] = 1,
+    preset: Annotated[str, typer.Option(help="Preset of x264: its effort per frame.")] = "veryfast",
     buffer_frames: Annotated[float, typer.Option(help="Buffer of the rate control, in mean frames.")] = 5.0,
     time_code: Annotated[bool, typer.Option(help="Draw each frame's number into it.")] = True,
     as_json: AsJson = False,
@@ -137,13 +137,13 @@ def send(
     codec: Codec = "h264",
     fps: Annotated[float | None, typer.Option(help="Pictures a second; by default the clip's.")] = None,
     key_every: Annotated[str, typer.Option(help="Time between key frames.", metavar="TIME")] = "1s",
-    preset: Annotated[str, typer.Option(help="How much work goes into the bits, as x264 names it.")] = "veryfast",
+    preset: Annotated[str, typer.Option(help="Preset of x264: its effort per frame.")] = "veryfast",
     tcp: Tcp = False,
     mptcp: Mptcp = False,
     one_port: Annotated[bool, typer.Option("--one-port", help="RTCP on RTP's own port (RFC 5761).")] = False,
     packet: Annotated[int, typer.Option(help="The largest RTP packet in bytes.", metavar="BYTES")] = 1200,
     limit: Annotated[
-        str | None, typer.Option("--for", help="How long to play; by default once through the clip.", metavar="TIME")
+        str | None, typer.Option("--for", help="Time to play; by default once through the clip.", metavar="TIME")
     ] = None,
     sdp: Annotated[
         Path | None, typer.Option(help="Write the session description that players open.", metavar="FILE")
@@ -181,13 +181,13 @@ def receive(
     out: Annotated[Path, typer.Option(help="A CSV file, one row a picture.", metavar="FRAMES.csv")],
     codec: Codec = "h264",
     jitter_buffer: Annotated[
-        str, typer.Option(help="How long what came soonest is kept, to even out what comes later.", metavar="TIME")
+        str, typer.Option(help="Length of the jitter buffer: time for which the earliest packets wait.", metavar="TIME")
     ] = "150ms",
     tcp: Tcp = False,
     mptcp: Mptcp = False,
     decode: Annotated[bool, typer.Option(help="Decode, and read the time code of each picture.")] = True,
     limit: Annotated[
-        str | None, typer.Option("--for", help="Longest time; by default until the sender ends.", metavar="TIME")
+        str | None, typer.Option("--for", help="Maximum time; by default until the sender ends.", metavar="TIME")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
