@@ -39,7 +39,7 @@ impl Instant {
 
     /// Creates the instant `seconds` seconds after the start of the run, rounded to the nanosecond.
     pub fn from_secs_f64(seconds: f64) -> Self {
-        Self(libm::round(seconds * 1e9) as i64)
+        Self(nearest(seconds * 1e9))
     }
 
     /// Nanoseconds since the start of the run.
@@ -97,7 +97,7 @@ impl Duration {
 
     /// Creates a duration of `seconds` seconds, rounded to the nanosecond. Saturates; NaN becomes zero.
     pub fn from_secs_f64(seconds: f64) -> Self {
-        Self(libm::round(seconds * 1e9) as i64)
+        Self(nearest(seconds * 1e9))
     }
 
     /// Value in nanoseconds.
@@ -122,7 +122,7 @@ impl Duration {
 
     /// Returns the product with `factor`, rounded to the nanosecond.
     pub fn mul_f64(self, factor: f64) -> Self {
-        Self(libm::round(self.0 as f64 * factor) as i64)
+        Self(nearest(self.0 as f64 * factor))
     }
 
     /// Absolute value.
@@ -142,7 +142,7 @@ impl Duration {
                 expected: "a time is from 0ns to 292 years",
             });
         }
-        Ok(Self(libm::round(nanos) as i64))
+        Ok(Self(nearest(nanos)))
     }
 }
 
@@ -244,6 +244,15 @@ impl fmt::Display for Instant {
     }
 }
 
+/// Returns the nearest integer, of two the one farther from zero. As `libm::round`, which takes several times as long
+/// where the processor's instruction is not known to exist.
+#[inline]
+fn nearest(value: f64) -> i64 {
+    let whole = value as i64;
+    let rest = value - whole as f64;
+    whole.saturating_add(i64::from(rest >= 0.5)).saturating_sub(i64::from(rest <= -0.5))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,6 +294,28 @@ mod tests {
         #[test]
         fn no_text_panics(text in ".{0,20}") {
             let _ = Duration::from_text(&text);
+        }
+    }
+
+    #[test]
+    fn halves_are_rounded_away_from_zero() {
+        let below_half = 0.5_f64.next_down();
+        let large = 4_503_599_627_370_495.5;
+        for value in [0.0, 0.5, 1.5, 2.5, below_half, large, 1e15, 9.3e18, 1e300, f64::INFINITY] {
+            for value in [value, -value] {
+                assert_eq!(nearest(value), libm::round(value) as i64, "{value}");
+            }
+        }
+        assert_eq!((nearest(2.5), nearest(-2.5), nearest(below_half)), (3, -3, 0));
+        assert_eq!(nearest(f64::NAN), 0);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_number_is_rounded_as_by_libm(bits: u64, small in -1e10..1e10) {
+            for value in [f64::from_bits(bits), small, libm::trunc(small) + 0.5] {
+                proptest::prop_assert_eq!(nearest(value), libm::round(value) as i64);
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
-use super::hedge::{ACK_DELAY, WITHIN, next_path, one_way, positive};
+use super::hedge::{ACK_DELAY, WITHIN, one_way, positive};
 use super::low_rtt::lowest_rtt;
 use super::odds::{BEYOND, BINS, Chances, Estimate, INDEPENDENT, PERSISTENT, PathOdds, joint};
 use super::warning::Warning;
@@ -105,6 +105,7 @@ impl Config {
         };
         Box::new(Deadline {
             config: self.clone(),
+            ack_delay: self.ack_delay(),
             within: self.within,
             purse: Purse::new(self.budget.ratio(), INITIAL_FILL),
             odds: PathOdds::default(),
@@ -131,6 +132,7 @@ const STEPS: usize = 16;
 #[derive(Debug)]
 struct Deadline {
     config: Config,
+    ack_delay: Duration,
     /// Time within which messages must arrive, once it is known.
     within: Option<Duration>,
     purse: Purse,
@@ -204,7 +206,7 @@ struct Plan {
 #[inline]
 fn bins(span: Duration, within: Duration) -> usize {
     let part = span.as_secs_f64() / within.as_secs_f64() * BINS as f64;
-    (part.max(0.0) as usize).min(BINS)
+    part.max(0.0).min(BINS as f64) as u32 as usize
 }
 
 impl PathState {
@@ -236,7 +238,7 @@ impl Deadline {
 
     fn route(&mut self, now: Instant, view: &PathView) -> Route {
         let within = self.within();
-        let back = one_way(view, 0) + self.config.ack_delay();
+        let back = one_way(view, 0) + self.ack_delay;
         let state = &mut self.paths[view.id];
         state.back = back;
         state.silent_after = SILENCE + view.srtt.unwrap_or(SILENCE);
@@ -250,7 +252,7 @@ impl Deadline {
 
     /// Returns the age of a packet by which its acknowledgement may be expected.
     fn expected(&self, view: &PathView) -> Duration {
-        view.srtt.unwrap_or(Duration::ZERO) + view.rtt_deviation + self.config.ack_delay()
+        view.srtt.unwrap_or(Duration::ZERO) + view.rtt_deviation + self.ack_delay
     }
 
     /// Returns the share of the messages that may be missed.
@@ -345,14 +347,12 @@ impl Scheduler for Deadline {
         });
         let mut best: [Option<Route>; 3] = [None; 3];
         for view in candidates(paths).filter(|path| path.has_room) {
-            let mut route = Some(self.route(now, view));
-            for place in &mut best {
-                if let (Some(one), Some(other)) = (&route, &place)
-                    && by_chance(one, other).is_ge()
-                {
-                    continue;
-                }
-                core::mem::swap(place, &mut route);
+            let route = self.route(now, view);
+            let is_better = |other: &Route| by_chance(&route, other).is_lt();
+            let place = best.iter().position(|other| other.as_ref().is_none_or(is_better));
+            if let Some(place) = place {
+                best.copy_within(place..2, place + 1);
+                best[place] = Some(route);
             }
         }
         let [Some(mut first), second, third] = best else { return wait_for_room(paths) };
@@ -400,7 +400,7 @@ impl Scheduler for Deadline {
     }
 
     fn ack_delay(&self) -> Option<Duration> {
-        Some(self.config.ack_delay())
+        Some(self.ack_delay)
     }
 
     fn judges_silence(&self) -> bool {
@@ -439,7 +439,9 @@ impl Scheduler for Deadline {
         first_sent: Instant,
         paths: &[PathView],
     ) -> Option<Instant> {
-        next_path(unit, paths)?;
+        if !candidates(paths).any(|path| !unit.carried_by.contains(path.id)) {
+            return None;
+        }
         let deadline = first_sent + self.within();
         let carried = paths.iter().filter(|path| unit.carried_by.contains(path.id));
         let acked = first_sent + carried.map(|view| self.expected(view)).min()?;
