@@ -364,6 +364,15 @@ class TestLink:
         # Two flights: two thirds of the prior's variance, and a half more for the uncertain middle.
         assert math.log(fit_link(flights).spread["delay"]) == pytest.approx(0.1 * math.sqrt(2 / 3 * 3 / 2))
 
+    @pytest.mark.parametrize(
+        "column", [Column("rate", "Mbit/s", np.zeros(300), "uplink"), Column("delay", "ms", np.full(300, math.inf))]
+    )
+    def test_flights_like_one_without_service_have_none(self, column: Column) -> None:
+        link = fit_link([Flight("dark", np.arange(300.0), (column,), 300.0)])
+        random = np.random.default_rng(1)
+        lost = [drawn.values("loss", "uplink") for drawn in (draw_flight(link, 300.0, random) for _ in range(40))]
+        assert np.mean([0.0 if one is None else one.mean() for one in lost]) > 80
+
     def test_a_flight_without_service_keeps_its_outages_to_itself(self) -> None:
         def flight(name: str, down: np.ndarray) -> Flight:
             delay = np.where(down, math.inf, 30.0 + np.arange(len(down)) % 3)

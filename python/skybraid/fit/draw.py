@@ -61,6 +61,9 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
     if chosen.loss is not None:
         shares = {way: min(100 * loss * factors.get("loss", 1.0), 100.0) for way, loss in chosen.losses().items()}
         columns += [Column("loss", "%", np.where(is_out, 100.0, share), way) for way, share in shares.items()]
+    if not columns:
+        # Of a flight without any service nothing is known but that.
+        columns.append(Column("loss", "%", np.where(is_out | (waits_ms > 0), 100.0, 0.0), ""))
     return Flight(chosen.name, times_s, tuple(columns), count * step_s)
 
 
