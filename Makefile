@@ -191,7 +191,7 @@ counts-update:
 
 # Instructions per packet-hop of the released code, next to a bare loop; `make hops VARIANT=TCP` counts one variant.
 hops:
-	cargo run --release --locked --package skybraid-bench --bin hops -- $(VARIANT)
+	cargo run --release --locked --package skybraid-bench --example hops -- $(VARIANT)
 
 # What a developer runs after each change.
 check: $(VENV)/.dev
@@ -259,8 +259,8 @@ lint: $(VENV)/.dev docs words
 	$(VENV)/bin/mypy
 
 bench: build node
-	cargo run --release --locked --package skybraid-bench
-	cargo run --release --locked --package skybraid-bench --bin emulated
+	cargo run --release --locked --package skybraid-bench --example speed
+	cargo run --release --locked --package skybraid-bench --example emulated
 	$(VENV)/bin/python benches/beginning.py
 	$(VENV)/bin/python benches/flight.py
 	$(VENV)/bin/python benches/fleet.py

@@ -67,7 +67,7 @@ pub struct Fragment {
 
 /// Error: the fragment is not part of the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the fragment at {offset} is none of a unit of {unit} B")]
+#[error("a unit of {unit} B has no fragment at {offset}")]
 pub struct NotOfUnit {
     /// Offset of the fragment.
     pub offset: u32,

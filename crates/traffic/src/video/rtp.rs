@@ -39,7 +39,7 @@ pub enum RtpError {
     #[error("version {0} instead of 2")]
     Version(u8),
     /// The padding is zero bytes long, or longer than the payload.
-    #[error("padding of {0} octets")]
+    #[error("padding of {0} bytes")]
     Padding(u8),
 }
 

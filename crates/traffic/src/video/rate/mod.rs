@@ -159,7 +159,7 @@ fn rate(bits: f64) -> Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
     /// The rates are out of order.
-    #[error("rates must be above zero and in order: least {min}, start {start}, most {max}")]
+    #[error("rates must be above zero and in order: min {min}, start {start}, max {max}")]
     Bounds {
         /// Minimum rate.
         min: Rate,

@@ -56,7 +56,7 @@ pub enum RtcpError {
     #[error("version {0} instead of 2")]
     Version(u8),
     /// The padding is not in the last packet, or has an invalid length.
-    #[error("the padding is wrong")]
+    #[error("the padding is not in the last packet, or has a wrong length")]
     Padding,
     /// The contents do not match the length of the packet.
     #[error("the contents of a packet of type {0} do not fit its length")]
@@ -66,8 +66,8 @@ pub enum RtcpError {
 /// Error in writing a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The packet has more blocks, names, bytes or metrics than its fields can count.
-    #[error("the packet has more than its counters can tell")]
+    /// The packet has more blocks, names or bytes than its fields can count.
+    #[error("the packet has more blocks, names or bytes than its counters can hold")]
     TooLong,
     /// The packet type is unknown.
     #[error("a packet of type {0} cannot be written")]
