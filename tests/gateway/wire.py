@@ -193,7 +193,7 @@ def _udp_at(frame: bytes) -> int | None:
 def checksum(words: bytes) -> int:
     """Returns the checksum of the internet (RFC 1071)."""
     words += bytes(len(words) % 2)
-    total = sum(struct.unpack(f">{len(words) // 2}H", words))
+    total: int = sum(struct.unpack(f">{len(words) // 2}H", words))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
@@ -287,8 +287,7 @@ class Wires:
         """Returns the paths of the aircraft's file."""
         form = "[{}]:{}" if self.ipv6 else "{}:{}"
         return {
-            path: {"interface": path, "remote": form.format(self.address(path, "ground"), port)}
-            for path in self.paths
+            path: {"interface": path, "remote": form.format(self.address(path, "ground"), port)} for path in self.paths
         }
 
     def set(self, path: str, way: str | None = None, **changes: Any) -> None:
