@@ -337,7 +337,7 @@ class TestLink:
 
     def test_stalls_are_assumed_where_none_was_seen(self) -> None:
         def calm(length_s: int) -> Flight:
-            delay_ms = 30.0 + np.arange(5 * length_s) % 3
+            delay_ms = 30.0 + (np.arange(5 * length_s) % 3).astype(np.float64)
             return Flight("calm", np.arange(5 * length_s) / 5, (Column("delay", "ms", delay_ms),), float(length_s))
 
         short, long = (fit_link([calm(length_s)]) for length_s in (20, 3600))
