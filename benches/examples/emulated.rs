@@ -1,9 +1,9 @@
 //! Accuracy and speed of the emulator, measured with real packets between network namespaces.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement may fail by panicking")]
 
-#[path = "../../../crates/emulator/tests/it/bed.rs"]
+#[path = "../../crates/emulator/tests/it/bed.rs"]
 mod bed;
-#[path = "../traffic.rs"]
+#[path = "../src/traffic.rs"]
 mod traffic;
 
 use std::process::ExitCode;
