@@ -243,9 +243,10 @@ mod tests {
         let late = "Control arrives too late on every path and is dropped.";
         assert_eq!((text(&state).text.as_str(), text(&state).level), (late, Level::Bad));
         state.classes[0].late_share = None;
-        state.paths[1].incoming_late = true;
+        state.paths.iter_mut().for_each(|path| path.incoming_late = true);
         assert_eq!((text(&state).text.as_str(), text(&state).level), (late, Level::Bad));
-        (state.paths[1].incoming_late, state.paths[1].outgoing_late) = (false, true);
+        state.paths.iter_mut().for_each(|path| path.incoming_late = false);
+        state.paths[1].outgoing_late = true;
         let late = "Control reaches the aircraft too late on every path and is dropped there.";
         assert_eq!((text(&state).text.as_str(), text(&state).level), (late, Level::Bad));
         state.session = false;
