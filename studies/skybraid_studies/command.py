@@ -18,8 +18,8 @@ from skybraid.execute.emulation import lacks
 from skybraid.gateway import flight, playing
 from skybraid.model.errors import EmulationError, ScenarioError, SkybraidError
 from skybraid.model.folder import RUNS, write_whole
+from skybraid.model.formatting import span
 from skybraid.model.heavy import Late
-from skybraid.model.requirements import span
 from skybraid_studies.engine import emulating, kept, reproducing, scorecard
 from skybraid_studies.engine.claims import Holds, Role
 from skybraid_studies.engine.index import Entry, entries

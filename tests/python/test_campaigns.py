@@ -19,7 +19,7 @@ from skybraid import Campaign, MissingTableError, ResultError, Results, Scenario
 from skybraid.execute.axes import read, values_of
 from skybraid.execute.ranges import of_table
 from skybraid.execute.rows import FLOWS, REQUIREMENTS, RUNS
-from skybraid.model.requirements import count
+from skybraid.model.formatting import count
 
 TINY = """
 name = "Tiny"

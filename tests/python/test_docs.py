@@ -21,8 +21,9 @@ from skybraid.cli import sweep as sweep_cli
 from skybraid.cli.options import assignment
 from skybraid.execute import axes
 from skybraid.execute.ranking import rank
+from skybraid.model.formatting import milliseconds, percent
 from skybraid.model.measures import MEASURES
-from skybraid.model.requirements import headline, milliseconds, percent
+from skybraid.model.requirements import headline
 from skybraid.model.summary import FRAMES_IN_TIME, VIDEO_COUNTS, VIDEO_MEASURES, video_words
 from test_campaigns import TINY
 

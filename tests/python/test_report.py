@@ -20,7 +20,7 @@ from skybraid import Campaign, MissingTableError, ResultError, Results, Scenario
 from skybraid.execute.compare import write
 from skybraid.execute.ranking import rank
 from skybraid.model.episodes import SPREAD, RunShare
-from skybraid.model.requirements import percent
+from skybraid.model.formatting import clock, percent, readable
 from skybraid.show import plots, series
 from skybraid.show.explain import Budget, explain
 from skybraid.show.plots import DARK_COLOURS
@@ -33,7 +33,6 @@ from skybraid.show.report.page import Cell
 from skybraid.show.report.ranking import Column, Entry, Seen, ranked
 from skybraid.show.report.svg import inline_svg
 from skybraid.show.series import wanted
-from skybraid.show.words import clock, readable
 
 VOID = {"meta", "br", "img", "hr", "link", "input"}
 

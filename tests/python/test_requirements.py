@@ -8,19 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from skybraid.model.requirements import (
-    Binned,
-    Requirement,
-    count,
-    headline,
-    judge,
-    members_of,
-    milliseconds,
-    percent,
-    percent_range,
-    rate,
-    span,
-)
+from skybraid.model.formatting import count, milliseconds, percent, percent_range, rate, span
+from skybraid.model.requirements import Binned, Requirement, headline, judge, members_of
 from skybraid.model.statistics import Verdict
 
 BINS = 2000

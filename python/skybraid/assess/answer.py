@@ -16,8 +16,8 @@ from skybraid.execute.pool import Gauge, on_all_cores
 from skybraid.execute.runs import simulation
 from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ScenarioError
+from skybraid.model.formatting import about, percent
 from skybraid.model.link_performance import SHARES, Slots, share_of
-from skybraid.model.requirements import about, percent
 from skybraid.model.scenario import Scenario
 from skybraid.model.statistics import Verdict
 from skybraid.traces.flights import DIRECTIONS

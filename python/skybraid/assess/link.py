@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ResultError, ScenarioError, unknown
 from skybraid.model.evidence import Evidence, judge_share
+from skybraid.model.formatting import milliseconds, percent
 from skybraid.model.heavy import np, pl
 from skybraid.model.link_performance import SLOTS_PER_LOSS, Slots, judge_integrity, judge_link
-from skybraid.model.requirements import Requirement, milliseconds, percent
+from skybraid.model.requirements import Requirement
 from skybraid.model.scenario import Scenario, toml_value
 from skybraid.model.statistics import Verdict
 

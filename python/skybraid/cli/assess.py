@@ -16,7 +16,7 @@ from skybraid.cli.options import MET, NOT_MET, AsJson, Page, Quiet, new_file, pr
 from skybraid.cli.progress import progress
 from skybraid.model.errors import ScenarioError
 from skybraid.model.folder import write_whole
-from skybraid.model.requirements import about, percent, percent_range, rate
+from skybraid.model.formatting import about, percent, percent_range, rate
 from skybraid.model.statistics import Verdict
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from skybraid.cli.served import listen_outside, page
 from skybraid.execute import control, interruption
 from skybraid.model.errors import ScenarioError
 from skybraid.model.folder import default_folder
-from skybraid.model.requirements import span
+from skybraid.model.formatting import span
 from skybraid.model.scenario import Scenario, read_stream
 from skybraid.model.statistics import Verdict
 from skybraid.show.words import link_lines

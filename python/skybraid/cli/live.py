@@ -14,9 +14,8 @@ import typer
 from skybraid.cli.late import live
 from skybraid.execute import control
 from skybraid.model.errors import EmulationError
+from skybraid.model.formatting import count, microseconds, milliseconds, percent, rate, size, span
 from skybraid.model.heavy import rich_console, rich_live, rich_table
-from skybraid.model.requirements import count, microseconds, milliseconds, percent, rate, span
-from skybraid.show.words import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

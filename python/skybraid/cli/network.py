@@ -10,7 +10,7 @@ import typer
 
 from skybraid.cli.options import AsJson, Overrides, Seed, assignment, print_json
 from skybraid.model.errors import ScenarioError
-from skybraid.model.requirements import count
+from skybraid.model.formatting import count
 from skybraid.model.scenario import Scenario
 from skybraid.network import PACKET_BY_PACKET, links, nodes, routes
 

@@ -12,7 +12,7 @@ from skybraid import orbit as satellites
 from skybraid.cli.options import AsJson, Overrides, Quiet, assignment, print_json
 from skybraid.model.errors import ResultError, ScenarioError
 from skybraid.model.folder import check_new_file, write_whole
-from skybraid.model.requirements import span
+from skybraid.model.formatting import span
 from skybraid.model.scenario import Scenario
 
 FIGURES = (".svg", ".pdf", ".png")

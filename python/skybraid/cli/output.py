@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from skybraid.model.formatting import count, microseconds, span
 from skybraid.model.misses import main_cause, refusals
 from skybraid.model.provenance import seeds_text
-from skybraid.model.requirements import count, headline, microseconds, span
+from skybraid.model.requirements import headline
 from skybraid.model.statistics import Verdict
 from skybraid.model.summary import video_words
 from skybraid.show.words import ended, link_lines, split

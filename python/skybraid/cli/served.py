@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from skybraid.cli.late import live
-from skybraid.model.requirements import about, percent
+from skybraid.model.formatting import about, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

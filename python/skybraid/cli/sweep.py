@@ -29,9 +29,9 @@ from skybraid.cli.options import (
 )
 from skybraid.cli.served import page
 from skybraid.model.errors import ScenarioError
+from skybraid.model.formatting import count, span
 from skybraid.model.heavy import rich_console, rich_progress
 from skybraid.model.provenance import seeds_from, seeds_text
-from skybraid.model.requirements import count, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

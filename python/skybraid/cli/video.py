@@ -14,7 +14,7 @@ from skybraid.cli.options import AsJson, Group, Quiet, print_json, print_result,
 from skybraid.cli.progress import progress
 from skybraid.model.errors import ResultError, VideoError
 from skybraid.model.folder import cannot_write
-from skybraid.model.requirements import rate as rate_words
+from skybraid.model.formatting import rate as rate_words
 from skybraid.model.results import Results
 from skybraid.video import cache, clips, pipeline, sockets, timecode
 from skybraid.video import encode as encoding

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from skybraid.execute.compare import RATE_TITLES, aligned, frames_title, rate_cells
 from skybraid.execute.rows import FLOWS
 from skybraid.model.episodes import SPREAD, RunShare, share_interval
+from skybraid.model.formatting import count, percent, percent_range
 from skybraid.model.heavy import pl
 from skybraid.model.measures import MEASURES
-from skybraid.model.requirements import count, percent, percent_range
 from skybraid.model.statistics import mean_interval, median_interval
 
 if TYPE_CHECKING:

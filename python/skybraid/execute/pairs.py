@@ -17,10 +17,10 @@ from skybraid.execute.plan import plan
 from skybraid.execute.rows import FLOWS, Buffer, key_of, schemas
 from skybraid.execute.store import MANIFEST, Store
 from skybraid.model.errors import ResultError, ScenarioError
+from skybraid.model.formatting import count, milliseconds
 from skybraid.model.heavy import pl
 from skybraid.model.measures import MEASURES, POINTS, Measure
 from skybraid.model.provenance import MAX_RUNS, seeds_from
-from skybraid.model.requirements import count, milliseconds
 from skybraid.model.results import Results
 from skybraid.model.scenario import Scenario
 from skybraid.model.seeds import ALIKE

@@ -24,8 +24,8 @@ from skybraid.execute.compare import (
     name_of_equals,
     titles_of,
 )
+from skybraid.model.formatting import milliseconds, percent, percent_range, rate
 from skybraid.model.heavy import pl
-from skybraid.model.requirements import Requirement, milliseconds, percent, percent_range, rate
 from skybraid.model.statistics import Verdict, shows_no_difference
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from skybraid.execute.pool import Progress
+    from skybraid.model.requirements import Requirement
     from skybraid.model.scenario import Scenario
 
 SHOWN = 10

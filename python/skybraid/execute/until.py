@@ -27,9 +27,9 @@ from skybraid.execute.ranges import quantity
 from skybraid.execute.rows import FLOWS
 from skybraid.model.episodes import SPREAD, RunShare, ShareInterval, factor_needed, share_interval
 from skybraid.model.errors import ScenarioError
+from skybraid.model.formatting import count, percent_range
 from skybraid.model.heavy import pl
 from skybraid.model.measures import MEASURES, Measure, names
-from skybraid.model.requirements import count, percent_range
 from skybraid.model.statistics import CONFIDENCE, Interval, Verdict, mean_interval, median_interval
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from skybraid.fit.loaded import BASE_S, without_load
 from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
 from skybraid.fit.spread import SHORT_S, spread_of
 from skybraid.fit.usual import RARE_EVERY_S, RARE_LENGTHS, STALL_EVERY_S, USUAL_RARE, USUAL_STALL
+from skybraid.model.formatting import about
 from skybraid.model.heavy import np
-from skybraid.model.requirements import about
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.formats.source import Source, number_of
 from skybraid.traces.series import TraceError

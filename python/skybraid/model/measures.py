@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from skybraid.model.requirements import frames_a_second, freezes_a_minute, milliseconds, percent, rate
+from skybraid.model.formatting import frames_a_second, freezes_a_minute, milliseconds, percent, rate
 from skybraid.model.summary import PERCENTILES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from skybraid.model.requirements import count, milliseconds, percent, span
+from skybraid.model.formatting import count, milliseconds, percent, span
 from skybraid.model.statistics import Verdict
 
 if TYPE_CHECKING:

@@ -8,6 +8,17 @@ from typing import Any, Protocol, Self
 from skybraid import _core
 from skybraid.model.episodes import FEW, KnownRun, RunShare, ShareInterval, mean_over_time, share_interval
 from skybraid.model.evidence import Evidence, judge_share, time_needed_s
+from skybraid.model.formatting import (
+    about,
+    count,
+    frames_a_second,
+    freezes_a_minute,
+    milliseconds,
+    percent,
+    percent_range,
+    rate,
+    span,
+)
 from skybraid.model.heavy import np, npt
 from skybraid.model.link_performance import Slots, judge_integrity, judge_link
 from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
@@ -512,91 +523,6 @@ def _mean(values: Sequence[float]) -> tuple[int, float | None, float | None, flo
 
 def _negative(value: float | None) -> float | None:
     return None if value is None else -value
-
-
-def count(number: int) -> str:
-    """Formats an integer with thousands separated: 1 799 990."""
-    return f"{number:,}".replace(",", " ")
-
-
-def percent(share: float) -> str:
-    """Formats a share from 0 to 1 as "99.9993 %", with the digits that its distance from 0 % or 100 % needs."""
-    return f"{_percent_digits(share)} %"
-
-
-_UNSEEN = 1e-8
-"""Share that no campaign of this size tells from zero."""
-
-
-def percent_range(low: float, high: float) -> str:
-    """Formats two shares as "99.9989–99.9996 %"; an upper end closer to 1 than any number of trials shows is 100 %."""
-    return f"{_percent_digits(low)}–{upper_percent(high)}"
-
-
-def upper_percent(high: float) -> str:
-    """Formats the upper end of an interval of a share."""
-    return percent(1.0 if 1 - high < _UNSEEN else high)
-
-
-def _percent_digits(share: float) -> str:
-    from_edge = min(share, 1 - share) * 100
-    decimals = 0 if from_edge < 1e-12 else min(max(2 - math.floor(math.log10(from_edge)), 1), 10)
-    text = f"{share * 100:.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def milliseconds(delay_ms: float) -> str:
-    """Formats a delay as "42.3 ms" or, from ten seconds on, "12.3 s"."""
-    if delay_ms >= 10_000:
-        return f"{_rounded(delay_ms / 1000):g} s"
-    return f"{delay_ms:.0f} ms" if delay_ms >= 999.5 else f"{_rounded(delay_ms):g} ms"
-
-
-def microseconds(time_us: float) -> str:
-    """Formats a short time as "42 µs" or "1.3 ms"."""
-    if 0 < time_us < 1:
-        return "under 1 µs"
-    return f"{_rounded(time_us):g} µs" if time_us < 999.5 else milliseconds(time_us / 1000)
-
-
-def _rounded(value: float) -> float:
-    """Rounds to three significant digits."""
-    return float(f"{value:.3g}")
-
-
-def span(time_s: float) -> str:
-    """Formats a time as "30 min", "80 s", "12.5 s" or "85 ms", in the largest unit with a value of at least 2."""
-    for size, unit in ((3600, "h"), (60, "min"), (1, "s")):
-        if time_s >= 2 * size or (time_s >= size and (size == 1 or time_s % size == 0)):
-            return f"{time_s / size:.4g} {unit}"
-    return milliseconds(time_s * 1000)
-
-
-def about(time_s: float) -> str:
-    """Formats a time with two significant digits: "5.6 min", "17 min", "130 h"."""
-    if time_s < 120:
-        return span(float(f"{time_s:.2g}"))
-    size, unit = (3600, "h") if time_s >= 7200 else (60, "min")
-    return f"{float(f'{time_s / size:.2g}'):g} {unit}"
-
-
-def rate(bits_per_second: float) -> str:
-    """Formats a rate as "9.87 Mbit/s"."""
-    value = _rounded(bits_per_second)
-    for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
-        if value >= size:
-            return f"{value / size:g} {unit}"
-    return f"{value:g} bit/s"
-
-
-def frames_a_second(frames: float) -> str:
-    """Formats a frame rate as "29.97 frames/s"."""
-    return f"{frames:.4g} frames/s"
-
-
-def freezes_a_minute(freezes: float) -> str:
-    """Formats a rate of freezes as "0.5 freezes/min"."""
-    return f"{_rounded(freezes):g} freezes/min"
 
 
 LESS_IS_BETTER = frozenset({"percentile", "expiration", "freezes"})

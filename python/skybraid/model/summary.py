@@ -8,19 +8,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self, TypeVar
 
 from skybraid._core import FlowStats
+from skybraid.model.formatting import count, frames_a_second, freezes_a_minute, milliseconds, percent, rate, span
 from skybraid.model.heavy import np
 from skybraid.model.misses import counted
-from skybraid.model.requirements import (
-    Requirement,
-    a_second,
-    count,
-    frames_a_second,
-    freezes_a_minute,
-    milliseconds,
-    percent,
-    rate,
-    span,
-)
+from skybraid.model.requirements import Requirement, a_second
 from skybraid.model.statistics import median_interval
 
 PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "p99.999": 0.99999}

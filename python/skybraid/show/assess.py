@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from skybraid.model.requirements import about, milliseconds, percent, percent_range, rate
+from skybraid.model.formatting import about, milliseconds, percent, percent_range, rate
 from skybraid.show.report.charts import Charts
 from skybraid.show.report.page import page
 from skybraid.show.report.ranking import Column, Entry, Ranking, Seen, placed

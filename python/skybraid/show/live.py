@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from skybraid.model.errors import SkybraidError
-from skybraid.model.requirements import span
+from skybraid.model.formatting import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from skybraid.model.errors import ResultError, unknown
+from skybraid.model.formatting import percent
 from skybraid.model.heavy import pl
-from skybraid.model.requirements import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from skybraid import _core
 from skybraid.model.errors import VideoError
+from skybraid.model.formatting import rate as rate_words
 from skybraid.model.heavy import np
-from skybraid.model.requirements import rate as rate_words
 from skybraid.video import timecode
 from skybraid.video.cache import alone, folder, whole
 from skybraid.video.pyav import av

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from skybraid.model.requirements import span
+from skybraid.model.formatting import span
 from skybraid_studies.engine.points import SIMULATION, Job, Point
 from skybraid_studies.engine.runner import Failure, Form, Plan, Selection, plan, replay
 

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from skybraid.model.errors import ResultError
+from skybraid.model.formatting import count, milliseconds, percent, rate
 from skybraid.model.heavy import pl
 from skybraid.model.misses import refusals
-from skybraid.model.requirements import count, milliseconds, percent, rate
 
 if TYPE_CHECKING:
     from skybraid.model.results import Results

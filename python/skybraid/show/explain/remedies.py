@@ -13,8 +13,8 @@ import tomli_w
 
 from skybraid.execute.runs import run
 from skybraid.model.errors import SkybraidError
+from skybraid.model.formatting import frames_a_second, freezes_a_minute, milliseconds, percent, rate, span
 from skybraid.model.heavy import pl
-from skybraid.model.requirements import frames_a_second, freezes_a_minute, milliseconds, percent, rate, span
 from skybraid.model.scenario import Scenario
 from skybraid.show.explain.path_use import offered, quantity, scheduler_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from skybraid.model.formatting import count, milliseconds, percent
 from skybraid.model.misses import Cause, causes_of, is_short_of_runs, main_cause, refusals, without_misses
-from skybraid.model.requirements import count, milliseconds, percent
 from skybraid.model.statistics import Verdict
 from skybraid.show.explain.remedies import Budget, Candidate, Remedies, Remedy
 

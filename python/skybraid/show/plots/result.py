@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from skybraid.model.errors import MissingTableError
-from skybraid.model.requirements import percent
+from skybraid.model.formatting import percent
 from skybraid.model.statistics import Verdict
 from skybraid.show.plots.style import (
     DOWN,

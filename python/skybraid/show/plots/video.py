@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from skybraid.model.requirements import percent
+from skybraid.model.formatting import percent
 from skybraid.model.statistics import Verdict
 from skybraid.show.frames import drawn_videos, frames_of, freezes, latencies, not_shown, rates, required
 from skybraid.show.plots.result import plain_ticks, stacked, time_axis

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from skybraid.model.formatting import count
 from skybraid.model.provenance import seeds_text
-from skybraid.model.requirements import count
 from skybraid.model.statistics import Verdict
 from skybraid.show.plots.runs import Runs, metric, short
 from skybraid.show.report import comparison

@@ -6,10 +6,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from skybraid.model.misses import is_short_of_runs, main_cause
-from skybraid.model.provenance import MAX_RUNS
-from skybraid.model.requirements import (
-    SHOWN,
+from skybraid.model.formatting import (
     about,
     count,
     frames_a_second,
@@ -19,6 +16,9 @@ from skybraid.model.requirements import (
     rate,
     upper_percent,
 )
+from skybraid.model.misses import is_short_of_runs, main_cause
+from skybraid.model.provenance import MAX_RUNS
+from skybraid.model.requirements import SHOWN
 from skybraid.model.scenario import toml_value
 from skybraid.model.statistics import Verdict
 from skybraid.show.report.ranking import Bar, Column, Seen

@@ -8,7 +8,7 @@ import polars as pl
 
 from skybraid.execute.ranking import head_of, interval_text
 from skybraid.model.errors import ResultError
-from skybraid.model.requirements import count, milliseconds, percent, rate
+from skybraid.model.formatting import count, milliseconds, percent, rate
 from skybraid.model.statistics import Verdict
 from skybraid.show.palette import looks
 from skybraid.show.report.charts import EACH, MAX_CROSSES, Charts, chart, hover, legend, mean_marks, nested

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from skybraid.model.formatting import milliseconds, percent, readable
 from skybraid.model.heavy import palettes
-from skybraid.model.requirements import milliseconds, percent
 from skybraid.show.palette import INK, Look, looks
 from skybraid.show.plots.runs import Choice, Metric, NothingToDrawError, Runs, heat_axes, heat_values, metric, short
 from skybraid.show.report.charts import EACH, MAX_CROSSES, Charts, chart, glyph, hover, legend, mean_marks, nested
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.models import Field, Figure, Model, Source
-from skybraid.show.words import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

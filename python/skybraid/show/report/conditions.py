@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from skybraid.model.requirements import count, milliseconds, rate, span
+from skybraid.model.formatting import count, milliseconds, rate, span
 from skybraid.show.series import first_seed
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from skybraid.model.errors import MissingTableError
-from skybraid.model.requirements import milliseconds, percent
+from skybraid.model.formatting import milliseconds, percent
 from skybraid.model.statistics import Verdict
 from skybraid.show.palette import DOWN, HALTED, LINE_STYLES, SECOND_INK, flow_colour, marker, path_colour
 from skybraid.show.report.charts import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from skybraid.model.requirements import count, percent, span
+from skybraid.model.formatting import count, percent, size, span
 from skybraid.show.palette import COLOURS, path_colour
 from skybraid.show.report.charts import (
     Charts,
@@ -28,7 +28,6 @@ from skybraid.show.report.logs import DIRECTIONS, STATES, GatewayLog
 from skybraid.show.report.models import Figure, Model, Source
 from skybraid.show.report.page import Cell, Table, page
 from skybraid.show.series import envelope
-from skybraid.show.words import size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

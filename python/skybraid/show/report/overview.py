@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from skybraid.model.errors import MissingTableError
-from skybraid.model.requirements import count, milliseconds, span
+from skybraid.model.formatting import clock as at
+from skybraid.model.formatting import count, milliseconds, span
 from skybraid.show.palette import COLOURS, DOWN, HALTED, INK, SECOND_INK, path_colour
 from skybraid.show.report.cards import URGENT
 from skybraid.show.report.charts import BAND, Charts, Clock, chart, glyph, hover, legend, shade
@@ -18,7 +19,6 @@ from skybraid.show.report.conditions import Conditions
 from skybraid.show.report.flight import MAX_PATHS, Drawing, flow_names, limit, shares
 from skybraid.show.report.models import Figure, Model, Source
 from skybraid.show.series import DIRECTIONS, binned, duration_s, first_seed, halts, outages
-from skybraid.show.words import clock as at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

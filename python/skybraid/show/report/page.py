@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Self
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from skybraid.model.requirements import about, count, microseconds, milliseconds, percent, rate, span
+from skybraid.model.formatting import about, clock, count, microseconds, milliseconds, percent, rate, readable, span
 from skybraid.show.palette import COLOURS, DARK_COLOURS
 from skybraid.show.report.charts import DARK
 from skybraid.show.report.models import library
-from skybraid.show.words import clock, ended, readable, split
+from skybraid.show.words import ended, split
 
 if TYPE_CHECKING:
     from skybraid.show.report.charts import Charts

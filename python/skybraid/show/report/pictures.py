@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from skybraid.model.errors import ResultError
-from skybraid.model.requirements import percent
+from skybraid.model.formatting import percent
 from skybraid.show.palette import flow_colour
 from skybraid.show.report.charts import Charts, chart, hover, legend, steps
 from skybraid.show.report.flight import Drawing, limit

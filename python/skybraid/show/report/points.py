@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skybraid.model.episodes import RunShare, share_interval
-from skybraid.model.measures import MESSAGES
-from skybraid.model.requirements import (
-    LESS_IS_BETTER,
-    SHOWN,
+from skybraid.model.formatting import (
     count,
     frames_a_second,
     freezes_a_minute,
@@ -18,6 +15,8 @@ from skybraid.model.requirements import (
     rate,
     upper_percent,
 )
+from skybraid.model.measures import MESSAGES
+from skybraid.model.requirements import LESS_IS_BETTER, SHOWN
 from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 
 from skybraid.model.errors import SkybraidError
+from skybraid.model.formatting import count, milliseconds, percent, span
 from skybraid.model.heavy import palettes
-from skybraid.model.requirements import count, milliseconds, percent, span
 from skybraid.model.scenario import Scenario
 from skybraid.show.palette import COLOURS, INK, SECOND_INK
 from skybraid.show.report.charts import Charts, chart, from_zero, glyph, hover, legend, shade

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from skybraid.model.formatting import count, percent, readable, span
 from skybraid.model.misses import refusals
 from skybraid.model.provenance import seeds_text
-from skybraid.model.requirements import count, headline, percent, span
+from skybraid.model.requirements import headline
 from skybraid.model.summary import PERCENTILES
 from skybraid.show.explain import explain
 from skybraid.show.report import flight, route, video
@@ -19,7 +20,6 @@ from skybraid.show.report.overview import overview
 from skybraid.show.report.page import Cell, Table, fragment, page
 from skybraid.show.report.pictures import pictures
 from skybraid.show.series import duration_s, first_seed, outages
-from skybraid.show.words import readable
 
 if TYPE_CHECKING:
     from skybraid.model.results import Results

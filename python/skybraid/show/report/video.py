@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skybraid.model.errors import MissingTableError
-from skybraid.model.requirements import count, milliseconds, percent
+from skybraid.model.formatting import count, milliseconds, percent
 from skybraid.model.statistics import Verdict
 from skybraid.show.frames import (
     camera_rate,
