@@ -127,7 +127,7 @@ def test_tables_of_the_documents_fit_the_schema(validators: dict[str, Draft20201
         for block in re.findall(r"^```toml\n(.*?)^```", file.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     ]
     scenarios = [table for block in blocks if (table := parsed(block)) and keys >= table.keys()]
-    assert len(scenarios) > 40
+    assert len(scenarios) > 20
     for table in scenarios:
         assert problems(validators["scenario"], table) == [], table
 
