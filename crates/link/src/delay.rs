@@ -179,8 +179,8 @@ impl Serialize for DelayConfig {
 #[derive(Clone, Debug)]
 pub(crate) enum Delay {
     Constant(Duration),
-    Drawn(Box<(Sampler, Stream)>),
-    Series(Box<SeriesCursor>),
+    Drawn(Sampler, Stream),
+    Series(SeriesCursor),
     Process(Box<ProcessCursor>),
 }
 
@@ -190,9 +190,9 @@ impl Delay {
         match source {
             DelaySource::Distribution(distribution) => match distribution.constant() {
                 Some(delay) => Self::Constant(delay),
-                None => Self::Drawn(Box::new((distribution.sampler(), seed.stream(own)))),
+                None => Self::Drawn(distribution.sampler(), seed.stream(own)),
             },
-            DelaySource::Series(replay) => Self::Series(Box::new(SeriesCursor::new(replay, seed))),
+            DelaySource::Series(replay) => Self::Series(SeriesCursor::new(replay, seed)),
             DelaySource::Process(process) => {
                 Self::Process(Box::new(ProcessCursor::new(process, seed, own, both)))
             }
@@ -203,7 +203,7 @@ impl Delay {
     pub fn of_packet(&mut self, at: Instant) -> Duration {
         match self {
             Self::Constant(delay) => *delay,
-            Self::Drawn(drawn) => drawn.0.draw(&mut drawn.1),
+            Self::Drawn(sampler, stream) => sampler.draw(stream),
             Self::Series(cursor) => Duration::from_nanos(cursor.at(at).0 as i64),
             Self::Process(cursor) => Duration::from_nanos(cursor.at(at).0 as i64),
         }
@@ -213,7 +213,7 @@ impl Delay {
     pub fn min(&self) -> Duration {
         match self {
             Self::Constant(delay) => *delay,
-            Self::Drawn(drawn) => drawn.0.min(),
+            Self::Drawn(sampler, _) => sampler.min(),
             Self::Series(cursor) => Duration::from_nanos(cursor.min() as i64),
             Self::Process(cursor) => Duration::from_nanos(cursor.min() as i64),
         }
@@ -222,7 +222,7 @@ impl Delay {
     /// Returns the mean delay of packets that depart at `at`, without a draw.
     pub fn expected(&mut self, at: Instant) -> Duration {
         match self {
-            Self::Drawn(drawn) => drawn.0.mean(),
+            Self::Drawn(sampler, _) => sampler.mean(),
             Self::Constant(_) | Self::Series(_) | Self::Process(_) => self.of_packet(at),
         }
     }

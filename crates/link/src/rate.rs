@@ -1,7 +1,6 @@
 //! Serialisation rate of a link: constant, in steps, a random process, from a trace, or as mahimahi delivery
 //! opportunities.
 
-use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -207,14 +206,13 @@ impl Serialize for RateConfig {
     }
 }
 
-/// Cursor over a rate. Queries must be in order of time. Boxed but for constants: a network of thousands of links reads
-/// little of each.
+/// Cursor over a rate. Queries must be in order of time.
 #[derive(Clone, Debug)]
 pub(crate) enum RateCursor {
     Constant(Rate),
-    Series(Box<SeriesCursor>),
-    Process(Box<ProcessCursor>),
-    Opportunities(Box<OpportunityCursor>),
+    Series(SeriesCursor),
+    Process(ProcessCursor),
+    Opportunities(OpportunityCursor),
 }
 
 impl RateCursor {
@@ -226,12 +224,12 @@ impl RateCursor {
             RateSource::Series(replay) if replay.data.values().iter().all(|rate| *rate < 1.0) => {
                 Self::Constant(Rate::ZERO)
             }
-            RateSource::Series(replay) => Self::Series(Box::new(SeriesCursor::new(replay, seed))),
+            RateSource::Series(replay) => Self::Series(SeriesCursor::new(replay, seed)),
             RateSource::Process(process) => {
-                Self::Process(Box::new(ProcessCursor::new(process, seed, own, both)))
+                Self::Process(ProcessCursor::new(process, seed, own, both))
             }
             RateSource::Opportunities(replay) => {
-                Self::Opportunities(Box::new(OpportunityCursor::new(replay, seed)))
+                Self::Opportunities(OpportunityCursor::new(replay, seed))
             }
         }
     }
