@@ -197,11 +197,14 @@ impl Subflow {
     }
 
     /// True if another packet may be assigned.
+    #[inline]
     pub fn has_room(&self) -> bool {
         let ahead = self.sent.in_flight() + self.waiting() * u64::from(self.segment);
-        let Some(limit) = self.limit.bytes() else { return false };
-        let window = self.window.bytes().min(limit);
-        ahead == 0 || ahead + u64::from(self.segment) <= window && !self.pace_is_full()
+        let limit = self.limit.bytes();
+        if ahead == 0 {
+            return limit > 0;
+        }
+        ahead + u64::from(self.segment) <= self.window.bytes().min(limit) && !self.pace_is_full()
     }
 
     /// True if the pacer's queue is full.
@@ -524,7 +527,7 @@ impl Subflow {
             return None;
         }
         let pacer = self.window.pacer_mut();
-        if self.limit.bytes().is_none() {
+        if self.limit.bytes() == 0 {
             pacer.release();
             return None;
         }

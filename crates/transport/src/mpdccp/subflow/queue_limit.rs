@@ -9,37 +9,44 @@ const MIN_GROWTH: u64 = 8;
 /// Limit of what is in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimit {
-    /// Bytes in flight when the queue became too long; nothing new leaves while it is.
-    held: Option<u64>,
+    /// Bytes that may be in flight: none while the queue is too long.
     bytes: u64,
+    /// While it is: bytes in flight when it became too long, and those that may be once it is short again.
+    held: Option<Held>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    in_flight: u64,
+    after: u64,
 }
 
 impl Default for QueueLimit {
     fn default() -> Self {
-        Self { held: None, bytes: u64::MAX }
+        Self { bytes: u64::MAX, held: None }
     }
 }
 
 impl QueueLimit {
-    /// Bytes that may be in flight; `None` while nothing may leave.
-    pub const fn bytes(&self) -> Option<u64> {
-        if self.held.is_some() { None } else { Some(self.bytes) }
+    /// Bytes that may be in flight; 0 while nothing may leave.
+    #[inline]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Processes a measurement of the queue: while it is too long, the `share` of what is in flight that it has room
     /// for.
     pub fn on_queue(&mut self, share: Option<f64>, in_flight: u64, segment: u64) {
-        let held = share.map(|_| self.held.unwrap_or_else(|| self.bytes.min(in_flight)));
-        match share.zip(held) {
-            Some((share, held)) => {
-                self.bytes = ((held as f64 * share) as u64).max(MIN_SEGMENTS * segment);
-            }
-            None => {
-                let growth = (self.bytes / GROWTH).max(segment / MIN_GROWTH);
-                self.bytes = self.bytes.saturating_add(growth);
-            }
+        if let Some(share) = share {
+            let in_flight = self.held.map_or(self.bytes.min(in_flight), |held| held.in_flight);
+            let after = ((in_flight as f64 * share) as u64).max(MIN_SEGMENTS * segment);
+            self.held = Some(Held { in_flight, after });
+            self.bytes = 0;
+        } else {
+            let before = self.held.take().map_or(self.bytes, |held| held.after);
+            let growth = (before / GROWTH).max(segment / MIN_GROWTH);
+            self.bytes = before.saturating_add(growth);
         }
-        self.held = held;
     }
 }
 
@@ -54,12 +61,12 @@ mod tests {
             limit.on_queue(share, in_flight, 1_000);
             limit.bytes()
         };
-        assert_eq!(after(None, 40_000), Some(u64::MAX));
-        assert_eq!(after(Some(0.5), 40_000), None);
+        assert_eq!(after(None, 40_000), u64::MAX);
+        assert_eq!(after(Some(0.5), 40_000), 0);
         // The queue is longer than it seemed, and what is in flight has shrunk.
-        assert_eq!(after(Some(0.4), 30_000), None);
-        assert_eq!(after(None, 0), Some(17_000));
-        assert_eq!(after(Some(0.5), 1_000), None);
-        assert_eq!(after(None, 0), Some(2_125));
+        assert_eq!(after(Some(0.4), 30_000), 0);
+        assert_eq!(after(None, 0), 17_000);
+        assert_eq!(after(Some(0.5), 1_000), 0);
+        assert_eq!(after(None, 0), 2_125);
     }
 }
