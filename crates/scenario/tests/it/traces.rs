@@ -93,7 +93,7 @@ fn invalid_options_of_a_trace_are_reported_at_their_keys() {
     refused(
         "column = 'rate', unit = 'MB'",
         "x.toml:4: path.lte.uplink.rate.unit: found `MB`, expected one of bit/s, kbit/s, Mbit/s, \
-         Gbit/s, bps, kbps, Mbps, Gbps (to read `r.csv`)",
+         Gbit/s, kB/s, MB/s (to read `r.csv`)",
     );
     refused(
         "format = 'hypatia'",
