@@ -258,7 +258,7 @@ pub enum FlightSize {
     Outstanding,
     /// What is outstanding and neither selectively acknowledged nor lost, as in ns-3 since release 3.28.
     InFlight,
-    /// The congestion window, filled or not, at most `max_in_flight`, as in ns-2.
+    /// The congestion window, filled or not, as in ns-2.
     CongestionWindow,
 }
 
@@ -345,9 +345,7 @@ impl TransportConfig {
                 loss_detection: LossDetection::NewReno,
                 proportional_reduction: false,
                 idle_restart: IdleRestart::Off,
-                window_validation: false,
-                flight_size: FlightSize::CongestionWindow,
-                initial_window: 2,
+                initial_window: 1,
                 ack_every: 1,
                 rto_min: Duration::from_secs(1),
                 rto_rule: RtoRule::Rfc6298,
@@ -449,7 +447,7 @@ mod tests {
     fn an_explicit_key_overrides_the_profile() {
         let ns2 = TransportConfig::of(Profile::Ns2);
         assert_eq!(ns2.loss_detection, LossDetection::NewReno);
-        assert_eq!((ns2.ack_every, ns2.initial_window), (1, 2));
+        assert_eq!((ns2.ack_every, ns2.initial_window), (1, 1));
         let rfc = TransportConfig::of(Profile::Rfc);
         assert_eq!(rfc.rto_min, Duration::from_secs(1));
         let linux = TransportConfig { ack_rule: AckRule::Linux, ..TransportConfig::default() };

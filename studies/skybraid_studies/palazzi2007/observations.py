@@ -5,14 +5,8 @@ The control is the one that simulations use. Source of the rates and times: Pala
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from skybraid._core import Acked, Congestion, Lost, PathBasics
-from skybraid_studies.engine.observe import observation
 from skybraid_studies.engine.theory import calculation
-
-if TYPE_CHECKING:
-    from skybraid_studies.engine.observe import Seen
 
 SEGMENT = 1500
 """Payload of a segment in bytes."""
@@ -20,9 +14,6 @@ SEGMENT = 1500
 MIN_RTT_S = 0.5
 RATE = 125_000
 """What the path carries, in bytes/s."""
-
-PAYLOAD = 1448
-"""Payload of a packet of 1500 B in simulations, in bytes."""
 
 GAP_S = SEGMENT / RATE
 """Between two acknowledgements of a segment each at that rate."""
@@ -32,12 +23,6 @@ PIPE = RATE * MIN_RTT_S / SEGMENT
 
 WESTWOOD = '"westwood"'
 RENO = '"reno"'
-
-
-@observation("palazzi.throughput")
-def throughput(seen: Seen, flow: str) -> float:
-    """Throughput in kbit/s of whole packets, as ns-2 counts: those of its TCP have no headers."""
-    return seen.flows[flow].bytes_delivered * SEGMENT / PAYLOAD * 8 / seen.run.simulated_s / 1e3
 
 
 class _Fed:

@@ -163,7 +163,7 @@ impl Subflow {
             FlightSize::Window => outstanding.min(self.window.bytes()),
             FlightSize::Outstanding => outstanding,
             FlightSize::InFlight => self.board.in_flight(),
-            FlightSize::CongestionWindow => self.window.bytes().min(self.max_in_flight),
+            FlightSize::CongestionWindow => self.window.bytes(),
         };
         Outstanding {
             lost: Lost { now, in_flight: Bytes::new(in_flight) },
