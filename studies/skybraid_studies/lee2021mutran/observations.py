@@ -237,6 +237,7 @@ _register("lee.tcp_simulated", lambda x, n, _: 1e3 * mutran.expected_tcp_s(_ATTE
 
 
 # Figure 1: x is 1 for MPTCP alone, 2 for copies of all, 3 for plain duplicates, 4 for MuTran over TCP, 5 over UDP.
+# A segment is a message, so that packets are the figure's.
 
 _FIGURE_1 = """
 name = "Figure 1"
@@ -254,7 +255,13 @@ delay = "10ms"
 from = "vehicle"
 start = "100ms"
 traffic = {{ kind = "bulk", packet = "1200B" }}
-transport = {{ protocol = "mptcp", scheduler = "{scheduler}", send_buffer = "64kB", receive_buffer = "64kB" }}
+
+[flow.data.transport]
+protocol = "mptcp"
+scheduler = "{scheduler}"
+segment = "1200B"
+send_buffer = "64kB"
+receive_buffer = "64kB"
 
 [flow.control]
 from = "vehicle"
@@ -266,6 +273,9 @@ traffic = {{ kind = "cbr", rate = "1600bit/s", packet = "100B" }}
 
 _WRITTEN_NS, _TOGETHER_NS = 2_500_000_000, 100_000_000
 """When figure 1's command is written; how long after its first packet another is a copy, not a repetition."""
+
+_DELAY_NS, _BYTE_NS = 10_000_000, 8_000
+"""Delay of figure 1's links, and how long a byte is on one of 1 Mbit/s."""
 
 _SYSTEMS = {
     1: ("low_rtt", 'with = "data"'),
@@ -306,10 +316,11 @@ def _figure_1(system: int, fails: str = "", at_ns: int = 0) -> _Figure1:
 
 
 def _failed(system: int) -> tuple[_Figure1, _Figure1]:
-    """Figure 1 as it should be, and with the link of the command's first packet failing while that is in the queue."""
+    """Figure 1 as it should be, and with the link of the command's first packet failing while it is sending that."""
     whole = _figure_1(system)
     first = whole.packets.row(0, named=True)
-    return whole, _figure_1(system, str(first["path"]), int(first["in_ns"]) - 1_000_000)
+    half_sent_ns = int(first["out_ns"]) - _DELAY_NS - int(first["bytes"]) * _BYTE_NS // 2
+    return whole, _figure_1(system, str(first["path"]), half_sent_ns)
 
 
 @calculation("lee.figure_1_arrived")
