@@ -1,7 +1,7 @@
 //! Queue towards the peer, in which control would wait behind the data of this end.
 //!
 //! Control shares the queues of the networks with all else. Data is held back from a path while probes show that its
-//! queue is longer than [`MAX_DELAY`], whatever congestion control would still send: at low rates its smallest window
+//! queue is longer than 75 ms, whatever congestion control would still send: at low rates its smallest window
 //! alone takes longer, and after a drop of the rate it takes some seconds to notice. A queue that does not drain while
 //! data is held is not of this end, and does not count.
 
