@@ -88,7 +88,7 @@ class Flown:
 
 @pytest.fixture
 def flown(tmp_path: Path) -> Iterator[Flown]:
-    with Wires(PATHS) as wires:
+    with contextlib.closing(Wires(PATHS)) as wires:
         flown = Flown(tmp_path, wires)
         try:
             for daemon in (flown.ground, flown.aircraft):

@@ -23,14 +23,13 @@ import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from skybraid.gateway import Node
 from skybraid.gateway.field import go_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
 _ETHTOOL, _GET_ALL_FRAMES = 0x8946, 0x0003
 _OFFLOADS = (0x2C, 0x24, 0x1F, 0x19, 0x17)
@@ -97,27 +96,27 @@ class _Wire:
     def run(self) -> None:
         """Carries frames."""
         by_socket = {way.here.fileno(): way for way in self._ways.values()}
-        told, rest = sys.stdin.fileno(), b""
+        commands, rest = sys.stdin.fileno(), b""
         while True:
             patience = max(0.0, self._later[0][0] - time.monotonic()) if self._later else 0.5
-            ready, _, _ = select.select([*by_socket, told], [], [], min(patience, 0.5))
+            ready, _, _ = select.select([*by_socket, commands], [], [], min(patience, 0.5))
             for one in ready:
-                if one != told:
+                if one != commands:
                     self._take(by_socket[one])
                     continue
-                read = os.read(told, 65536)
+                read = os.read(commands, 65536)
                 if not read:
                     return
                 *lines, rest = (rest + read).split(b"\n")
                 for line in lines:
-                    self._told(json.loads(line))
+                    self._obey(json.loads(line))
             now = time.monotonic()
             while self._later and self._later[0][0] <= now:
                 _, _, there, frame = heapq.heappop(self._later)
                 with contextlib.suppress(OSError):
                     there.send(frame)
 
-    def _told(self, words: dict[str, Any]) -> None:
+    def _obey(self, words: dict[str, Any]) -> None:
         if words:
             way = self._ways[words["path"], words["way"]]
             way.way = Way(**words["set"])
@@ -253,8 +252,8 @@ class Wires:
                 node.run("ip", "link", "set", "lo", "up")
             for path in self.paths:
                 self._build(path)
-            told = [(path, f"{path}-a", f"{path}-g") for path in self.paths]
-            command = [sys.executable, str(Path(__file__)), json.dumps(told), str(seed)]
+            wired = [(path, f"{path}-a", f"{path}-g") for path in self.paths]
+            command = [sys.executable, str(Path(__file__)), json.dumps(wired), str(seed)]
             self._process = self.between.start(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None, first=True
             )
@@ -300,12 +299,12 @@ class Wires:
         return self._ask({})
 
     def _ask(self, words: dict[str, Any]) -> dict[str, dict[str, int]]:
-        given, told = self._process.stdin, self._process.stdout
+        given, answers = self._process.stdin, self._process.stdout
         assert given is not None
-        assert told is not None
+        assert answers is not None
         given.write(json.dumps(words).encode() + b"\n")
         given.flush()
-        found: dict[str, dict[str, int]] = json.loads(told.readline())
+        found: dict[str, dict[str, int]] = json.loads(answers.readline())
         return found
 
     def close(self) -> None:
@@ -320,14 +319,6 @@ class Wires:
         for name in self._names.values():
             with contextlib.suppress(subprocess.CalledProcessError):
                 _ip("netns", "delete", name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _ip(*words: str) -> None:

@@ -271,8 +271,8 @@ impl ClassEndpoint {
         self.endpoint.set_usable(path, usable);
     }
 
-    /// Processes a measurement of the queue of `path`: while it is too long, the share of what is in flight that it has
-    /// room for.
+    /// Processes a measurement of the queue of `path`: while it is too long, the fraction of the bytes in flight that
+    /// fits.
     pub fn on_queue(&mut self, path: PathId, share: Option<f64>) {
         self.endpoint.on_queue(path, share);
     }

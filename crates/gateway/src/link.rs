@@ -65,9 +65,9 @@ pub struct ClassLink {
     fec: Fec,
     stats: ClassStats,
     /// An alarm says that the deadline cannot be kept.
-    told_unreachable: bool,
+    reported_unreachable: bool,
     /// The alarm that the peer reports nothing has been raised.
-    told_unanswered: bool,
+    reported_unanswered: bool,
 }
 
 /// Forward error correction of a class.
@@ -97,8 +97,8 @@ impl ClassLink {
             reassembler: Reassembler::default(),
             fec: Fec::new(connection.repair),
             stats: ClassStats::new(connection.class, carriers),
-            told_unreachable: false,
-            told_unanswered: false,
+            reported_unreachable: false,
+            reported_unanswered: false,
         }
     }
 
@@ -229,8 +229,8 @@ impl ClassLink {
         self.endpoint.set_usable(path, usable);
     }
 
-    /// Processes a measurement of the queue of `path`: while it is too long, the share of what is in flight that it has
-    /// room for.
+    /// Processes a measurement of the queue of `path`: while it is too long, the fraction of the bytes in flight that
+    /// fits.
     pub fn on_queue(&mut self, path: PathId, share: Option<f64>) {
         self.endpoint.on_queue(path, share);
     }
@@ -268,21 +268,22 @@ impl ClassLink {
     pub fn take_forecast_alarm(&mut self) -> Option<String> {
         let forecast = self.endpoint.forecast()?;
         // Half of the interval lies between the two, so that they do not alternate.
-        let unreachable = if self.told_unreachable {
+        let unreachable = if self.reported_unreachable {
             !forecast.may_be_reached()
         } else {
             forecast.is_out_of_reach()
         };
-        let changed = core::mem::replace(&mut self.told_unreachable, unreachable) != unreachable;
+        let changed =
+            core::mem::replace(&mut self.reported_unreachable, unreachable) != unreachable;
         changed.then(|| format!("{}: {forecast}", self.stats.name()))
     }
 
     /// Returns the alarm, once, that the peer never reports what arrives: its file has another scheduler for the class.
     pub fn take_unanswered_alarm(&mut self, now: Instant) -> Option<String> {
-        if self.told_unanswered || !self.endpoint.never_answered(now, MAX_UNANSWERED) {
+        if self.reported_unanswered || !self.endpoint.never_answered(now, MAX_UNANSWERED) {
             return None;
         }
-        self.told_unanswered = true;
+        self.reported_unanswered = true;
         let name = self.stats.name();
         Some(format!(
             "{name}: the other end does not report what arrives: give the class this scheduler there too"

@@ -9,7 +9,7 @@ use super::SocketCounters;
 
 /// Silence of control after which it counts as stopped: autopilots and ground stations send a heartbeat each second.
 const MAX_SILENCE_MS: f64 = 3_000.0;
-/// Share of datagrams lost by a path from which on it is told.
+/// Minimum loss of a path that raises an alarm, as a share of its datagrams.
 const MAX_LOSS: f64 = 0.2;
 
 /// Level of the state.
@@ -38,10 +38,14 @@ pub(super) fn is_path_alive(path: &PathSnapshot) -> bool {
     path.incoming.is_alive() && path.outgoing.is_alive()
 }
 
-/// Returns true if control arrives by a path in time, and leaves by it in time.
-fn is_path_in_time(path: &PathSnapshot) -> [bool; 2] {
-    let incoming = path.incoming.is_alive() && !path.incoming_late;
-    [incoming, path.outgoing.is_alive() && !path.outgoing_late]
+/// Returns true if control from the other end arrives by a path in time.
+const fn brings_in_time(path: &PathSnapshot) -> bool {
+    path.incoming.is_alive() && !path.incoming_late
+}
+
+/// Returns true if control reaches the other end by a path in time.
+const fn reaches_in_time(path: &PathSnapshot) -> bool {
+    path.outgoing.is_alive() && !path.outgoing_late
 }
 
 fn control(state: &Snapshot) -> Option<&ClassSnapshot> {
@@ -82,24 +86,26 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
         return say(Level::Bad, silence);
     }
     let count = state.paths.len();
-    let alive = state.paths.iter().filter(|path| is_path_in_time(path) == [true; 2]).count();
+    let in_time = state.paths.iter().filter(|path| brings_in_time(path) && reaches_in_time(path));
+    let in_time = in_time.count();
     if !state.paths.iter().any(|path| path.outgoing.is_alive()) {
         return say(Level::Bad, format!("Nothing gets through to {peer}, which is heard."));
     }
-    let paths = match alive {
+    let paths = match in_time {
         0 => "paths that carry one way each".to_string(),
         _ if count == 1 => "the only path".to_string(),
-        _ => format!("{alive} of {count} paths"),
+        _ => format!("{in_time} of {count} paths"),
     };
     let control = control(state);
-    let in_time = |way: usize| state.paths.iter().any(|path| is_path_in_time(path)[way]);
-    if !in_time(0) || control.is_some_and(|class| class.late_share == Some(1.0)) {
+    if !state.paths.iter().any(brings_in_time)
+        || control.is_some_and(|class| class.late_share == Some(1.0))
+    {
         return say(
             Level::Bad,
             "Control arrives too late on every path and is dropped.".to_string(),
         );
     }
-    if !in_time(1) {
+    if !state.paths.iter().any(reaches_in_time) {
         let text = format!("Control reaches {peer} too late on every path and is dropped there.");
         return say(Level::Bad, text);
     }
@@ -112,7 +118,7 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
             format!("Connected to {peer} over {paths}; no control message has arrived {when}.")
         }
     };
-    let is_good = alive == count && alarms.is_empty() && silent.is_none();
+    let is_good = in_time == count && alarms.is_empty() && silent.is_none();
     say(if is_good { Level::Good } else { Level::Limited }, text)
 }
 
@@ -154,7 +160,8 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
         }
     }
     for path in state.paths.iter().filter(|_| state.session) {
-        let ways = [(path.outgoing, "to the other end"), (path.incoming, "from the other end")];
+        let (to, from) = ("to the other end", "from the other end");
+        let ways = [(path.outgoing, to), (path.incoming, from)];
         let dead: Vec<&str> =
             ways.into_iter().filter(|(state, _)| !state.is_alive()).map(|(_, way)| way).collect();
         match dead.as_slice() {
@@ -163,8 +170,8 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
             _ => alarms.push(format!("{}: nothing gets through", path.name)),
         }
         let ways = [
-            ("to the other end", path.outgoing_late, path.outgoing_delay_ms, path.outgoing_loss),
-            ("from the other end", path.incoming_late, path.incoming_delay_ms, path.incoming_loss),
+            (to, path.outgoing_late, path.outgoing_delay_ms, path.outgoing_loss),
+            (from, path.incoming_late, path.incoming_delay_ms, path.incoming_loss),
         ];
         for (way, is_late, delay, loss) in ways {
             if let Some(delay) = delay.filter(|_| is_late) {

@@ -325,16 +325,16 @@ impl Endpoint {
         }
     }
 
-    /// Processes a measurement of the queue of `path`, for drivers that measure queues themselves. While it is too long,
-    /// `share` is that of what is in flight for which there is room; nothing leaves until the queue is short again, then
-    /// so much may be in flight, and more with each measurement. For DCCP and MP-DCCP alone.
+    /// Processes a measurement of the queue of `path`, for drivers that measure queues themselves. While the queue is too
+    /// long, `share` is the fraction of the bytes in flight that fits: nothing leaves until the queue is short again; then
+    /// that many may be in flight, and more with each measurement. For DCCP and MP-DCCP alone.
     pub fn on_queue(&mut self, path: PathId, share: Option<f64>) {
         if let Self::Dccp(connection) = self {
             connection.on_queue(path, share);
         }
     }
 
-    /// Time until a datagram written now could leave, behind those that are assigned to paths, as far as their pace is
+    /// Time until a datagram written now could leave, behind those that are assigned to paths; zero where no pace is
     /// known. For DCCP and MP-DCCP alone.
     pub fn pacing_delay(&self) -> Duration {
         match self {

@@ -22,7 +22,7 @@ MIN_FLIGHT_S = 1.0
 """Minimum measured time in s of a flight."""
 
 MINUTE_S = 60.0
-"""Time in s of which flights that are shorter count as one together."""
+"""Time in s that makes one occasion of flights that are shorter."""
 
 
 @dataclass(frozen=True)

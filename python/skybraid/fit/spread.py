@@ -109,7 +109,7 @@ def spread_of(
 
 
 def _slow(name: str, flights: Sequence[Flight], length_s: float) -> float:
-    """Returns the variance by which the logarithm of a flight's mean differs from that over five minutes."""
+    """Returns the variance of the logarithm of a flight's mean about that over five minutes."""
     if name not in SLOW_LOG or length_s >= SHORT_S:
         return 0.0
     usual = SLOW_LOG[name] * math.exp(-length_s / SLOW_S)
@@ -124,9 +124,11 @@ def _slow(name: str, flights: Sequence[Flight], length_s: float) -> float:
             known = values[np.isfinite(values) & (values > 0)]
             if known.size:
                 own.append(float(np.log(known).var()))
-    weight = length_s / (length_s + HALF_S) if own else 0.0
+    if not own:
+        return usual
+    weight = length_s / (length_s + HALF_S)
     left = OWN_S * (1 / length_s - 1 / SHORT_S)
-    return weight * left * float(np.mean(own or [0.0])) + (1 - weight) * usual
+    return weight * left * float(np.mean(own)) + (1 - weight) * usual
 
 
 def _smoothing(logs: Sequence[float], journeys: int, chance: float = 0.0) -> float:

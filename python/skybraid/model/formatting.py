@@ -14,7 +14,7 @@ def percent(share: float) -> str:
 
 
 _UNSEEN = 1e-8
-"""Share that no campaign of this size tells from zero."""
+"""Maximum share that a campaign cannot distinguish from zero."""
 
 
 def percent_range(low: float, high: float) -> str:

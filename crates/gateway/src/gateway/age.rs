@@ -59,6 +59,12 @@ impl Gateway {
         }
     }
 
+    /// Returns true if control with this delay is past its deadline.
+    pub(super) fn is_late_for_control(&self, delay: Option<Duration>) -> bool {
+        let life = self.config.class.deadline(Class::Control);
+        delay.zip(life).is_some_and(|(delay, life)| delay > life)
+    }
+
     /// Time from here to the peer by the fastest path that is heard, queues included, as far as it is known. For
     /// control it is zero: the peer judges.
     pub(super) fn min_outgoing_delay(&self, now: Instant, class: Class) -> Duration {

@@ -110,7 +110,7 @@ pub struct Gateway {
 /// Reaction to silence of the peer on all paths.
 #[derive(Clone, Copy, Debug, Default)]
 struct Silence {
-    told: bool,
+    reported: bool,
     renewed: Option<Instant>,
 }
 

@@ -115,7 +115,7 @@ impl Gateway {
     fn on_received(&mut self, now: Instant, id: PathId, len: usize, number: Option<u64>) {
         let Some(path) = self.paths.get_mut(id) else { return };
         let before = path.on_received(now, len, number);
-        self.silence.told = false;
+        self.silence.reported = false;
         if let Some(before) = before {
             self.note_state(now, id, before, Direction::Incoming);
         }

@@ -135,9 +135,10 @@ impl Gateway {
             {
                 self.note_state(now, id, before, Direction::Incoming);
             }
-            let spent = self.paths.get(id).is_some_and(|path| path.is_spent() && !path.told_spent);
+            let spent =
+                self.paths.get(id).is_some_and(|path| path.is_spent() && !path.reported_spent);
             if spent && let Some(path) = self.paths.get_mut(id) {
-                path.told_spent = true;
+                path.reported_spent = true;
                 let what = What::DataCap { path: path.name.clone() };
                 self.record_event(now, what);
                 self.refresh_usable();
@@ -151,8 +152,8 @@ impl Gateway {
         let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
         let Some(heard) = heard.filter(|_| self.session_up) else { return };
         let silent = now.since(heard);
-        if silent >= PEER_LOST && !self.silence.told {
-            self.silence.told = true;
+        if silent >= PEER_LOST && !self.silence.reported {
+            self.silence.reported = true;
             self.record_event(now, What::PeerLost);
         }
         let asked = self.silence.renewed.unwrap_or(heard).max(heard);
@@ -164,22 +165,18 @@ impl Gateway {
 
     /// Notes whether control by this path would be too old when it is there.
     pub(super) fn note_lateness(&mut self, now: Instant, id: PathId) {
-        let life = self.config.class.deadline(Class::Control);
-        let Some(path) = self.paths.get(id) else { return };
-        let transit = path.outgoing_transit.last();
+        let transit = self.paths.get(id).and_then(|path| path.outgoing_transit.last());
         let delay = transit.and_then(|transit| self.clock.outgoing_delay(now, transit));
-        let is_late = delay.zip(life).is_some_and(|(delay, life)| delay > life);
-        if is_late != path.is_late
-            && let Some(path) = self.paths.get_mut(id)
-        {
-            path.is_late = is_late;
+        let is_late = self.is_late_for_control(delay);
+        let Some(path) = self.paths.get_mut(id) else { return };
+        if core::mem::replace(&mut path.is_late, is_late) != is_late {
             self.refresh_usable();
         }
     }
 
-    /// Sets which paths the transports may use: for data the paths that the peer hears, else the best
-    /// available; for control every path, but one past its data cap only if no other is up, and one by which it is too
-    /// late only if it is by all: its copies would do nothing but lengthen the queue.
+    /// Sets which paths the transports may use. Data: the paths that the peer hears, else the best available. Control:
+    /// every path; one past its data cap only if no other is up, and one that is too slow for control only if all are,
+    /// since its copies would only lengthen the queue.
     pub(super) fn refresh_usable(&mut self) {
         let worth = |path: &Path| {
             let known = path.remote.is_some() || self.config.network == Network::Tcp;

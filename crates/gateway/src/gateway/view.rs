@@ -5,7 +5,6 @@ use alloc::format;
 use skybraid_units::{Duration, Instant};
 
 use super::Gateway;
-use crate::Class;
 use crate::event::PathState;
 use crate::health::Path;
 use crate::link::ClassLink;
@@ -17,8 +16,8 @@ impl Gateway {
         let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
         let ms = |duration: Duration| duration.as_millis_f64();
         let path = |path: &Path| {
-            // Nothing has reported for long what the peer hears.
-            let outgoing = if self.silence.told { PathState::Unheard } else { path.outgoing };
+            // What the peer hears has not been reported for a long time.
+            let outgoing = if self.silence.reported { PathState::Unheard } else { path.outgoing };
             let incoming = path.watch.state();
             // What was measured of a direction before it went down says nothing of it now.
             let both_ways = outgoing.is_alive() && incoming.is_alive();
@@ -27,8 +26,6 @@ impl Gateway {
                 report.map(|report| Duration::from_micros(i64::from(report.transit_us)));
             let incoming_transit = path.transit.smoothed().filter(|_| incoming.is_alive());
             let window = path.window();
-            let life = self.config.class.deadline(Class::Control).unwrap_or(Duration::MAX);
-            let is_late = |delay: Option<Duration>| delay.is_some_and(|delay| delay > life);
             let max_delay = |transit| self.clock.max_incoming_delay(now, transit);
             let outgoing_delay =
                 outgoing_transit.and_then(|transit| self.clock.outgoing_delay(now, transit));
@@ -43,8 +40,8 @@ impl Gateway {
                     .and_then(|transit| self.clock.incoming_delay(now, transit))
                     .map(ms),
                 outgoing_delay_ms: outgoing_delay.map(ms),
-                incoming_late: is_late(incoming_transit.and_then(max_delay)),
-                outgoing_late: is_late(outgoing_delay),
+                incoming_late: self.is_late_for_control(incoming_transit.and_then(max_delay)),
+                outgoing_late: self.is_late_for_control(outgoing_delay),
                 jitter_ms: incoming_transit.map(|_| ms(path.transit.jitter())),
                 incoming_loss: incoming.is_alive().then_some(window.loss),
                 outgoing_loss: report.map(|_| path.outgoing_loss()),
@@ -68,7 +65,7 @@ impl Gateway {
             name: self.config.name.clone(),
             side: self.config.side,
             uptime_ms: ms(now.since(self.started)),
-            session: self.session_up && !self.silence.told,
+            session: self.session_up && !self.silence.reported,
             peer: self.sessions.peer().map(|peer| format!("{peer}")),
             session_left_ms: self.sessions.time_left(now).map(ms),
             session_overdue: self.session_up && self.sessions.is_overdue(now),

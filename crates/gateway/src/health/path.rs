@@ -39,7 +39,7 @@ pub struct Path {
     /// Whether the path's stream is writable (TCP mode).
     pub writable: bool,
     /// Whether the event of a used-up data cap was recorded.
-    pub told_spent: bool,
+    pub reported_spent: bool,
     /// State for what arrives.
     pub watch: Watch,
     /// State for what we send, as the peer reports it.
@@ -126,7 +126,7 @@ impl Path {
             validation: Validation::default(),
             present: true,
             writable: true,
-            told_spent: false,
+            reported_spent: false,
             watch: Watch::default(),
             outgoing: PathState::Unheard,
             peer_report: None,

@@ -34,8 +34,8 @@ struct Hold {
 }
 
 impl PathQueue {
-    /// While data is held back, the share of what was in flight for which there is room: what leaves stands for the
-    /// same rate with a shorter queue.
+    /// While data is held back, the fraction of the bytes in flight that fits: it keeps the rate with a queue of
+    /// 40 ms.
     pub fn share(&self) -> Option<f64> {
         let Hold { longest, rtt, .. } = self.hold?;
         Some((rtt + MIN_DELAY).as_secs_f64() / (rtt + longest).as_secs_f64())

@@ -93,20 +93,28 @@ impl<'a> Row<'a> {
         }
     }
 
+    fn no_number(&self, found: &str, column: usize) -> TraceError {
+        self.wrong(found, &format!("a number in column {}", column + 1))
+    }
+
+    fn field(&self, column: usize) -> Result<&'a str, TraceError> {
+        let field = self.fields.get(column).copied();
+        field.ok_or_else(|| self.no_number(self.line, column))
+    }
+
     fn number(&self, column: usize, may_be_gap: bool) -> Result<f64, TraceError> {
-        let expected = || format!("a number in column {}", column + 1);
-        let field = self.fields.get(column).ok_or_else(|| self.wrong(self.line, &expected()))?;
+        let field = self.field(column)?;
         let value = field
             .parse::<f64>()
             .ok()
             .filter(|value| value.is_finite() || (may_be_gap && *value == f64::INFINITY));
-        value.ok_or_else(|| self.wrong(field, &expected()))
+        value.ok_or_else(|| self.no_number(field, column))
     }
 
     /// Returns the number in `column`, scaled and in the range of `quantity`.
     fn value(&self, column: usize, quantity: Quantity, scale: f64) -> Result<f64, TraceError> {
         let value = self.number(column, quantity == Quantity::Delay)?;
-        let field = self.fields.get(column).copied().unwrap_or_default();
+        let field = self.field(column)?;
         // A number too large for an f64 is no gap.
         let is_gap = value == f64::INFINITY && !field.contains(|c: char| c.is_ascii_digit());
         let value = value * scale;

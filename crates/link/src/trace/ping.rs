@@ -128,7 +128,7 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
 /// Returns the number of probes and their time in ms from the summary of a log.
 fn read_summary(line: &str) -> Option<(u64, Option<f64>)> {
     let (before, after) = line.split_once(" packets transmitted")?;
-    let count = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let count = before.rsplit(char::is_whitespace).next()?;
     let transmitted = count.parse::<u64>().unwrap_or(0).min(MAX_PROBES);
     let took = after.rsplit_once("time ").and_then(|(_, time)| time.trim().strip_suffix("ms"));
     let took_ms = took

@@ -141,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// Time until a datagram written now could leave.
+    /// Time until a datagram written now could leave; zero where no path is usable, since none is paced.
     pub fn pacing_delay(&self) -> Duration {
         let usable = self.subflows.iter().filter(|subflow| subflow.is_usable());
         usable.map(Subflow::pacing_delay).min().unwrap_or_default()

@@ -34,8 +34,7 @@ impl QueueLimit {
         self.bytes
     }
 
-    /// Processes a measurement of the queue: while it is too long, the `share` of what is in flight that it has room
-    /// for.
+    /// Processes a measurement of the queue: while it is too long, the `share` of the bytes in flight that fits.
     pub fn on_queue(&mut self, share: Option<f64>, in_flight: u64, segment: u64) {
         if let Some(share) = share {
             let in_flight = self.held.map_or(self.bytes.min(in_flight), |held| held.in_flight);
