@@ -27,7 +27,7 @@ from skybraid.traces.formats.source import Source, number_of
 from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from skybraid.traces.measurement import Floats
@@ -453,7 +453,7 @@ def _fitted(
         if len(ways) > 1:
             # A probe is lost on either way.
             loss = 1 - math.sqrt(1 - loss)
-    shares = [one for direction in DIRECTIONS if (one := flight.values("loss", direction)) is not None]
+    shares = [one for direction in DIRECTIONS for one in _all_values([flight], "loss", direction)]
     partly = [one[one < 100] for one in shares if (one < 100).any()]
     if partly:
         # Times without any packet are outages; what is lost at other times is a share of packets.
@@ -519,59 +519,14 @@ def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None,
 
 def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_loaded: bool) -> list[str]:
     """Returns what the data cannot tell."""
-    events = [events_of(flight) for flight in flights]
-    sentences = []
-    if len(flights) == 1:
-        sentences.append(
-            "One flight: how flights differ is unknown; [spread] of the file assumes what other flights show."
-        )
-    elif len(flights) < FEW_FLIGHTS:
-        sentences.append(f"{len(flights)} flights: how flights differ is little known.")
-    shortest_s = min(flight.length_s for flight in flights)
-    if shortest_s < SHORT_S:
-        sentences.append(
-            f"A flight of {about(shortest_s)}: changes slower than {about(shortest_s / 10)} are unknown; those of "
-            "other networks are assumed."
-        )
-    sentences += [
-        f"No {direction} rate was measured: give one ({direction}.rate), or goodput is unknown."
-        for direction in DIRECTIONS
-        if not any(flight.values("rate", direction) is not None for flight in flights)
-    ]
-    for direction in DIRECTIONS:
-        rates = [one for flight in flights if (one := flight.values("rate", direction)) is not None]
-        known = np.concatenate([one[one > DOWN_MBPS] for one in rates]) if rates else np.zeros(0)
-        if known.size > 1 and float(known.max() - known.min()) <= CONSTANT_SHARE * float(known.max()):
-            sentences.append(
-                f"The {direction} rate never changes: it may be what a sender offered, not what the link carries."
-            )
-    probed_s = math.fsum(flight.measured_s for flight, own in zip(flights, events, strict=True) if own is not None)
+    events = [(flight, own) for flight in flights if (own := events_of(flight)) is not None]
+    sentences = [*_unknown_of_flights(flights), *_unknown_of_rates(flights)]
     probed = {way for flight in flights for way in _probed_ways(flight)}
     if len(probed) == 1:
         (unprobed,) = set(DIRECTIONS) - probed
         sentences.append(f"No {unprobed} loss was measured: give one ({unprobed}.loss), or it is taken as none.")
-    if not any(flight.has("delay") for flight in flights):
-        more = "" if probed else "; loss is unknown"
-        sentences.append(f"No delay was measured: give one (uplink.delay, downlink.delay){more}.")
-        if not any(len(own.outages) + len(own.stalls) for own in events if own is not None):
-            sentences.append(
-                "No time without service was seen: rare ones are assumed, as of carriers in cars, which lose packets."
-            )
-    else:
-        lost = sum(own.lost + len(own.outages) for own in events if own is not None)
-        shares = [
-            one
-            for flight in flights
-            for direction in DIRECTIONS
-            if (one := flight.values("loss", direction)) is not None
-        ]
-        if lost == 0 and not any((one > 0).any() for one in shares):
-            sentences.append("No probe was lost (or losses were not recorded): loss is unknown, not zero.")
-        if not any(len(own.outages) for own in events if own is not None):
-            rarer = f"those rarer than one in {about(probed_s / 3)} are assumed, as of carriers in cars"
-            sentences.append(f"No outage in {about(probed_s)}: {rarer}.")
-        if not any(len(own.stalls) for own in events if own is not None):
-            sentences.append(f"No stall in {about(probed_s)}: rarer ones are assumed, as of carriers in cars.")
+    if any(flight.has("delay") for flight in flights):
+        sentences += _unknown_of_losses(flights, events)
         if is_loaded:
             sentences.append(
                 f"Under load, what is above the smallest delay within {BASE_S:g} s is taken for the queue: the link's "
@@ -579,6 +534,13 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
             )
         elif any(flight.has("rate") and flight.has("delay") for flight in flights):
             sentences.append("If delays were measured under load, they contain the queue: --loaded takes it out.")
+    else:
+        more = "" if probed else "; loss is unknown"
+        sentences.append(f"No delay was measured: give one (uplink.delay, downlink.delay){more}.")
+        if not any(len(own.outages) + len(own.stalls) for _, own in events):
+            sentences.append(
+                "No time without service was seen: rare ones are assumed, as of carriers in cars, which lose packets."
+            )
     directed = {column.direction for flight in flights for column in flight.columns if column.quantity == "delay"}
     if directed == {""}:
         sentences.append(
@@ -588,6 +550,51 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
     if not handovers:
         sentences.append("No handovers were given: those of the measured link are in its delays and rates.")
     return sentences
+
+
+def _unknown_of_flights(flights: Sequence[Flight]) -> Iterator[str]:
+    """Returns what too few or too short flights cannot tell."""
+    if len(flights) == 1:
+        yield "One flight: how flights differ is unknown; [spread] of the file assumes what other flights show."
+    elif len(flights) < FEW_FLIGHTS:
+        yield f"{len(flights)} flights: how flights differ is little known."
+    shortest_s = min(flight.length_s for flight in flights)
+    if shortest_s < SHORT_S:
+        yield (
+            f"A flight of {about(shortest_s)}: changes slower than {about(shortest_s / 10)} are unknown; those of "
+            "other networks are assumed."
+        )
+
+
+def _unknown_of_rates(flights: Sequence[Flight]) -> Iterator[str]:
+    """Returns the directions without a measured rate, and those whose rate may not be the link's."""
+    measured = {direction: _all_values(flights, "rate", direction) for direction in DIRECTIONS}
+    for direction in DIRECTIONS:
+        if not measured[direction]:
+            yield f"No {direction} rate was measured: give one ({direction}.rate), or goodput is unknown."
+    for direction, rates in measured.items():
+        known = np.concatenate([one[one > DOWN_MBPS] for one in rates]) if rates else np.zeros(0)
+        if known.size > 1 and float(known.max() - known.min()) <= CONSTANT_SHARE * float(known.max()):
+            yield f"The {direction} rate never changes: it may be what a sender offered, not what the link carries."
+
+
+def _unknown_of_losses(flights: Sequence[Flight], events: Sequence[tuple[Flight, Events]]) -> Iterator[str]:
+    """Returns which losses, outages and stalls were not seen, though delays were measured."""
+    probed_s = math.fsum(flight.measured_s for flight, _ in events)
+    lost = sum(own.lost + len(own.outages) for _, own in events)
+    shares = [one for direction in DIRECTIONS for one in _all_values(flights, "loss", direction)]
+    if lost == 0 and not any((one > 0).any() for one in shares):
+        yield "No probe was lost (or losses were not recorded): loss is unknown, not zero."
+    if not any(len(own.outages) for _, own in events):
+        rarer = f"those rarer than one in {about(probed_s / 3)} are assumed, as of carriers in cars"
+        yield f"No outage in {about(probed_s)}: {rarer}."
+    if not any(len(own.stalls) for _, own in events):
+        yield f"No stall in {about(probed_s)}: rarer ones are assumed, as of carriers in cars."
+
+
+def _all_values(flights: Sequence[Flight], quantity: str, direction: str) -> list[Floats]:
+    """Returns the series of a quantity of those flights that have it."""
+    return [own for flight in flights if (own := flight.values(quantity, direction)) is not None]
 
 
 def _process(process: Process, key: str) -> str:
