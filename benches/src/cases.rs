@@ -31,7 +31,7 @@ pub struct Case {
 }
 
 /// All cases.
-pub const CASES: [Case; 10] = [
+pub const CASES: [Case; 12] = [
     Case { name: "udp-one-path", prepare: || flow(UDP_ONE_PATH) },
     Case { name: "udp-redundant", prepare: || flow(UDP_REDUNDANT) },
     Case { name: "udp-in-turn", prepare: || flow(UDP_IN_TURN) },
@@ -39,6 +39,8 @@ pub const CASES: [Case; 10] = [
     Case { name: "mptcp", prepare: || flow(MPTCP) },
     Case { name: "mp-dccp", prepare: || flow(MP_DCCP) },
     Case { name: "video", prepare: || flow(VIDEO) },
+    Case { name: "flight", prepare: || flight(CONSTANT) },
+    Case { name: "flight-processes", prepare: || flight(PROCESSES) },
     Case { name: "gateway-message", prepare: messages },
     Case { name: "link-admit", prepare: admissions },
     Case { name: "scheduler-decision", prepare: decisions },
@@ -110,6 +112,45 @@ transport = { protocol = "udp", scheduler = "round_robin" }
 require = [{ frames = "10%", within = "400ms" }]
 "#;
 
+/// The flows of the main scenario.
+const FLIGHT: &str = r#"
+name = "flight"
+duration = "30s"
+seed = 1
+[flow.video]
+from = "vehicle"
+traffic = { kind = "cbr", rate = "10Mbit/s", packet = "1200B" }
+transport = { protocol = "mptcp", scheduler = "low_rtt", congestion = "cubic" }
+require = { deadline = "300ms", share = "90%" }
+[flow.control]
+from = "ground"
+traffic = { kind = "cbr", rate = "1Mbit/s", packet = "125B" }
+transport = { protocol = "udp", scheduler = "redundant" }
+require = { deadline = "300ms", share = "99.999%" }
+"#;
+/// Paths with nothing that varies.
+const CONSTANT: &str = r#"
+[path]
+lte = { rate = "40Mbit/s", delay = "40ms", loss = { uniform = "0.01%" } }
+leo = { rate = "80Mbit/s", delay = "25ms", loss = { uniform = "0.01%" } }
+"#;
+/// The same paths with all processes of the families of flights.
+const PROCESSES: &str = r#"
+[path.lte]
+rate = { process = [[0, "20Mbit/s"], [0.5, "40Mbit/s"], [1, "60Mbit/s"]], slow = "40s", fast = "2s", slow_share = 0.7, both_ways = 0.5 }
+delay = { process = [[0, "0ms"], [0.5, "8ms"], [0.99, "70ms"], [1, "80ms"]], plus = "32ms", slow = "10s", fast = "0s", slow_share = 0.5, step = "200ms", both_ways = 1.0 }
+loss = { uniform = "0.01%" }
+handover = { interval = { mean = "20s" }, interruption = { quantiles = [[0, "20ms"], [0.9, "50ms"], [1, "300ms"]] } }
+stall = { interval = { mean = "15s" }, length = { quantiles = [[0, "150ms"], [0.9, "500ms"], [1, "2s"]] } }
+outage = { interval = { mean = "60s" }, length = { quantiles = [[0, "500ms"], [1, "2s"]] } }
+[path.leo]
+rate = { process = [[0, "30Mbit/s"], [0.5, "80Mbit/s"], [1, "120Mbit/s"]], slow = "40s", fast = "2s", slow_share = 0.7, both_ways = 0.5 }
+delay = { process = [[0, "0ms"], [0.5, "4ms"], [1, "20ms"]], plus = "21ms", slow = "10s", fast = "1s", slow_share = 0.5, step = "1s", both_ways = 1.0 }
+loss = { on_off = { on = { mean = "20s" }, off = "1s", off_loss = "5%" } }
+reconfiguration = { every = "15s", phase = "12s", interruption = "20ms", delay_step = { quantiles = [[0, "0ms"], [1, "8ms"]] } }
+outage = { interval = { mean = "60s" }, length = { quantiles = [[0, "500ms"], [1, "2s"]] } }
+"#;
+
 fn scenario(flow: &str) -> Result<Scenario, Box<dyn Error>> {
     Ok(Scenario::parse(&format!("{LINKS}{flow}"), "counts.toml".as_ref(), &[])?)
 }
@@ -117,6 +158,16 @@ fn scenario(flow: &str) -> Result<Scenario, Box<dyn Error>> {
 /// Returns a run of one flow over the two links, without tables.
 fn flow(flow: &str) -> Prepared {
     let setup: Setup = scenario(flow)?.setup(Seed(1), Record::default());
+    Ok(Box::new(move || {
+        black_box(run(&setup, &mut Silent)).ok();
+    }))
+}
+
+/// Returns a run of the main scenario's flows over these paths, without tables.
+fn flight(paths: &str) -> Prepared {
+    let text = format!("{FLIGHT}{paths}");
+    let setup =
+        Scenario::parse(&text, "counts.toml".as_ref(), &[])?.setup(Seed(1), Record::default());
     Ok(Box::new(move || {
         black_box(run(&setup, &mut Silent)).ok();
     }))

@@ -93,6 +93,8 @@ impl<T> Schedule<T> {
 /// Outages of a path. Queries must be in order of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Outages {
+    /// Start of the current or next outage, at the last query.
+    next_start: Instant,
     /// Scripted: disjoint spans (start, end), in reverse order.
     spans: Vec<(Instant, Instant)>,
     /// Random, with the current or next one.
@@ -125,25 +127,30 @@ impl Outages {
             let first = timeline.next();
             Box::new((timeline, first))
         });
-        Self { spans, random }
+        let mut outages = Self { next_start: Instant::ZERO, spans, random };
+        outages.find(Instant::ZERO);
+        outages
     }
 
     /// Start of the outage at `at`, or of the next one.
+    #[inline]
     pub fn next_start(&mut self, at: Instant) -> Instant {
-        while self.spans.pop_if(|(_, end)| *end <= at).is_some() {}
-        let next = self.spans.last().map_or(Instant::FAR_FUTURE, |(start, _)| *start);
-        if self.random.is_some() { next.min(self.next_random(at)) } else { next }
+        if at >= self.next_start {
+            self.find(at);
+        }
+        self.next_start
     }
 
-    /// Start of the random outage at `at`, or of the next one.
+    /// Passes the outages that have ended at `at`.
     #[cold]
-    fn next_random(&mut self, at: Instant) -> Instant {
-        let Some((timeline, span)) = self.random.as_deref_mut() else {
-            return Instant::FAR_FUTURE;
-        };
-        while span.1 <= at && at < Instant::FAR_FUTURE {
-            *span = timeline.next();
+    fn find(&mut self, at: Instant) {
+        while self.spans.pop_if(|(_, end)| *end <= at).is_some() {}
+        self.next_start = self.spans.last().map_or(Instant::FAR_FUTURE, |(start, _)| *start);
+        if let Some((timeline, span)) = self.random.as_deref_mut() {
+            while span.1 <= at && at < Instant::FAR_FUTURE {
+                *span = timeline.next();
+            }
+            self.next_start = self.next_start.min(span.0);
         }
-        span.0
     }
 }

@@ -144,6 +144,7 @@ impl Epochs {
         }
     }
 
+    #[inline]
     fn advance(&mut self, at: Instant) {
         while at >= self.next && self.next < Instant::FAR_FUTURE {
             self.started = Some(self.next);
@@ -165,8 +166,11 @@ impl Epochs {
         if recent { self.loss } else { Probability::ZERO }
     }
 
-    /// Draws whether a packet that departs at `at` is lost to the reconfiguration.
+    /// Draws whether a packet that departs at `at` is lost to the reconfiguration. Without losses nothing is drawn.
     pub fn on_sent(&mut self, at: Instant) -> bool {
+        if self.loss == Probability::ZERO {
+            return false;
+        }
         let loss = self.loss(at);
         self.losses.chance(loss)
     }
