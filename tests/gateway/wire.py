@@ -37,6 +37,7 @@ _OFFLOADS = (0x2C, 0x24, 0x1F, 0x19, 0x17)
 _OUTGOING = 4
 _IPV4, _IPV6, _UDP, _ICMPV6 = 0x0800, 0x86DD, 17, 58
 _ETHERNET_BYTES = 14
+_FIRST_PORT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class Way:
         queue_s: of the bottleneck.
         corrupt: share whose payload is changed under a valid UDP checksum.
         unreachable: share that is answered by an ICMP "port unreachable".
+        ports: of IPv4, each packet leaves by one of so many source ports of an address translation, and answers to any
+            of them come back; 0 for none.
     """
 
     delay_s: float = 0.02
@@ -68,6 +71,7 @@ class Way:
     queue_s: float = 0.2
     corrupt: float = 0.0
     unreachable: float = 0.0
+    ports: int = 0
 
 
 class _Direction:
@@ -92,6 +96,7 @@ class _Wire:
             self._ways[name, "down"] = _Direction(ends[1], ends[0])
         self._later: list[tuple[float, int, socket.socket, bytes]] = []
         self._numbers = itertools.count()
+        self._translations: dict[tuple[int, int], int] = {}
 
     def run(self) -> None:
         """Carries frames."""
@@ -115,6 +120,22 @@ class _Wire:
                 _, _, there, frame = heapq.heappop(self._later)
                 with contextlib.suppress(OSError):
                     there.send(frame)
+
+    def _translated(self, direction: _Direction, frame: bytes) -> bytes:
+        """Returns a frame as an address translation passes it on, without its checksum."""
+        at = _udp_at(frame)
+        if at is None or int.from_bytes(frame[12:14]) != _IPV4:
+            return frame
+        source, target = struct.unpack_from(">HH", frame, at)
+        if direction.way.ports:
+            outer = _FIRST_PORT + self._random.randrange(direction.way.ports)
+            self._translations[direction.there.fileno(), outer] = source
+            source = outer
+        inner = self._translations.get((direction.here.fileno(), target))
+        if inner is None and not direction.way.ports:
+            return frame
+        ports = struct.pack(">HH", source, inner or target)
+        return frame[:at] + ports + frame[at + 4 : at + 6] + bytes(2) + frame[at + 8 :]
 
     def _obey(self, words: dict[str, Any]) -> None:
         if words:
@@ -151,6 +172,7 @@ class _Wire:
         if draw() < way.unreachable and (answer := _unreachable(frame)):
             counts["refused"] += 1
             heapq.heappush(self._later, (now, next(self._numbers), direction.here, answer))
+        frame = self._translated(direction, frame)
         if draw() < way.corrupt and (spoilt := _corrupted(frame, self._random)):
             counts["corrupted"] += 1
             frame = spoilt

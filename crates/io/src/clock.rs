@@ -1,8 +1,11 @@
-//! Common clock of a run: the kernel's monotonic clock, counted from the run's start.
+//! Common clock of a run: the kernel's monotonic clock that goes on while the machine is suspended, counted from the
+//! run's start.
 
 use nix::time::{ClockId, clock_gettime};
 use skybraid_units::{Duration, Instant};
 
+/// The kernel's clock. `CLOCK_MONOTONIC` stands still while the machine is suspended, so that what waited would seem new.
+const KERNEL_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
 /// Maximum distance of two clock readings that count as simultaneous, and maximum attempts.
 const CLOSE_NS: i64 = 5_000;
 const REPEATS: usize = 8;
@@ -12,7 +15,7 @@ fn read(clock: ClockId) -> i64 {
     clock_gettime(clock).map_or(0, |time| time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// The kernel's monotonic clock with the run's start as zero. Threads and processes of one machine that share
+/// The kernel's `CLOCK_BOOTTIME` with the run's start as zero. Threads and processes of one machine that share
 /// a `Clock` share its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
@@ -27,16 +30,16 @@ impl Clock {
 
     /// Creates a clock that starts after `wait`, so that threads can get ready.
     pub fn starting_in(wait: Duration) -> Self {
-        Self { start_ns: read(ClockId::CLOCK_MONOTONIC) + wait.as_nanos() }
+        Self { start_ns: read(KERNEL_CLOCK) + wait.as_nanos() }
     }
 
     /// Returns the time of the run; negative before its start.
     pub fn now(self) -> Instant {
-        Instant::from_nanos(read(ClockId::CLOCK_MONOTONIC) - self.start_ns)
+        Instant::from_nanos(read(KERNEL_CLOCK) - self.start_ns)
     }
 
-    /// Converts `at` to nanoseconds of `CLOCK_MONOTONIC`, for kernel timers.
-    pub fn as_monotonic_ns(self, at: Instant) -> i64 {
+    /// Converts `at` to nanoseconds of `CLOCK_BOOTTIME`, for kernel timers.
+    pub fn as_boottime_ns(self, at: Instant) -> i64 {
         at.as_nanos().saturating_add(self.start_ns)
     }
 
@@ -47,9 +50,9 @@ impl Clock {
         // between.
         let mut best = (i64::MAX, 0);
         for _ in 0..REPEATS {
-            let before = read(ClockId::CLOCK_MONOTONIC);
+            let before = read(KERNEL_CLOCK);
             let wall = read(ClockId::CLOCK_REALTIME);
-            let width = read(ClockId::CLOCK_MONOTONIC) - before;
+            let width = read(KERNEL_CLOCK) - before;
             if width < best.0 {
                 best = (width, before + width / 2 - wall);
             }
@@ -76,6 +79,6 @@ mod tests {
         assert!(
             near >= before - Duration::from_millis(1) && near <= after + Duration::from_millis(1)
         );
-        assert_eq!(clock.as_monotonic_ns(Instant::ZERO), clock.start_ns);
+        assert_eq!(clock.as_boottime_ns(Instant::ZERO), clock.start_ns);
     }
 }

@@ -105,7 +105,7 @@ impl Poller {
     pub fn new(clock: Clock) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
+        let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
         let events = [EpollEvent::empty(); MAX_READY];
         let began = [clock.now(); 2];
         let poller = Self { epoll, timer, clock, armed: Instant::FAR_FUTURE, events, began };
@@ -161,7 +161,7 @@ impl Poller {
         // A timer that expires too early costs one wakeup; setting it each time costs more.
         if due > now && due < self.armed {
             let at = TimeSpec::from(std::time::Duration::from_nanos(
-                self.clock.as_monotonic_ns(due).max(1) as u64,
+                self.clock.as_boottime_ns(due).max(1) as u64,
             ));
             self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
             self.armed = due;

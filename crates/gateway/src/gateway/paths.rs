@@ -67,7 +67,11 @@ impl Gateway {
     /// Records the peer's report on an outgoing path.
     pub(super) fn take_report(&mut self, now: Instant, id: PathId, report: &Report) {
         let Some(path) = self.paths.get_mut(id) else { return };
-        path.peer_report = Some(*report);
+        let last = path.peer_report.replace(*report);
+        let has_arrived = |last: Report| last.seen.newest != report.seen.newest;
+        if report.state.is_alive() && last.is_some_and(has_arrived) {
+            self.clock.on_report(now, Duration::from_micros(report.transit_us.into()));
+        }
         let seen = report.seen;
         if let Some(change) = path.mtu.on_report(now, seen.newest, seen.arrived) {
             let name = path.name.clone();

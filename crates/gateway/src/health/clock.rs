@@ -4,8 +4,10 @@
 //! transit time of each received datagram is an upper bound of the offset, and that of each sent datagram, as
 //! echoed, gives a lower bound. Clocks drift apart slowly: a bound stays valid if it widens by
 //! [`MAX_DRIFT_PPM`]. The best bound of each direction is therefore kept, and delays that last for minutes do
-//! not loosen it. Contradictory bounds mean that a clock was stepped or drifted faster: the comparison
+//! not loosen it. Contradictory bounds mean that a clock was stepped, stood still or drifted faster: the comparison
 //! restarts.
+//!
+//! Where no path carries both ways there are no echoes; the peer's reports of what it receives take their place.
 
 use skybraid_units::{Duration, Instant};
 
@@ -15,6 +17,8 @@ const LAP_NS: i64 = 1_000 << 32;
 pub const MAX_DRIFT_PPM: i64 = 200;
 /// Maximum contradiction explained by rounding and the kernel's clock conversion.
 const TOLERANCE: Duration = Duration::from_micros(200);
+/// Time without echoes after which the peer's reports take their place.
+const ECHOES_MISSING: Duration = Duration::from_secs(1);
 /// Window of the lowest transit time, kept for up to two windows since routes change.
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -112,6 +116,8 @@ pub struct PeerClock {
     incoming: Option<Bound>,
     /// Negated lower bound of the offset.
     outgoing: Option<Bound>,
+    /// Arrival of the last echo.
+    echoed: Option<Instant>,
 }
 
 impl PeerClock {
@@ -121,11 +127,30 @@ impl PeerClock {
         self.incoming = Some(Bound::tighten(self.incoming, now, incoming));
         if let Some(outgoing) = outgoing {
             self.outgoing = Some(Bound::tighten(self.outgoing, now, outgoing));
+            self.echoed = Some(now);
         }
-        if self.round_trip(now).is_some_and(|sum| sum + TOLERANCE < Duration::ZERO) {
+        if self.is_contradictory(now) {
             let bound = |transit| Bound { transit, at: now };
             (self.incoming, self.outgoing) = (Some(bound(incoming)), outgoing.map(bound));
         }
+        if self.is_contradictory(now) {
+            // The echoed probe left before the step.
+            self.outgoing = None;
+        }
+    }
+
+    /// Records the transit time of our probes on a path as the peer reports it; it counts while there are no echoes.
+    pub fn on_report(&mut self, now: Instant, outgoing: Duration) {
+        if self.echoed.is_some_and(|echoed| now.since(echoed) > ECHOES_MISSING) {
+            self.outgoing = Some(Bound::tighten(self.outgoing, now, outgoing));
+        }
+        if self.is_contradictory(now) {
+            (self.incoming, self.outgoing) = (None, None);
+        }
+    }
+
+    fn is_contradictory(&self, now: Instant) -> bool {
+        self.round_trip(now).is_some_and(|sum| sum + TOLERANCE < Duration::ZERO)
     }
 
     /// Whether both directions have been measured.
@@ -157,9 +182,11 @@ impl PeerClock {
     }
 
     /// Returns the upper bound of the one-way delay for a transit time, which assumes a return delay of zero;
-    /// `None` before the clocks are compared.
+    /// `None` before the clocks are compared, and for a bound below zero: a clock was stepped or stood still.
     pub fn max_incoming_delay(&self, now: Instant, transit: Duration) -> Option<Duration> {
-        Some(nearest(transit + self.outgoing?.at(now)))
+        self.incoming?;
+        let delay = nearest(transit + self.outgoing?.at(now));
+        (delay + TOLERANCE >= Duration::ZERO).then_some(delay)
     }
 }
 

@@ -276,9 +276,9 @@ impl Path {
         self.min_rtt.iter().flatten().min().copied()
     }
 
-    /// Returns the echo in our next probe.
+    /// Returns the echo in our next probe. An old one says nothing of the clocks of today.
     pub fn echo(&self, now: Instant) -> Option<(u32, u32)> {
-        let (left, arrived) = self.echo?;
+        let (left, arrived) = self.echo.filter(|_| self.is_heard())?;
         let held = (now.since(arrived).as_nanos() / 1_000).clamp(0, i64::from(u32::MAX));
         Some((left, held as u32))
     }
@@ -364,6 +364,7 @@ mod tests {
         let (mut ours, mut peers) = (path(1500), path(1500));
         let peers_clock = Duration::from_secs(4_000);
         let at = Instant::from_millis;
+        peers.on_received(at(30) + peers_clock, 100, None);
         peers.probed(at(30) + peers_clock, micros(at(10)), None);
         let echo = peers.echo(at(65) + peers_clock);
         ours.probed(at(105), micros(at(65) + peers_clock), echo);

@@ -3,6 +3,7 @@
 
 mod age;
 mod attacks;
+mod clocks;
 mod cuts;
 mod field;
 mod forecast;

@@ -97,6 +97,8 @@ pub struct Field {
     pub heard: VecDeque<(usize, usize, Vec<u8>)>,
     /// The aircraft's clock runs fast by so many parts per million.
     pub drift_ppm: i64,
+    /// A side's clock stood still for this long in total.
+    paused: [Duration; 2],
     /// Datagrams in the kernel for a side whose process is stopped, with their arrival times.
     stopped: [Option<Vec<(Instant, Waits)>>; 2],
 }
@@ -193,6 +195,7 @@ impl Field {
             remembers: 0,
             heard: VecDeque::new(),
             drift_ppm: 0,
+            paused: [Duration::ZERO; 2],
             stopped: [None, None],
         };
         field.tell_addresses();
@@ -270,6 +273,20 @@ impl Field {
             self.write_at(side, arrived, channel, end, &bytes);
         }
         self.pump(side);
+    }
+
+    /// The machine of a side stands still, with its clock; what is sent to it arrives when it goes on.
+    pub fn begin_pause(&mut self, side: usize) {
+        self.stop(side);
+        self.paused[side] -= self.now.since(Instant::ZERO);
+    }
+
+    /// The machine of a side goes on.
+    pub fn end_pause(&mut self, side: usize) {
+        self.paused[side] += self.now.since(Instant::ZERO);
+        let waits = self.stopped[side].iter_mut().flatten();
+        waits.for_each(|(arrived, _)| *arrived = self.now);
+        self.go_on(side);
     }
 
     /// A path's interface at the aircraft goes away or comes back.
@@ -393,12 +410,13 @@ impl Field {
     /// The time by a side's clock.
     fn clock(&self, side: usize, at: Instant) -> Instant {
         let drift = Duration::from_nanos(at.as_nanos() / 1_000_000 * self.drift_ppm);
+        let at = at - self.paused[side];
         if side == AIRCRAFT { clock(side, at) + drift } else { at }
     }
 
     /// The first time at which a side's clock shows `local`.
     fn when(&self, side: usize, local: Instant) -> Instant {
-        let zero = clock(side, Instant::ZERO).since(Instant::ZERO);
+        let zero = clock(side, Instant::ZERO).since(Instant::ZERO) - self.paused[side];
         if side == GROUND || self.drift_ppm == 0 || local == Instant::FAR_FUTURE {
             return local - zero;
         }

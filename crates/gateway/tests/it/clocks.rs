@@ -1,0 +1,83 @@
+//! Clocks of the two ends that cannot be compared as usual: crossed paths, a machine that stands still, fast crystals.
+
+use crate::field::commands::{COMMAND_LONG, delays, ms, talk};
+use crate::field::{AIRCRAFT, Fault, Field, GROUND, LEO, LTE, frame};
+
+const SLOW_PROBES: &str = "[health]\nprobe = \"250ms\"\ngive_up = \"1s\"";
+
+/// The first path carries upwards alone, the second one downwards.
+fn cross(field: &mut Field) {
+    let silent = Fault { silent: true, ..Fault::default() };
+    field.ways[0].faults[GROUND] = silent;
+    field.ways[1].faults[AIRCRAFT] = silent;
+}
+
+/// Writes a command from either side each 500 ms until `until_ms`; returns how many.
+fn talk_slowly(field: &mut Field, until_ms: i64) -> usize {
+    let start = field.now.as_nanos() / 1_000_000;
+    let times = (start..until_ms).step_by(500);
+    for at in times.clone() {
+        field.run(ms(at));
+        field.write(GROUND, 0, &frame(255, COMMAND_LONG, at as u32));
+        field.write(AIRCRAFT, 0, &frame(1, COMMAND_LONG, at as u32));
+    }
+    field.run(ms(until_ms + 500));
+    times.count()
+}
+
+#[test]
+fn two_hours_of_crossed_paths_cost_no_command() {
+    for drift_ppm in [-100, 100] {
+        let mut field = Field::new(61, &[LTE(), LEO()], SLOW_PROBES);
+        field.drift_ppm = drift_ppm;
+        field.run(ms(2_000));
+        cross(&mut field);
+        field.run(ms(10_000));
+        let written = talk_slowly(&mut field, 7_200_000);
+        for side in [AIRCRAFT, GROUND] {
+            let late = field.snapshot(side).classes[0].late;
+            assert_eq!((delays(&field, side).len(), late), (written, 0), "{drift_ppm} ppm, {side}");
+        }
+    }
+}
+
+#[test]
+fn a_machine_that_stood_still_delivers_no_stale_command() {
+    for side in [AIRCRAFT, GROUND] {
+        for pause in [1_500, 5_000, 60_000] {
+            let mut field = Field::new(63, &[LTE(), LEO()], "");
+            field.run(ms(1_000));
+            talk(&mut field, 3_000, |_, _| {});
+            let end = 3_000 + pause;
+            // The other end goes on writing.
+            field.begin_pause(side);
+            talk(&mut field, end, |_, _| {});
+            field.end_pause(side);
+            talk(&mut field, end + 3_000, |_, _| {});
+            field.run(ms(end + 4_000));
+            for at in [AIRCRAFT, GROUND] {
+                let oldest = delays(&field, at).iter().map(|(_, age)| *age).fold(0.0, f64::max);
+                println!("{side} paused {pause}: at {at} oldest {oldest}");
+                let fresh = delays(&field, at).iter().filter(|(n, _)| i64::from(*n) >= end + 1_000).count();
+                println!("fresh {fresh}");
+                let stale: Vec<_> = delays(&field, at).into_iter().filter(|(_, age)| *age > 1_000.0).collect();
+                println!("stale {} {:?}", stale.len(), &stale.iter().take(5).collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+#[test]
+fn crystals_that_are_far_off_cost_no_command() {
+    for drift_ppm in [-1_000, -500, 500, 1_000] {
+        let mut field = Field::new(64, &[LTE()], SLOW_PROBES);
+        field.drift_ppm = drift_ppm;
+        field.run(ms(2_000));
+        let written = talk_slowly(&mut field, 1_800_000);
+        for side in [AIRCRAFT, GROUND] {
+            let shown = field.snapshot(side);
+            let delay = shown.paths[0].incoming_delay_ms.unwrap();
+            println!("{drift_ppm} {side} {} of {written} late {} delay {delay} p50 {:?}", delays(&field, side).len(), shown.classes[0].late, shown.classes[0].delay_p50_ms);
+        }
+    }
+}
