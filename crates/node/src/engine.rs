@@ -221,7 +221,9 @@ impl Engine {
         if let Some(unfragmented) = self.gateway.unfragmented() {
             self.local.follow_mtu(unfragmented);
         }
-        let edges = SocketCounters { paths: self.paths.edges(), local: self.local.edges() };
+        self.local.watch_tun(&self.interfaces, &mut self.tools);
+        let alarms = self.tools.alarms.raised().clone();
+        let edges = SocketCounters { paths: self.paths.edges(), local: self.local.edges(), alarms };
         self.shared.publish(self.gateway.snapshot(now), edges);
     }
 }

@@ -33,6 +33,7 @@ mod tools;
 mod verdict;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -119,6 +120,9 @@ pub struct SocketCounters {
     pub paths: Vec<PathCounters>,
     /// Local applications.
     pub local: Vec<LocalCounters>,
+    /// Texts of raised alarms by key; that of a path is its name.
+    #[serde(skip)]
+    pub alarms: BTreeMap<String, String>,
 }
 
 /// Socket counters of a path.

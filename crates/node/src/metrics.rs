@@ -315,7 +315,7 @@ mod tests {
         let path = PathCounters { name: "dish".into(), open: true, ..PathCounters::default() };
         let local =
             LocalCounters { name: "udp 127.0.0.1:14550".into(), ..LocalCounters::default() };
-        let edges = SocketCounters { paths: vec![path], local: vec![local] };
+        let edges = SocketCounters { paths: vec![path], local: vec![local], ..Default::default() };
         text("1.2.3", Some(&state), &edges, Some(&LogState { lost: 4, ..LogState::default() }))
     }
 

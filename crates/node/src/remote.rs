@@ -12,9 +12,10 @@ const RESOLVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Retry interval for a name that could not be resolved.
 const RESOLVE_RETRY: Duration = Duration::from_secs(1);
 
-/// Silence of an address after which the next one of its name is tried: of one that has never been heard, and of
-/// one that has.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Silence of an address after which the next one of its name is tried: of one that has never been heard, twice as long
+/// with each change up to a limit, and of one that has.
+const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_PATIENCE: Duration = Duration::from_secs(8);
 const PATIENCE_ONCE_HEARD: Duration = Duration::from_secs(30);
 
 /// Remote address that is configured by name. It is resolved again every minute: names move.
@@ -26,6 +27,7 @@ pub struct Remote {
     ask_at: Instant,
     /// Time at which the address in use was last heard, or taken into use.
     silent_since: Instant,
+    patience: Duration,
     /// Address that was last heard.
     heard: Option<SocketAddr>,
 }
@@ -33,7 +35,14 @@ pub struct Remote {
 impl Remote {
     /// Creates an unresolved address.
     pub const fn new(now: Instant, name: String) -> Self {
-        Self { name, addresses: Vec::new(), ask_at: now, silent_since: now, heard: None }
+        Self {
+            name,
+            addresses: Vec::new(),
+            ask_at: now,
+            silent_since: now,
+            patience: PATIENCE,
+            heard: None,
+        }
     }
 
     /// Returns true if resolution is due, and schedules the next.
@@ -43,6 +52,11 @@ impl Remote {
             self.ask_at = now + RESOLVE_RETRY;
         }
         due
+    }
+
+    /// Returns whether the name has several addresses.
+    pub const fn has_several(&self) -> bool {
+        self.addresses.len() > 1
     }
 
     /// Returns true if the name has been resolved.
@@ -109,15 +123,17 @@ impl Remote {
         let chosen = self.choose(used, &fits);
         if heard && chosen == used {
             self.heard = chosen;
+            self.patience = PATIENCE;
         }
         if heard || chosen != used {
             self.silent_since = now;
         }
-        let patience = if self.heard == chosen { PATIENCE_ONCE_HEARD } else { PATIENCE };
+        let patience = if self.heard == chosen { PATIENCE_ONCE_HEARD } else { self.patience };
         if now.since(self.silent_since) < patience {
             return chosen;
         }
         self.silent_since = now;
+        self.patience = (self.patience * 2).min(MAX_PATIENCE);
         self.next_after(chosen?, fits).or(chosen)
     }
 
@@ -167,12 +183,14 @@ mod tests {
             used = remote.choose_heard(now, used, heard, |address| address != two);
             used
         };
-        assert_eq!([0, 2].map(|at| after(at, Some(one))), [Some(six); 2]);
-        assert_eq!([3, 4, 60].map(|at| after(at, Some(one))), [Some(one); 3]);
+        assert_eq!([0, 0].map(|at| after(at, Some(one))), [Some(six); 2]);
+        assert_eq!([1, 2, 60].map(|at| after(at, Some(one))), [Some(one); 3]);
         // One that has been heard is kept for longer, and tried again after each other one.
         assert_eq!([70, 89].map(|at| after(at, None)), [Some(one); 2]);
-        assert_eq!([90, 92].map(|at| after(at, None)), [Some(six); 2]);
-        assert_eq!([93, 122].map(|at| after(at, None)), [Some(one); 2]);
-        assert_eq!(after(123, None), Some(six));
+        assert_eq!([90, 91].map(|at| after(at, None)), [Some(six); 2]);
+        assert_eq!([92, 121].map(|at| after(at, None)), [Some(one); 2]);
+        // Each change doubles the time that another one has.
+        assert_eq!([122, 129].map(|at| after(at, None)), [Some(six); 2]);
+        assert_eq!(after(130, None), Some(one));
     }
 }

@@ -5,7 +5,7 @@ use skybraid_gateway::health::MtuState;
 use skybraid_gateway::snapshot::{ClassSnapshot, PathSnapshot, Snapshot};
 use skybraid_units::invariant;
 
-use super::SocketCounters;
+use super::{PathCounters, SocketCounters};
 
 /// Silence of control after which it counts as stopped: autopilots and ground stations send a heartbeat each second.
 const MAX_SILENCE_MS: f64 = 3_000.0;
@@ -125,11 +125,13 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
 /// Current problems that somebody may have to fix.
 pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<String> {
     let mut alarms = Vec::new();
-    for edge in edges.paths.iter().filter(|edge| !edge.open) {
+    let is_told = |edge: &&PathCounters| edges.alarms.contains_key(&edge.name);
+    for edge in edges.paths.iter().filter(|edge| !edge.open && !is_told(edge)) {
         let why =
             edge.error.as_deref().unwrap_or("the interface, the address or the name is not there");
         alarms.push(format!("{}: cannot be used here: {why}", edge.name));
     }
+    alarms.extend(edges.alarms.values().cloned());
     let Some(state) = state else { return alarms };
     if state.bugs > 0 {
         let place =
@@ -282,18 +284,25 @@ mod tests {
         state.classes[0].late_share = Some(0.25);
         (state.paths[0].outgoing_late, state.paths[0].outgoing_delay_ms) = (true, Some(14_000.0));
         state.paths[1].incoming_loss = Some(0.88);
-        let edge = |name: &str, open| super::super::PathCounters {
+        let edge = |name: &str, open| PathCounters {
             name: name.into(),
             open,
             error: open.then(|| "Network is unreachable".into()),
             failing: open,
             ..Default::default()
         };
-        let paths = vec![edge("lte", false), edge("dish", true)];
+        let paths = vec![edge("lte", false), edge("dish", true), edge("leo", false)];
+        let gone = |key: &str, text: &str| (key.to_string(), text.to_string());
+        let raised = [gone("leo", "path `leo` has no socket"), gone("serial", "serial is gone")];
         assert_eq!(
-            alarms(Some(&state), &SocketCounters { paths, local: Vec::new() }),
+            alarms(
+                Some(&state),
+                &SocketCounters { paths, local: Vec::new(), alarms: raised.into() }
+            ),
             [
                 "lte: cannot be used here: the interface, the address or the name is not there",
+                "path `leo` has no socket",
+                "serial is gone",
                 "two gateways with the key of the other end are heard: the first keeps the session; end \
                  the other, or give it a key of its own",
                 "no handshake gets through to change keys: the session ends in 9 min",

@@ -202,9 +202,13 @@ impl Gateway {
             }
             match self.sessions.poll_handshake(now, &mut self.handshake.0)? {
                 Handshake::OnEveryPath => {
-                    let reached = |id: &PathId| {
-                        self.paths.get(*id).is_some_and(|path| self.reach(path).is_some())
+                    // Of two gateways with the peer's key, the one that is heard is asked.
+                    let is_duplicated = self.sessions.is_peer_duplicated(now);
+                    let is_contested = is_duplicated && self.paths.iter().any(Path::is_heard);
+                    let reached = |path: &Path| {
+                        self.reach(path).is_some() && (!is_contested || path.is_heard())
                     };
+                    let reached = |id: &PathId| self.paths.get(*id).is_some_and(reached);
                     self.handshake.1 = self.paths.ids().filter(reached).collect();
                     if self.handshake.1.is_empty() {
                         self.sessions.on_handshake_unsent(now);

@@ -136,7 +136,11 @@ impl Sessions {
                 }
             }
             (Side::Aircraft, Envelope::Unknown { session }) => {
-                if self.current.as_ref().is_some_and(|current| current.peer_number == session) {
+                let is_current =
+                    self.current.as_ref().is_some_and(|current| current.peer_number == session);
+                // The other one of two gateways with one key never knows it.
+                let is_of_holder = !(self.is_peer_duplicated(now) && self.is_holder_heard(now));
+                if is_current && is_of_holder {
                     self.retry_soon(now);
                     Ok(())
                 } else {
@@ -238,6 +242,11 @@ impl Sessions {
                 && self.is_former(call.peer, instances.peer)
         };
         if self.last_peer.is_some_and(knows_us) {
+            if self.is_holder_heard(now) {
+                // The first one is still there.
+                self.returned_at = Some(now);
+                return Err(Refusal::Stranger);
+            }
             // The peer would keep its transports while this end resets them; the next init has another instance.
             self.instance = self.draw_token();
             self.retry_soon(now);

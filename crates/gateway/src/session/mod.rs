@@ -448,15 +448,19 @@ impl Sessions {
     /// Whether a trusted peer may hold the session: it is the holder, or no holder is heard.
     fn may_hold(&self, now: Instant, peer: usize) -> bool {
         let holder = self.current.as_ref().map(|current| current.peer);
-        let heard = self.heard_at.is_some_and(|heard| now.since(heard) < TAKEOVER);
-        !heard || holder.is_none_or(|holder| holder == peer)
+        !self.is_holder_heard(now) || holder.is_none_or(|holder| holder == peer)
+    }
+
+    /// Whether something authentic has come from the holder of the session lately.
+    fn is_holder_heard(&self, now: Instant) -> bool {
+        self.heard_at.is_some_and(|heard| now.since(heard) < TAKEOVER)
     }
 
     /// Whether an instance is another gateway with the key of the holder, which is heard. Recognised once an
     /// instance has come back: the first of them then keeps the session.
     fn is_second(&mut self, now: Instant, peer: usize, instance: [u8; 8]) -> bool {
-        let heard = self.heard_at.is_some_and(|heard| now.since(heard) < TAKEOVER);
-        let holder = self.last_peer.filter(|_| heard && self.is_peer_duplicated(now));
+        let is_contested = self.is_holder_heard(now) && self.is_peer_duplicated(now);
+        let holder = self.last_peer.filter(|_| is_contested);
         let is_second = holder.is_some_and(|(held, of)| held == peer && of.peer != instance);
         if is_second {
             self.returned_at = Some(now);

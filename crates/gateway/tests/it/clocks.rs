@@ -42,26 +42,25 @@ fn two_hours_of_crossed_paths_cost_no_command() {
 }
 
 #[test]
-fn a_machine_that_stood_still_delivers_no_stale_command() {
+fn a_machine_that_stood_still_takes_no_old_command_for_new() {
     for side in [AIRCRAFT, GROUND] {
         for pause in [1_500, 5_000, 60_000] {
             let mut field = Field::new(63, &[LTE(), LEO()], "");
             field.run(ms(1_000));
             talk(&mut field, 3_000, |_, _| {});
             let end = 3_000 + pause;
-            // The other end goes on writing.
             field.begin_pause(side);
             talk(&mut field, end, |_, _| {});
             field.end_pause(side);
             talk(&mut field, end + 3_000, |_, _| {});
             field.run(ms(end + 4_000));
             for at in [AIRCRAFT, GROUND] {
-                let oldest = delays(&field, at).iter().map(|(_, age)| *age).fold(0.0, f64::max);
-                println!("{side} paused {pause}: at {at} oldest {oldest}");
-                let fresh = delays(&field, at).iter().filter(|(n, _)| i64::from(*n) >= end + 1_000).count();
-                println!("fresh {fresh}");
-                let stale: Vec<_> = delays(&field, at).into_iter().filter(|(_, age)| *age > 1_000.0).collect();
-                println!("stale {} {:?}", stale.len(), &stale.iter().take(5).collect::<Vec<_>>());
+                let seen = delays(&field, at);
+                let stale = seen.iter().filter(|(_, age)| *age > 1_000.0).count();
+                // Nothing tells those that were on their way when the clock stopped, within a round trip, from new ones.
+                assert!(stale <= 4, "{side} stood still for {pause} ms, {at}: {stale} stale");
+                let fresh = seen.iter().filter(|(number, _)| i64::from(*number) >= end + 1_000);
+                assert_eq!(fresh.count(), 100, "{side} stood still for {pause} ms, {at}");
             }
         }
     }
@@ -76,8 +75,9 @@ fn crystals_that_are_far_off_cost_no_command() {
         let written = talk_slowly(&mut field, 1_800_000);
         for side in [AIRCRAFT, GROUND] {
             let shown = field.snapshot(side);
+            assert_eq!((delays(&field, side).len(), shown.classes[0].late), (written, 0));
             let delay = shown.paths[0].incoming_delay_ms.unwrap();
-            println!("{drift_ppm} {side} {} of {written} late {} delay {delay} p50 {:?}", delays(&field, side).len(), shown.classes[0].late, shown.classes[0].delay_p50_ms);
+            assert!((0.0..=60.0).contains(&delay), "{drift_ppm} ppm, {side}: {delay} ms");
         }
     }
 }

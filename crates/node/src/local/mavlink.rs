@@ -13,7 +13,7 @@ use socket2::Socket;
 use super::connections::{Connections, listen};
 use super::frames::cut;
 use super::senders::Senders;
-use super::{Counts, MAVLINK_BUFFER, Write, address, any_like, send, serial, udp};
+use super::{Counts, MAVLINK_BUFFER, Write, address, any_like, is_stranded, send, serial, udp};
 use crate::GatewayError;
 use crate::arrival::Drained;
 use crate::names::NameOwner;
@@ -383,7 +383,7 @@ fn send_to_program(
     let mut stranded = false;
     outbox.send(socket, &mut |_, errno| {
         counts.dropped += 1;
-        stranded |= matches!(errno, libc::EINVAL | libc::EADDRNOTAVAIL | libc::ENETUNREACH);
+        stranded |= is_stranded(errno);
     });
     if stranded {
         *open = None;

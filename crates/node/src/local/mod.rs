@@ -25,6 +25,7 @@ use self::mavlink::End;
 pub use self::offload::HEAD;
 use self::port::Port;
 use self::tun::Tun;
+use super::interfaces::Interfaces;
 use super::names::NameOwner;
 use super::poller::{Ready, Source};
 use super::tools::Tools;
@@ -209,6 +210,13 @@ impl Local {
         }
     }
 
+    /// Raises an alarm while the TUN interface is down or lacks its address.
+    pub fn watch_tun(&self, interfaces: &Interfaces, tools: &mut Tools) {
+        if let Some(tun) = &self.tun {
+            tun.watch(interfaces, tools);
+        }
+    }
+
     /// Time of the next call of [`wake`](Self::wake).
     pub fn due(&self) -> Instant {
         self.retry.min(self.radio)
@@ -269,6 +277,11 @@ fn send(outbox: &mut Outbox, socket: &socket2::Socket, counts: &mut Counts, tool
         counts.late += outbox.drop_expired(tools.poller.now());
         counts.dropped += outbox.send_counting(socket);
     }
+}
+
+/// Whether an error of sending says that a connected socket has lost its local address or its route.
+const fn is_stranded(errno: i32) -> bool {
+    matches!(errno, libc::EINVAL | libc::EADDRNOTAVAIL | libc::ENETUNREACH)
 }
 
 /// Returns the unspecified address and port of the same family.
@@ -399,15 +412,25 @@ mod tests {
     }
 
     #[test]
-    fn udp_connect_leaves_an_address_that_refuses() {
-        let program = UdpSocket::bind("127.0.0.1:0").unwrap();
-        program.set_nonblocking(true).unwrap();
-        let addresses = vec![closed_port(), program.local_addr().unwrap()];
-        let (mut local, mut tools) = with_end("udp_connect", addresses);
-        let idle = self::tools();
-        serve(&mut local, &mut tools, |local| {
-            local.deliver(Instant::ZERO, ChannelId(0), Instant::FAR_FUTURE, &mut vec![7; 9], &idle);
-            program.recv(&mut [0; 9]).is_ok()
-        });
+    fn udp_leaves_an_address_that_refuses() {
+        for (owner, channel) in [(NameOwner::Mavlink(0), 0), (NameOwner::Port(0), 1)] {
+            let program = UdpSocket::bind("127.0.0.1:0").unwrap();
+            program.set_nonblocking(true).unwrap();
+            let addresses = vec![closed_port(), program.local_addr().unwrap()];
+            let (mut local, mut tools) = with_end("udp_connect", addresses.clone());
+            local.resolved(Instant::ZERO, owner, Ok(addresses), &mut tools);
+            let idle = self::tools();
+            serve(&mut local, &mut tools, |local| {
+                let message = &mut vec![7; 9];
+                local.deliver(
+                    Instant::ZERO,
+                    ChannelId(channel),
+                    Instant::FAR_FUTURE,
+                    message,
+                    &idle,
+                );
+                program.recv(&mut [0; 9]).is_ok()
+            });
+        }
     }
 }

@@ -8,7 +8,7 @@ use skybraid_gateway::{ChannelId, Client, Origin};
 use skybraid_units::Instant;
 use socket2::Socket;
 
-use super::{Counts, Write, address, any_like, send, udp};
+use super::{Counts, Write, address, any_like, is_stranded, udp};
 use crate::GatewayError;
 use crate::arrival::Drained;
 use crate::names::NameOwner;
@@ -33,6 +33,8 @@ pub struct Port {
     remote: Option<Remote>,
     /// Destination of datagrams: the configured one, or the last sender.
     to: Option<SocketAddr>,
+    /// Nobody has the port at `to`, or no way leads there.
+    refused: bool,
 }
 
 impl Port {
@@ -64,6 +66,7 @@ impl Port {
             listens: config.listen.is_some(),
             remote: config.send_to.clone().map(|name| Remote::new(now, name)),
             to: None,
+            refused: false,
         };
         port.retry(now, tools);
         Ok(port)
@@ -76,9 +79,13 @@ impl Port {
 
     /// Receives a batch of datagrams. Returns true if there may be more.
     pub fn read(&mut self, tools: &mut Tools, write: &mut Write<'_>) -> bool {
-        let Self { socket: Some((socket, drained)), channel, place, to, remote, .. } = self else {
+        let Self { socket: Some((socket, drained)), channel, place, to, remote, refused, .. } =
+            self
+        else {
             return false;
         };
+        let error = socket.take_error().ok().flatten();
+        *refused |= error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
         tools.take(socket, drained, &mut |taken| {
             let client = Client { end: *place, address: taken.source };
             write(*channel, &Origin { client, arrived: taken.arrived }, taken.bytes);
@@ -104,7 +111,11 @@ impl Port {
     /// Sends queued data.
     pub fn flush(&mut self, tools: &Tools) {
         if let Some((socket, _)) = &self.socket {
-            send(&mut self.outbox, socket, &mut self.counts, tools);
+            self.counts.late += self.outbox.drop_expired(tools.poller.now());
+            self.outbox.send(socket, &mut |_, errno| {
+                self.counts.dropped += 1;
+                self.refused |= is_stranded(errno) || errno == libc::ECONNREFUSED;
+            });
         }
     }
 
@@ -114,6 +125,13 @@ impl Port {
             && (self.to.is_none() || remote.asks(now))
         {
             tools.names.ask(NameOwner::Port(self.place), &remote.name);
+        }
+        let used = self.to.filter(|_| std::mem::take(&mut self.refused));
+        let next = self.remote.as_ref().zip(used).and_then(|(remote, used)| {
+            remote.next_after(used, |to| !self.listens || self.is_alike(to))
+        });
+        if let Some(next) = next {
+            self.direct_to(next, tools).ok();
         }
     }
 
@@ -152,8 +170,13 @@ impl Port {
 
     /// Sends to this address from now on.
     fn direct_to(&mut self, to: SocketAddr, tools: &Tools) -> io::Result<()> {
-        if !self.is_alike(to) {
+        // A connected socket hears that nobody has the port, and takes no answers from elsewhere.
+        let connects = !self.listens && self.remote.as_ref().is_some_and(Remote::has_several);
+        if connects || !self.is_alike(to) {
             let socket = udp(any_like(to), BUFFER)?;
+            if connects {
+                socket.connect(&to.into())?;
+            }
             tools.poller.watch(&socket, Source::Port(self.place))?;
             self.socket = Some((socket, tools.drained()));
         }

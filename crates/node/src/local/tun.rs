@@ -15,6 +15,7 @@ use skybraid_units::Instant;
 use super::offload::{self, Coalescer};
 use super::{Counts, Write};
 use crate::GatewayError;
+use crate::interfaces::Interfaces;
 use crate::poller::Source;
 use crate::tools::Tools;
 use skybraid_io::netlink::{Netlink, Network};
@@ -112,6 +113,20 @@ impl Tun {
         }
     }
 
+    /// Raises an alarm while the interface, which somebody else may have changed, carries nothing.
+    pub fn watch(&self, interfaces: &Interfaces, tools: &mut Tools) {
+        let own = interfaces.by_name(&self.config.name).filter(|_| self.device.is_some());
+        let Some((_, interface)) = own else { return };
+        let address = address(&self.config).ok().map(|(address, _)| address);
+        let lacks = match address {
+            _ if !interface.up => "is down",
+            Some(address) if !interface.addresses.contains(&address) => "has lost its address",
+            _ => return tools.alarms.clear(&self.name),
+        };
+        let text = format!("{} {lacks}: something else on this machine changes it", self.name);
+        tools.alarms.raise(&self.name, text);
+    }
+
     /// Lowers the interface's MTU to the size that the paths carry without fragments, and raises it again up
     /// to the configured one.
     pub fn follow(&mut self, unfragmented: u32) {
@@ -203,15 +218,20 @@ fn sender(packet: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-fn make(config: &TunConfig) -> io::Result<File> {
-    let (address, prefix) = config
+/// Returns the address of the interface and its prefix length.
+fn address(config: &TunConfig) -> io::Result<(IpAddr, u8)> {
+    config
         .address
         .split_once('/')
-        .and_then(|(address, prefix)| Some((address.parse::<IpAddr>().ok()?, prefix.parse().ok()?)))
+        .and_then(|(address, prefix)| Some((address.parse().ok()?, prefix.parse().ok()?)))
         .ok_or_else(|| {
             let text = format!("`{}` is no address with a prefix", config.address);
             io::Error::new(io::ErrorKind::InvalidInput, text)
-        })?;
+        })
+}
+
+fn make(config: &TunConfig) -> io::Result<File> {
+    let (address, prefix) = address(config)?;
     let device = OpenOptions::new()
         .read(true)
         .write(true)

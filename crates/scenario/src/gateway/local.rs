@@ -8,7 +8,7 @@ use skybraid_gateway::config::{MAVLINK, MavlinkConfig, MessageName};
 use skybraid_gateway::inner::Prefix;
 use skybraid_transport::mutran::mavlink;
 
-use super::address::{self, LISTEN, REMOTE};
+use super::address::{self, Host, LISTEN, REMOTE};
 use super::checks::{Check, Checked, MAX_CHANNELS};
 use crate::key::KeyPath;
 use crate::wording;
@@ -119,6 +119,28 @@ impl Check<'_> {
         for (index, network) in tun.allowed.iter().enumerate() {
             if let Err(problem) = network.parse::<Prefix>() {
                 return self.wrong(&key.key("allowed").index(index), problem.to_string());
+            }
+        }
+        self.no_path_inside(&tun.name, tun.address.parse().ok())
+    }
+
+    /// Checks that no path leads through the TUN interface itself.
+    fn no_path_inside(self, name: &str, network: Option<Prefix>) -> Checked {
+        for (path, config) in &self.config.path {
+            let key = KeyPath::dotted("path").key(path);
+            if config.interface.as_deref() == Some(name) {
+                let problem = format!(
+                    "found `{name}`, which is this gateway's own `[tun]`, expected a network's"
+                );
+                return self.wrong(&key.key("interface"), problem);
+            }
+            let remote = config.remote.as_deref().and_then(address::remote);
+            if let (Some(Host::Address(remote)), Some(network)) = (remote, &network)
+                && network.contains(remote)
+            {
+                let problem =
+                    format!("found {remote}, which is in {network}, the network of `[tun]` itself");
+                return self.wrong(&key.key("remote"), problem);
             }
         }
         Ok(())

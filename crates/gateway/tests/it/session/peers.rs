@@ -108,6 +108,21 @@ fn of_three_gateways_with_one_key_the_first_keeps_the_session() {
 }
 
 #[test]
+fn of_two_stations_with_one_key_the_second_one_leaves_the_session() {
+    let mut field = field(STATIONS[0]);
+    let other = start(Instant::ZERO, Side::Ground, STATIONS[0], "aircraft", "two");
+    let mut other = Some(other);
+    // Each of them has a path for itself, and hears what the aircraft sends to the other one.
+    for turn in 0..400 {
+        field.run_for(Duration::from_millis(100));
+        let next = other.take().unwrap();
+        other = Some(std::mem::replace(&mut field.ends[GROUND], next));
+        assert_eq!(field.ends[AIRCRAFT].is_peer_duplicated(field.now), turn > 20, "{turn}");
+    }
+    assert!(field.restarts(AIRCRAFT).len() <= 3, "{:?}", field.restarts(AIRCRAFT));
+}
+
+#[test]
 fn after_another_station_both_ends_begin_again() {
     for (name, stations) in [("one", STATIONS), ("two", [STATIONS[0]; 2])] {
         let mut field = field(stations[0]);

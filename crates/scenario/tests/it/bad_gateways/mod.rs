@@ -257,6 +257,16 @@ fn an_invalid_address_is_rejected() {
         "17: tun.address: found `10.77.0.1`, expected an address with its prefix, for example `10.77.0.1/24` or `fd77::1/64`",
     );
     aircraft(
+        17,
+        "address = \"192.0.2.7/24\"",
+        "10: path.dish.remote: found 192.0.2.1, which is in 192.0.2.7/24, the network of `[tun]` itself",
+    );
+    aircraft(
+        17,
+        "address = \"10.77.0.1/24\"\nname = \"wwan0\"",
+        "6: path.lte.interface: found `wwan0`, which is this gateway's own `[tun]`, expected a network's",
+    );
+    aircraft(
         18,
         "allowed = [\"10.0.0.0/8\", \"10.0.0.1\"]\n[status]",
         "18: tun.allowed[1]: found `10.0.0.1`, expected a network, for example `192.168.1.0/24`, `fd01::/64` or `10.0.0.7/32`",
