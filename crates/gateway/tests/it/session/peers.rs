@@ -108,18 +108,19 @@ fn of_three_gateways_with_one_key_the_first_keeps_the_session() {
 }
 
 #[test]
-fn of_two_stations_with_one_key_the_second_one_leaves_the_session() {
-    let mut field = field(STATIONS[0]);
-    let other = start(Instant::ZERO, Side::Ground, STATIONS[0], "aircraft", "two");
-    let mut other = Some(other);
-    // Each of them has a path for itself, and hears what the aircraft sends to the other one.
-    for turn in 0..400 {
-        field.run_for(Duration::from_millis(100));
-        let next = other.take().unwrap();
-        other = Some(std::mem::replace(&mut field.ends[GROUND], next));
-        assert_eq!(field.ends[AIRCRAFT].is_peer_duplicated(field.now), turn > 20, "{turn}");
+fn of_two_stations_with_one_key_one_keeps_the_session() {
+    for turn_ms in [70, 130, 170, 230, 330] {
+        let mut field = field(STATIONS[0]);
+        let mut other = start(Instant::ZERO, Side::Ground, STATIONS[0], "aircraft", "two");
+        let mut was_reported = false;
+        while field.now < Instant::from_millis(60_000) {
+            field.run_for(Duration::from_millis(turn_ms));
+            std::mem::swap(&mut field.ends[GROUND], &mut other);
+            was_reported |= field.ends[AIRCRAFT].is_peer_duplicated(field.now);
+        }
+        let restarts = field.restarts(AIRCRAFT).into_iter().filter(|restarted| *restarted).count();
+        assert!(restarts <= 3 && was_reported, "{turn_ms} ms: {restarts} restarts");
     }
-    assert!(field.restarts(AIRCRAFT).len() <= 3, "{:?}", field.restarts(AIRCRAFT));
 }
 
 #[test]
