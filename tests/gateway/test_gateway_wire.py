@@ -141,3 +141,16 @@ def test_a_path_that_takes_the_probes_alone_is_told(flown: Flown) -> None:
     flown.wires.set("lte1", min_bytes=120)
     told = flown.ground.until(lambda state: any("lte1" in alarm and "lost" in alarm for alarm in state["alarms"]), 5)
     assert told["verdict"]["level"] == "limited"
+
+
+def test_a_source_port_for_each_packet_costs_no_control(flown: Flown) -> None:
+    for path in PATHS:
+        flown.wires.set(path, "up", ports=4_000)
+    flown.film(1, 1.5e6)
+    begin_ns = time.monotonic_ns()
+    flown.film(5, 1.5e6)
+    end_ns = time.monotonic_ns()
+    flown.film(1, 1.5e6)
+    for stream in ("up", "down"):
+        assert flown.in_time(stream, begin_ns, end_ns) > 0.99
+    assert flown.ground.status()["verdict"]["level"] == "good"

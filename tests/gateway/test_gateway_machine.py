@@ -1,0 +1,118 @@
+"""What somebody else changes around a gateway: a device that is unplugged, its interface, a second one with its key."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import tomllib
+import tty
+from typing import TYPE_CHECKING
+
+import pytest
+import tomli_w
+
+from skybraid.gateway import Daemon, binary, both
+from skybraid.gateway.field import lacks
+from wire import Wires
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+    from typing import Any
+
+pytestmark = [
+    pytest.mark.skipif(bool(lacks()), reason=lacks() or "namespaces can be made"),
+    pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
+]
+
+PATHS = ("dish", "lte")
+
+
+@contextlib.contextmanager
+def linked(
+    folder: Path, wires: Wires, aircraft: Mapping[str, Any], ground: Mapping[str, Any]
+) -> Iterator[tuple[Daemon, Daemon]]:
+    """Two gateways that are connected."""
+    program = binary()
+    assert program is not None
+    pair = both(program, folder, (wires.air, wires.ground), wires.remotes(), aircraft=aircraft, ground=ground)
+    try:
+        for daemon in reversed(pair):
+            daemon.start()
+        pair[0].until_linked(len(PATHS))
+        yield pair
+    finally:
+        for daemon in pair:
+            daemon.stop()
+
+
+def _terminal(link: Path) -> list[int]:
+    """Makes a pseudo-terminal to which a link leads; returns the descriptors of both its ends."""
+    ends = list(os.openpty())
+    for end in ends:
+        tty.setraw(end)
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.ttyname(ends[1]))
+    return ends
+
+
+def test_a_serial_device_that_is_gone_is_on_the_page(tmp_path: Path) -> None:
+    device = tmp_path / "autopilot"
+    ends = _terminal(device)
+    aircraft = {"mavlink": [{"serial": str(device)}]}
+    ground = {"mavlink": [{"udp_listen": "127.0.0.1:14550"}]}
+    with contextlib.closing(Wires(PATHS)) as wires, linked(tmp_path, wires, aircraft, ground) as (gateway, _):
+        assert gateway.status()["alarms"] == []
+        for end in ends:
+            os.close(end)
+        device.unlink()
+        state = gateway.until(lambda state: state["alarms"] != [], 5)
+        assert state["verdict"]["level"] == "limited"
+        assert state["alarms"][0].startswith(f"serial {device} ")
+        ends = _terminal(device)
+        gateway.until(lambda state: state["alarms"] == [] and state["verdict"]["level"] == "good", 5)
+        for end in ends:
+            os.close(end)
+
+
+def test_a_tun_interface_that_carries_nothing_is_on_the_page(tmp_path: Path) -> None:
+    aircraft, ground = ({"tun": {"address": address}} for address in ("10.77.0.2/24", "10.77.0.1/24"))
+    with contextlib.closing(Wires(PATHS)) as wires, linked(tmp_path, wires, aircraft, ground) as (gateway, _):
+        for words, told in (
+            (("link", "set", "skybraid0", "down"), "tun skybraid0 is down"),
+            (("address", "flush", "dev", "skybraid0"), "tun skybraid0 has lost its address"),
+        ):
+            wires.air.run("ip", *words)
+            state = gateway.until(lambda state: state["alarms"] != [], 5)
+            assert state["alarms"][0].startswith(told)
+            wires.air.run("ip", "link", "set", "skybraid0", "up")
+            if "flush" in words:
+                wires.air.run("ip", "address", "add", "10.77.0.2/24", "dev", "skybraid0")
+            gateway.until(lambda state: state["alarms"] == [], 5)
+
+
+def test_of_two_ground_stations_with_one_key_one_keeps_the_session(tmp_path: Path) -> None:
+    port = {"udp": {"video": {"listen": "127.0.0.1:5600"}}}
+    with contextlib.closing(Wires(PATHS)) as wires, linked(tmp_path, wires, port, port) as (aircraft, ground):
+        table = tomllib.loads(ground.file.read_text(encoding="utf-8"))
+        for path in table["path"].values():
+            path["listen"] = path["listen"].replace(":9417", ":9517")
+        table |= {"status": {"listen": "127.0.0.1:9518"}, "udp": {"video": {"listen": "127.0.0.1:5700"}}}
+        file = tmp_path / "second.toml"
+        file.write_text(tomli_w.dumps(table), encoding="utf-8")
+        second = Daemon(ground.program, wires.ground, file, 9518)
+        # One of the paths leads to the second one.
+        leads = aircraft.file.read_text(encoding="utf-8").replace(f"{wires.address('lte', 'ground')}:9417", "LTE")
+        leads = leads.replace("LTE", f"{wires.address('lte', 'ground')}:9517")
+        aircraft.stop()
+        aircraft.file.write_text(leads, encoding="utf-8")
+        try:
+            second.start()
+            aircraft.start()
+            aircraft.until(lambda state: any("two gateways" in alarm for alarm in state["alarms"]), 20)
+            before = aircraft.status()["peer_restarts"]
+            time.sleep(5)
+            assert aircraft.status()["peer_restarts"] - before <= 1
+        finally:
+            second.stop()
