@@ -4,7 +4,7 @@
 use nix::time::{ClockId, clock_gettime};
 use skybraid_units::{Duration, Instant};
 
-/// The kernel's clock. `CLOCK_MONOTONIC` stands still while the machine is suspended, so that what waited would seem new.
+/// Clock of the kernel. While the machine is suspended, `CLOCK_MONOTONIC` stands still: what waited would seem new.
 const KERNEL_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
 /// Maximum distance of two clock readings that count as simultaneous, and maximum attempts.
 const CLOSE_NS: i64 = 5_000;

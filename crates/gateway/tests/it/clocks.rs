@@ -57,7 +57,7 @@ fn a_machine_that_stood_still_takes_no_old_command_for_new() {
             for at in [AIRCRAFT, GROUND] {
                 let seen = delays(&field, at);
                 let stale = seen.iter().filter(|(_, age)| *age > 1_000.0).count();
-                // Nothing tells those that were on their way when the clock stopped, within a round trip, from new ones.
+                // Those that were on their way when the clock stopped, within a round trip, look like new ones.
                 assert!(stale <= 4, "{side} stood still for {pause} ms, {at}: {stale} stale");
                 let fresh = seen.iter().filter(|(number, _)| i64::from(*number) >= end + 1_000);
                 assert_eq!(fresh.count(), 100, "{side} stood still for {pause} ms, {at}");
