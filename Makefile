@@ -125,6 +125,7 @@ deb: node
 	[ $(NODE_TARGET) = $(HOST_TARGET) ] || $(MAKE) node NODE_TARGET=$(HOST_TARGET)
 	$(PYTHON) packaging/build_deb.py $(TARGETS)/$(NODE_TARGET)/release/skybraid-node --arch $(DEB_ARCH) \
 		--describe $(TARGETS)/$(HOST_TARGET)/release/skybraid-node --out dist
+	$(CHECKSUMS)
 
 # Manual pages and completions of `skybraid`, in dist/.
 man: build

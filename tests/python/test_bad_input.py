@@ -116,6 +116,26 @@ def test_what_is_no_file_or_too_long_is_no_scenario(skybraid: Command, tmp_path:
     refused(skybraid("run", "none.toml"), "none.toml: cannot read the scenario: No such file")
 
 
+def test_a_missing_file_names_the_one_that_was_meant(skybraid: Command, tmp_path: Path) -> None:
+    (tmp_path / "first.toml").touch()
+    (tmp_path / "runs" / "first-1").mkdir(parents=True)
+    refused(skybraid("run", "first"), "first: cannot read the scenario", "did you mean first.toml?")
+    refused(skybraid("run", "frist.toml"), "did you mean first.toml?")
+    refused(skybraid("report", "runs/first"), "found no such folder", "did you mean runs/first-1?")
+    assert "did you mean" not in skybraid("run", "elsewhere/x.toml").stderr
+
+
+def test_judge_says_what_to_judge_by(skybraid: Command) -> None:
+    refused(skybraid("judge", "runs/first-1"), "found no --rlp", 'expiration = "1s"')
+
+
+def test_a_report_of_a_remote_campaign_needs_a_file(skybraid: Command, two_paths: Path) -> None:
+    refused(
+        skybraid("sweep", two_paths, "--out", "s3://bucket/a", "--report"), "--report: s3://bucket/a is not a folder"
+    )
+    refused(skybraid("compare", two_paths, "--page", "ranking.pdf"), "--page: found ranking.pdf")
+
+
 @pytest.mark.parametrize(
     ("seeds", "words"),
     [

@@ -395,6 +395,13 @@ def test_the_newcomer_s_line_compares_all_schedulers(skybraid_process: Command, 
     assert "runs/tiny-sweep_2" in skybraid_process("sweep", tiny, "--set", "duration=100ms").stdout
 
 
+def test_a_sweep_writes_its_report_where_it_is_asked_to(skybraid: Command, tiny: Path) -> None:
+    words = ["sweep", tiny, "--seeds", "1..2", "--set", "duration=200ms", "--out", "out"]
+    assert "report: out/report.html;" in skybraid(*words, "--report").stdout
+    assert "</html>" in (tiny.parent / "out" / "report.html").read_text(encoding="utf-8")
+    assert json.loads(skybraid(*words, "--report", "--json").stdout)["report"] == "out/report.html"
+
+
 def test_a_dry_run_prints_the_points_and_writes_nothing(skybraid: Command, tiny: Path) -> None:
     done = skybraid("sweep", tiny, "--vary", "path.near.delay=5ms,6ms", "--seeds", "1..4", "--dry-run")
     assert done.returncode == 0

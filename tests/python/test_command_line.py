@@ -91,6 +91,7 @@ def test_the_gateways_examples_fit_their_schema(name: str, validators: dict[str,
     [
         ('duration = "30min"', 'durration = "30min"'),
         ('preset = "starlink"', 'presett = "starlink"'),
+        ('preset = "starlink"', 'preset = "starlnk"'),
         ('protocol = "mptcp"', 'protokol = "mptcp"'),
         ('kind = "cbr"', 'kind = "cbrr"'),
         ('scheduler = "redundant"', 'scheduler = "redundantly"'),
@@ -117,6 +118,29 @@ def test_a_scheduler_goes_by_all_its_names(value: str, validators: dict[str, Dra
     text = TWO_PATHS.replace('"round_robin"', value)
     assert Scenario(text)
     assert problems(validators["scenario"], tomllib.loads(text)) == []
+
+
+@pytest.mark.parametrize(("right", "value"), [('preset = "starlink"', "fitted.toml"), ('from = "ground"', "leader")])
+def test_a_name_that_a_file_may_choose_fits_the_schema(
+    right: str, value: str, validators: dict[str, Draft202012Validator]
+) -> None:
+    text = (STARTS / "remote-piloting.toml").read_text(encoding="utf-8")
+    assert right in text
+    chosen = text.replace(right, f'{right.partition(" ")[0]} = "{value}"')
+    assert problems(validators["scenario"], tomllib.loads(chosen)) == []
+
+
+def test_help_is_a_command_too(skybraid: Command) -> None:
+    assert skybraid("help").stdout == skybraid("--help").stdout
+    assert skybraid("help", "trace", "import").stdout == skybraid("trace", "import", "--help").stdout
+    assert "No such command 'nothing'" in skybraid("help", "nothing").stderr
+
+
+@pytest.mark.parametrize("name", cli.OF_THE_GATEWAY)
+def test_a_command_of_the_gateway_is_said_to_be_one(name: str, skybraid: Command) -> None:
+    done = skybraid(name, "aircraft.toml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"expected `skybraid-node {name}`" in done.stderr
 
 
 def test_tables_of_the_documents_fit_the_schema(validators: dict[str, Draft202012Validator]) -> None:

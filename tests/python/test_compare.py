@@ -150,10 +150,11 @@ def test_tables_are_written_as_their_name_ends(frame: pl.DataFrame, tmp_path: Pa
 
 def test_the_command_prints_the_table_or_json_and_writes_a_file(skybraid: Command, two_paths: Path) -> None:
     words = ["compare", two_paths, "--set", "duration=5s", "--schedulers", "single,low_rtt", "--congestion", "cubic"]
-    done = skybraid(*words, "--flow", "video", "--out", "tables/all.csv")
+    done = skybraid(*words, "--flow", "video", "--out", "tables/all.csv", "--page", "tables/all.html")
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     assert done.stdout.startswith("best first: verdicts, then the share of video in time within 100 ms")
     written = pl.read_csv(two_paths.parent / "tables" / "all.csv")
+    assert "</html>" in (two_paths.parent / "tables" / "all.html").read_text(encoding="utf-8")
     found = json.loads(skybraid(*words, "--flow", "video", "--json", "--protocols", "mptcp").stdout)
     assert {one["scheduler"] for place in found["places"] for one in place["combinations"]} == {"single", "low_rtt"}
     assert [row["delay_p99_ms"] for row in found["rows"]] == written.filter(protocol="mptcp")["delay_p99_ms"].to_list()

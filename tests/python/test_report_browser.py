@@ -291,6 +291,15 @@ def test_on_a_phone_nothing_sticks_out(window: Chromium, which: str, request: py
     window.shoot(ARTEFACTS / f"{which}-phone.png")
 
 
+def test_a_command_to_type_is_whole_on_a_phone(window: Chromium, single: Path) -> None:
+    window.look(width=PHONE, height=844)
+    window.open(single)
+    unfolded(window)
+    commands = "[...document.querySelectorAll('pre.command, code.line')]"
+    assert window.run(f"{commands}.some((one) => one.textContent.startsWith('skybraid run'))")
+    assert window.run(f"{commands}.filter((one) => one.scrollWidth > one.clientWidth + 1).length") == 0
+
+
 def test_on_paper_charts_are_light_pictures_and_all_is_open(folded: Chromium) -> None:
     folded.look(dark=True)
     folded.send("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])

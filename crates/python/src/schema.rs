@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use skybraid_scenario::schema::{
-    Keys, NumberShape, Shape, TableShape, TextShape, gateway_schema, scenario_schema,
+    CUSTOM_NAMES, Keys, NumberShape, Shape, TableShape, TextShape, gateway_schema, scenario_schema,
 };
 
 use crate::error::bad_input;
@@ -55,7 +55,7 @@ fn schema_of<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyDict>
             if *custom {
                 let table = typed(py, "object")?;
                 let properties = PyDict::new(py);
-                properties.set_item(tag, of_custom(py)?)?;
+                properties.set_item(tag, matching(py, CUSTOM_NAMES)?)?;
                 table.set_item("properties", properties)?;
                 table.set_item("required", PyList::new(py, [tag])?)?;
                 kinds.push(table);
@@ -84,18 +84,16 @@ fn typed<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
 }
 
 fn of_text<'py>(py: Python<'py>, text: &TextShape) -> PyResult<Bound<'py, PyDict>> {
-    let (names, custom) = match text {
+    let (names, others) = match text {
         TextShape::Any => return typed(py, "string"),
         TextShape::Quantity { units, signed } => return of_quantity(py, units, *signed),
-        TextShape::Names { names, custom } => (names, custom),
+        TextShape::Names { names, others } => (names, others),
     };
     let schema = PyDict::new(py);
     schema.set_item("enum", PyList::new(py, names)?)?;
-    if !custom {
-        return Ok(schema);
-    }
+    let Some(pattern) = others else { return Ok(schema) };
     let either = PyDict::new(py);
-    either.set_item("anyOf", PyList::new(py, [schema, of_custom(py)?])?)?;
+    either.set_item("anyOf", PyList::new(py, [schema, matching(py, pattern)?])?)?;
     Ok(either)
 }
 
@@ -109,10 +107,10 @@ fn of_quantity<'py>(py: Python<'py>, units: &[&str], signed: bool) -> PyResult<B
     Ok(schema)
 }
 
-/// Returns the schema of the name of an algorithm that a plugin provides.
-fn of_custom(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+/// Returns the schema of texts that match a regular expression.
+fn matching<'py>(py: Python<'py>, pattern: &str) -> PyResult<Bound<'py, PyDict>> {
     let schema = typed(py, "string")?;
-    schema.set_item("pattern", "^python:.+")?;
+    schema.set_item("pattern", pattern)?;
     Ok(schema)
 }
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 VERSION = f"skybraid {__version__}"
 
+OF_THE_GATEWAY = ("gateway", "keygen", "status")
+"""Commands of `skybraid-node` that are looked for here."""
+
 GROUP = "skybraid.commands"
 """Group of entry points through which other distributions add commands."""
 
@@ -148,7 +151,17 @@ class Commands(Group):
                 formatter.write_dl([(name, self.get_command(ctx, name).help) for name in names])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 typer's types of these are private
-        """Finds a command and imports it."""
+        """Finds a command and imports it; `help` and `help NAME` print what `--help` prints."""
+        if args[0] == "help":
+            if len(args) == 1:
+                typer.echo(ctx.get_help())
+                ctx.exit()
+            args = [*args[1:], "--help"]
+        if args[0] in OF_THE_GATEWAY:
+            raise SkybraidError(
+                f"{args[0]}: found a command of the gateway, a program of its own; expected `skybraid-node {args[0]}` "
+                "(docs/gateway.md)"
+            )
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else imported(name), rest
 

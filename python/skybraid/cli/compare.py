@@ -26,6 +26,7 @@ from skybraid.cli.measured import Client, Every, InFormat, Lost, Meaning, Zone, 
 from skybraid.cli.options import (
     AsJson,
     Overrides,
+    Page,
     Plugins,
     Quiet,
     Seed,
@@ -106,6 +107,7 @@ def compare(
             metavar="FILE",
         ),
     ] = None,
+    page: Page = None,
     width: Annotated[
         str | None,
         typer.Option(help="Width of figures on paper: 88mm for a column, 180mm for a page.", metavar="LENGTH"),
@@ -122,8 +124,10 @@ def compare(
     Example: skybraid compare first.toml --seeds 1..5 --out ranking.csv
     """
     load_plugins(plugin)
-    files = list(out or [])
+    files = [*(out or []), *([] if page is None else [page])]
     *endings, last = *comparing.SUFFIXES, ".html", ".tex", *(f".{name}" for name in FORMATS)
+    if page is not None and page.suffix != ".html":
+        raise ResultError(f"--page: found {page}, expected a name that ends in .html")
     for file in files:
         if file.suffix not in (*endings, last):
             raise ResultError(f"{file}: expected a name that ends in {', '.join(endings)} or {last}")

@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 import time
-from pathlib import Path  # noqa: TC003 the command's parameters are read at run time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +22,7 @@ from skybraid.cli.options import (
     Overrides,
     Plugins,
     Quiet,
+    Report,
     Seed,
     assignment,
     load_plugins,
@@ -80,6 +81,7 @@ def sweep(
     budget: Annotated[
         str | None, typer.Option(help="Maximum number of runs, or maximum time: 1000, 30min.", metavar="N|TIME")
     ] = None,
+    report: Report = False,
     live: Live = False,
     retry: Annotated[bool, typer.Option("--retry", help="Repeat runs that failed before.")] = False,
     as_json: AsJson = False,
@@ -92,6 +94,8 @@ def sweep(
     Example: skybraid sweep first.toml --seeds 1..20 --vary path.lte.uplink.rate=5Mbit/s,10Mbit/s
     """
     load_plugins(plugin)
+    if report and "://" in (out or ""):
+        raise ScenarioError(f"--report: {out} is not a folder of this machine; expected --out DIR with it")
     if seed is not None and seeds is not None:
         raise ScenarioError("--seed: found --seeds too, expected one of them")
     numbers = [seed] if seed is not None else None if seeds is None else seeds_from(seeds)
@@ -139,10 +143,11 @@ def sweep(
         typer.echo(f"interrupted: the {made} runs made so far are kept; the same command goes on from there", err=True)
         raise typer.Exit(INTERRUPTED)
     failed = campaign.failed()
+    written = reports.write_report(campaign, Path(campaign.url) / "report.html", None) if report else None
     if as_json:
-        print_json(_json(campaign, last))
+        print_json(_json(campaign, last) | ({} if written is None else {"report": str(written)}))
     elif not quiet:
-        _tell(campaign, last)
+        _tell(campaign, last, written)
     good = failed.is_empty() and all(answer.good for answer in campaign.answers)
     raise typer.Exit(MET if good else NOT_MET)
 
@@ -189,7 +194,7 @@ def _tell_plan(planned: Plan, *, as_json: bool) -> None:
     )
 
 
-def _tell(campaign: Campaign, status: Status) -> None:
+def _tell(campaign: Campaign, status: Status, report: Path | None) -> None:
     """Prints the outcome and possible next steps."""
     made = f"{_number(status.done, 'run')} done"
     if status.cached:
@@ -208,7 +213,8 @@ def _tell(campaign: Campaign, status: Status) -> None:
         typer.echo(f"… and {count(len(failed) - _SHOWN_FAILURES)} more failed runs; --retry makes them again")
     where = shlex.quote(campaign.url)
     typer.echo(f"campaign: {campaign.url}")
-    typer.echo(f"report: skybraid report {where}; figures: skybraid plot {where}")
+    shown = f"skybraid report {where}" if report is None else report
+    typer.echo(f"report: {shown}; figures: skybraid plot {where}")
 
 
 def _number(number: int, what: str) -> str:
@@ -221,7 +227,7 @@ def _line(status: Status) -> str:
     if status.cached:
         text += f" ({count(status.cached)} before)"
     text += f", {count(status.failed)} failed"
-    return text if status.left_s is None else f"{text}, {span(float(f'{max(status.left_s, 0.0):.2g}'))} left"
+    return text if not status.left_s else f"{text}, {span(float(f'{max(status.left_s, 0.0):.2g}'))} left"
 
 
 @contextlib.contextmanager

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skybraid.execute.campaign import Campaign
 from skybraid.execute.store import MANIFEST, Store
-from skybraid.model.errors import ResultError
+from skybraid.model.errors import ResultError, meant_by
 from skybraid.model.results import Results
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def open_results(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
         return Campaign.at(store)
     if not store.local or not os.path.exists(store.place("summary.json")):  # noqa: PTH110 the path is fsspec's
         if store.local and not os.path.exists(store.place("")):  # noqa: PTH110 the path is fsspec's
-            raise ResultError(f"{store.url}: found no such folder, expected a campaign or a result")
+            meant = meant_by(Path(store.url))
+            raise ResultError(f"{store.url}: found no such folder, expected a campaign or a result{meant}")
         raise ResultError(f"{store.url}: found neither {MANIFEST} nor summary.json, expected a campaign or a result")
     return Results.open(store.place(""))
 

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Self
 
 from skybraid._core import Interrupted, ScenarioError, SkybraidError
@@ -79,6 +80,20 @@ class MissingExtraError(SkybraidError):
             raise error
         extra = EXTRAS[package]
         return cls(f"{extra}: found no package {package}, expected it with pip install 'skybraid[{extra}]'")
+
+
+def meant_by(path: Path) -> str:
+    """Returns the end of an error text about a missing file or folder: what next to it was likely meant, if anything.
+
+    Args:
+        path: what is missing.
+    """
+    try:
+        there = [each.name for each in path.parent.iterdir()]
+    except OSError:
+        return ""
+    close = [f"{path.name}.toml"] if f"{path.name}.toml" in there else difflib.get_close_matches(path.name, there, 1)
+    return f"; did you mean {path.with_name(close[0])}?" if close else ""
 
 
 def unknown(where: str, found: str, known: Iterable[str], *, several: bool = False) -> str:

@@ -11,7 +11,7 @@ import tomli_w
 
 from skybraid import _core
 from skybraid.model import algorithms
-from skybraid.model.errors import ScenarioError
+from skybraid.model.errors import ScenarioError, meant_by
 
 MAX_BYTES = 16 << 20
 """Maximum size of a scenario's file."""
@@ -215,7 +215,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
             raise ScenarioError(_too_long(str(path), str(about.st_size)))
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise ScenarioError(f"{path}: cannot read the scenario: {error.strerror}") from error
+        raise ScenarioError(f"{path}: cannot read the scenario: {error.strerror}{meant_by(Path(path))}") from error
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path}: byte {error.start} is not UTF-8; expected a TOML text") from error
 

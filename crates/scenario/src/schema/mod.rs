@@ -7,13 +7,16 @@ mod probe;
 
 use serde::Deserialize;
 use skybraid_gateway::GatewayConfig;
+use skybraid_link::presets;
+use skybraid_orbit::CONSTELLATIONS;
 use skybraid_transport::registry::ALIASES;
 use skybraid_units::{
     Angle, Bytes, Decibels, Duration, Frequency, Length, Probability, RainRate, Rate, Speed,
 };
 
 use crate::file::ScenarioFile;
-use crate::wording;
+use crate::network::HOSTS;
+use crate::{profiles, wording};
 use probe::{Probe, Refusal};
 
 /// A key and a name that no file has.
@@ -33,6 +36,8 @@ const UNITS: [&[(&str, f64)]; 10] = [
     Frequency::UNITS,
     RainRate::UNITS,
 ];
+/// Regular expression of the names of algorithms that the driver provides.
+pub const CUSTOM_NAMES: &str = "^python:.+";
 /// Maximum depth of tables and lists; deeper values may be anything.
 const MAX_DEPTH: usize = 12;
 
@@ -65,12 +70,12 @@ pub enum TextShape {
         /// Whether the number may be negative.
         signed: bool,
     },
-    /// One of these names, or with `custom` that of an algorithm of the driver, `python:NAME`.
+    /// One of these names, or another text.
     Names {
         /// Names.
         names: Vec<String>,
-        /// Whether algorithms of the driver are accepted.
-        custom: bool,
+        /// Regular expression of the other texts that are accepted, if any are.
+        others: Option<&'static str>,
     },
 }
 
@@ -108,12 +113,14 @@ pub enum TableShape {
 
 /// Returns the keys of a scenario file.
 pub fn scenario_schema() -> Shape {
-    Explorer(|probe| ScenarioFile::deserialize(probe).map(drop)).shape(&mut Vec::new())
+    let parse = |probe| ScenarioFile::deserialize(probe).map(drop);
+    Explorer { parse, names: registered }.shape(&mut Vec::new())
 }
 
 /// Returns the keys of a gateway's file.
 pub fn gateway_schema() -> Shape {
-    Explorer(|probe| GatewayConfig::deserialize(probe).map(drop)).shape(&mut Vec::new())
+    let parse = |probe| GatewayConfig::deserialize(probe).map(drop);
+    Explorer { parse, names: |_| None }.shape(&mut Vec::new())
 }
 
 /// Step from a value to a part of it.
@@ -129,8 +136,38 @@ enum Step {
     },
 }
 
+/// Returns the names that a text may be where the parser reads any text and looks it up later.
+fn registered(steps: &[Step]) -> Option<TextShape> {
+    let mut keys = steps.iter().rev().filter_map(|step| match step {
+        Step::Key(key) | Step::Chosen { key, .. } => Some(key.as_str()),
+        Step::Element => None,
+    });
+    let units = |units: &[(&'static str, f64)]| units.iter().map(|(name, _)| *name).collect();
+    let any = Some(".");
+    let (names, others): (Vec<&str>, _) = match keys.next()? {
+        "preset" => (presets::ALL.iter().map(|preset| preset.name).collect(), Some(r"\.toml$")),
+        "require" => (profiles::names().collect(), None),
+        "constellation" => (CONSTELLATIONS.iter().map(|named| named.name).collect(), None),
+        // Nodes, where the file has them.
+        "from" | "to" if keys.any(|key| key == "flow") => (HOSTS.to_vec(), any),
+        // Measuring tools have spellings of their own.
+        "time_unit" => (units(Duration::UNITS), any),
+        "unit" => match keys.next()? {
+            "rate" => (units(Rate::UNITS), any),
+            "delay" => (units(Duration::UNITS), any),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(TextShape::Names { names: names.into_iter().map(str::to_string).collect(), others })
+}
+
 /// Asks the parser about the value at the end of some steps.
-struct Explorer(fn(Probe) -> Result<(), Refusal>);
+struct Explorer {
+    parse: fn(Probe) -> Result<(), Refusal>,
+    /// Names that the parser does not know.
+    names: fn(&[Step]) -> Option<TextShape>,
+}
 
 impl Explorer {
     fn ask(&self, steps: &[Step], probe: Probe) -> Result<(), Refusal> {
@@ -142,7 +179,7 @@ impl Explorer {
                 Probe::Table(vec![tag, (key.clone(), inner)])
             }
         });
-        (self.0)(whole)
+        (self.parse)(whole)
     }
 
     /// Whether the kind of a value is accepted. A part is refused before the whole is found incomplete.
@@ -197,11 +234,14 @@ impl Explorer {
             Err(Refusal::Kind { .. }) => None,
             Err(Refusal::Name(names)) => {
                 let custom = self.ask(steps, Probe::Text(format!("{CUSTOM}a")));
-                let custom = !matches!(custom, Err(Refusal::Name(_)));
+                let others = (!matches!(custom, Err(Refusal::Name(_)))).then_some(CUSTOM_NAMES);
                 let names = with_aliases(names, |alias| self.ask(steps, Probe::Text(alias)));
-                Some(TextShape::Names { names, custom })
+                Some(TextShape::Names { names, others })
             }
-            _ => Some(self.quantity(steps).unwrap_or(TextShape::Any)),
+            _ => {
+                let known = self.quantity(steps).or_else(|| (self.names)(steps));
+                Some(known.unwrap_or(TextShape::Any))
+            }
         }
     }
 
@@ -347,7 +387,7 @@ mod tests {
     fn the_schema_names_the_algorithms_of_the_registry() {
         let schema = scenario_schema();
         let scheduler = at(&schema, &["flow", "control", "transport", "scheduler"]);
-        let Some(TextShape::Names { names, custom: true }) = &scheduler.text else {
+        let Some(TextShape::Names { names, others: Some(CUSTOM_NAMES) }) = &scheduler.text else {
             panic!("{:?}", scheduler.text)
         };
         let known = skybraid_transport::scheduler::SchedulerConfig::ALL;
@@ -363,6 +403,30 @@ mod tests {
                 about.name
             );
         }
+    }
+
+    #[test]
+    fn the_schema_names_what_the_parser_looks_up_later() {
+        let schema = scenario_schema();
+        let names_of = |keys: &[&str]| match &at(&schema, keys).text {
+            Some(TextShape::Names { names, others }) => (names.clone(), *others),
+            other => panic!("{keys:?}: {other:?}"),
+        };
+        for keys in [["path", "lte", "preset"], ["link", "a", "preset"]] {
+            let (names, others) = names_of(&keys);
+            assert!(presets::ALL.iter().map(|preset| preset.name).eq(names.iter()));
+            assert_eq!(others, Some(r"\.toml$"));
+        }
+        let (profiles, others) = names_of(&["flow", "control", "require"]);
+        assert!(profiles.contains(&"3gpp-c2-radio".to_string()) && others.is_none());
+        let list = at(&schema, &["flow", "control", "require"]).list.as_deref().unwrap();
+        assert_eq!(list.text, at(&schema, &["flow", "control", "require"]).text);
+        let (constellations, others) = names_of(&["path", "leo", "orbit", "constellation"]);
+        assert!(constellations.contains(&"starlink".to_string()) && others.is_none());
+        assert_eq!(names_of(&["flow", "control", "from"]).0, HOSTS);
+        let delay = ["path", "lte", "uplink", "delay", "unit"];
+        assert!(names_of(&delay).0.contains(&"ms".to_string()));
+        assert_eq!(at(&schema, &["link", "a", "from"]).text, Some(TextShape::Any));
     }
 
     #[test]
@@ -403,7 +467,7 @@ mod tests {
         let schema = gateway_schema();
         let side = at(&schema, &["side"]);
         let names = vec!["aircraft".to_string(), "ground".to_string()];
-        assert_eq!(side.text, Some(TextShape::Names { names, custom: false }));
+        assert_eq!(side.text, Some(TextShape::Names { names, others: None }));
         assert!(at(&schema, &["path", "lte", "interface"]).text.is_some());
     }
 }

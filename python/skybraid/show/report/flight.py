@@ -53,7 +53,7 @@ MAX_FLOWS, MAX_PATHS = 8, 6
 """Of more flows and paths than these the first are drawn over time; the tables hold all."""
 
 _POINTS, _MIN_POINTS, _MAX_POINTS = 8000, 240, 1000
-_ENVELOPE = "Lines are means, bands span least and greatest."
+_ENVELOPE = "Lines are means; bands reach from minimum to maximum."
 
 
 @dataclass(frozen=True, slots=True)
