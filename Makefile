@@ -54,7 +54,7 @@ fly: build
 	@$(VENV)/bin/skybraid run $(SCENARIO) --report || [ $$? -eq 1 ]
 
 # Writes the checksums of all that is in dist/.
-CHECKSUMS = cd dist && rm -f SHA256SUMS && find . -type f -printf '%P\n' | sort | xargs sha256sum >../target/SHA256SUMS && mv ../target/SHA256SUMS .
+CHECKSUMS = cd dist && find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS
 
 # The daemon of an aircraft or a ground station as one static binary, target/skybraid-node. Against musl, since
 # the GNU C library looks up host names with libraries that a static binary lacks.

@@ -122,7 +122,18 @@ def test_a_missing_file_names_the_one_that_was_meant(skybraid: Command, tmp_path
     refused(skybraid("run", "first"), "first: cannot read the scenario", "did you mean first.toml?")
     refused(skybraid("run", "frist.toml"), "did you mean first.toml?")
     refused(skybraid("report", "runs/first"), "found no such folder", "did you mean runs/first-1?")
-    assert "did you mean" not in skybraid("run", "elsewhere/x.toml").stderr
+    for other in ("elsewhere/x.toml", "plans.toml"):
+        assert "did you mean" not in skybraid("run", other).stderr
+
+
+def test_a_file_of_another_kind_names_the_command_that_takes_it(skybraid: Command, tmp_path: Path) -> None:
+    for name in ("route.kml", "lte.csv", "first.toml"):
+        (tmp_path / name).touch()
+    refused(skybraid("run", "route.kml"), "found no scenario; `skybraid new NAME --track route.kml` writes one")
+    refused(skybraid("compare", "route.kml"), "--track route.kml")
+    refused(skybraid("run", "lte.csv"), "`skybraid new NAME --trace lte=lte.csv` writes one")
+    refused(skybraid("plot", "first.toml"), "found a file", "`skybraid run first.toml` makes a result")
+    refused(skybraid("assess", "lte=lte.csv"), "--require: found none; expected one, such as 'control: 99.9%")
 
 
 def test_judge_says_what_to_judge_by(skybraid: Command) -> None:

@@ -29,6 +29,9 @@ def open_results(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     if store.read(MANIFEST) is not None:
         return Campaign.at(store)
     if not store.local or not os.path.exists(store.place("summary.json")):  # noqa: PTH110 the path is fsspec's
+        if store.local and os.path.isfile(store.place("").rstrip("/")):  # noqa: PTH113 the path is fsspec's
+            makes = f"; `skybraid run {store.url}` makes a result" if store.url.endswith(".toml") else ""
+            raise ResultError(f"{store.url}: found a file, expected the folder of a campaign or a result{makes}")
         if store.local and not os.path.exists(store.place("")):  # noqa: PTH110 the path is fsspec's
             meant = meant_by(Path(store.url))
             raise ResultError(f"{store.url}: found no such folder, expected a campaign or a result{meant}")

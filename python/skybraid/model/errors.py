@@ -89,10 +89,12 @@ def meant_by(path: Path) -> str:
         path: what is missing.
     """
     try:
-        there = [each.name for each in path.parent.iterdir()]
+        there = [each.name for each in path.parent.iterdir() if each.name != path.name]
     except OSError:
         return ""
-    close = [f"{path.name}.toml"] if f"{path.name}.toml" in there else difflib.get_close_matches(path.name, there, 1)
+    whole = f"{path.name}.toml"
+    # Endings alone make two names alike.
+    close = [whole] if whole in there else difflib.get_close_matches(path.name, there, 1, cutoff=0.8)
     return f"; did you mean {path.with_name(close[0])}?" if close else ""
 
 

@@ -16,6 +16,9 @@ from skybraid.model.errors import ScenarioError, meant_by
 MAX_BYTES = 16 << 20
 """Maximum size of a scenario's file."""
 
+_WRITTEN_FROM = {".kml": "--track ", ".gpx": "--track ", ".csv": "--trace lte="}
+"""Option of `skybraid new` that writes a scenario from such a file."""
+
 Overrides = Sequence[tuple[str, str]]
 
 
@@ -213,6 +216,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
             raise ScenarioError(f"{path}: found {found}, expected a scenario's file")
         if about.st_size > MAX_BYTES:
             raise ScenarioError(_too_long(str(path), str(about.st_size)))
+        if option := _WRITTEN_FROM.get(Path(path).suffix):
+            raise ScenarioError(f"{path}: found no scenario; `skybraid new NAME {option}{path}` writes one from it")
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ScenarioError(f"{path}: cannot read the scenario: {error.strerror}{meant_by(Path(path))}") from error
