@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
@@ -13,6 +14,7 @@ import pytest
 
 from chromium import Chromium, browser
 from skybraid.show.live import LivePage, tell_emulation
+from skybraid.show.palette import COLOURS, DARK_COLOURS
 from skybraid.show.report import write_report
 
 if TYPE_CHECKING:
@@ -382,6 +384,10 @@ def test_a_live_page_fills_and_becomes_the_report(window: Chromium) -> None:
         window.until("document.getElementById('ranking')?.innerText === 'so far'")
         assert window.run("document.querySelector('h1').innerText") == "a <run>"
         assert window.run("document.getElementById('bar').value") == 0.25
+        colour = "getComputedStyle(document.documentElement).getPropertyValue('--series-6').trim()"
+        assert window.run(colour) == COLOURS[6]
+        window.look(dark=True)
+        assert window.run(colour) == DARK_COLOURS[6]
         links = {"lte uplink": {"up": True, "rate": 5.0, "load": 2.0, "delay": 20.0, "queue": 0.0, "lost": 3}}
         for second in range(3):
             live.tell(None, f"{second} s", {"at_s": float(second), "links": links})
@@ -397,6 +403,21 @@ def test_a_live_page_fills_and_becomes_the_report(window: Chromium) -> None:
         window.until("location.pathname === '/report' && document.body?.innerText === 'the report'")
         assert window.problems == []
         assert all(address.startswith((live.address, "data:")) for address in window.requests)
+
+
+def test_the_bar_moves_while_results_are_gathered(window: Chromium) -> None:
+    gathered = threading.Event()
+    with LivePage("run") as live:
+        live.fill(lambda: f"<p id='late'>{gathered.wait(30)}</p>")
+        live.tell(0.1, "1 of 10 runs done")
+        window.send("Page.navigate", url=live.address)
+        for words in ("1 of 10 runs done", "5 of 10 runs done"):
+            live.tell(0.5, words)
+            window.until(f"document.getElementById('words')?.innerText === '{words}'")
+        assert window.run("document.getElementById('late')") is None
+        gathered.set()
+        window.until("document.getElementById('late')?.innerText === 'True'")
+        live.finish(None)
 
 
 def test_a_live_page_draws_no_delay_where_nothing_arrives(window: Chromium) -> None:

@@ -113,13 +113,15 @@ def emulate(
     Exit code: 0 all requirements met, 1 not, 2 bad input, 130 interrupted, 143 terminated; with commands 0 if all that
     ended by themselves ended with 0, else 1.
 
-    Example: skybraid emulate first.toml --for 30s --report
+    Example: skybraid emulate first.toml --set duration=30s --report
     """
     options = emulating.Options(precise, ipv6, vehicle, ground, seconds("--for", limit), iperf3, keep_privileges)
     if iperf3 and options.programs:
         raise ScenarioError("--iperf3: found programs, expected the scenario's flows; iperf3 --json tells its own")
     if options.limit_s is not None and not options.programs:
-        raise ScenarioError("--for: found no program, expected --vehicle or --ground; a scenario has its own duration")
+        raise ScenarioError(
+            "--for: found no program, expected --vehicle or --ground; --set duration=… shortens a scenario"
+        )
     if live and not _core.inside_sandbox():
         listen_outside()
     enter_sandbox()

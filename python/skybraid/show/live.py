@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from skybraid.model.errors import SkybraidError
 from skybraid.model.formatting import span
+from skybraid.show.palette import COLOURS, DARK_COLOURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 _MAX_POINTS = 1200
 """Points of the charts that are kept: ten minutes at two a second."""
+
+_SERIES = 7
+"""Colours of its charts, which further links begin again with other dashes."""
 
 _FILL_EVERY_S = 3.0
 """Least time between two readings of the results so far."""
@@ -174,6 +178,9 @@ class LivePage:
 def _page(title: str) -> str:
     css = (_TEMPLATES / "page.css").read_text(encoding="utf-8")
     page = (_TEMPLATES / "live.html").read_text(encoding="utf-8")
+    for name, colours in (("light", COLOURS), ("dark", DARK_COLOURS)):
+        series = "".join(f"--series-{at}: {colour}; " for at, colour in enumerate(colours[:_SERIES]))
+        page = page.replace(f"/* {name} series */", series)
     return page.replace("/* css */", css).replace("%title%", _escaped(title))
 
 
