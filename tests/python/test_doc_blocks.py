@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import skybraid
+from conftest import emulator_lacks
 from skybraid import cli
 from skybraid.cli.manual import Command
 
@@ -116,8 +117,13 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/compare.md", "docs/report.md", "docs/tables.md", "docs/video.md"])
+@pytest.mark.parametrize(
+    "name",
+    ["README.md", *(f"docs/{name}.md" for name in ("compare", "emulate", "report", "studies", "tables", "video"))],
+)
 def test_the_examples_in_python_run(name: str, flights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "docs/emulate.md" and (lacking := emulator_lacks()):
+        pytest.skip(lacking)
     monkeypatch.chdir(flights)
     found = blocks(ROOT / name, "python")
     assert found
