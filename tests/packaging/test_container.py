@@ -17,7 +17,7 @@ BINARY = ROOT / "target/skybraid-node"
 
 def buildah(store: Path, *words: str | Path) -> str:
     """Runs buildah with images of its own; it needs neither a daemon nor a network."""
-    places = ["--root", store / "root", "--runroot", store / "run", "--storage-driver", "vfs"]
+    places: list[str | Path] = ["--root", store / "root", "--runroot", store / "run", "--storage-driver", "vfs"]
     done = subprocess.run(["buildah", *places, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -29,8 +29,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if shutil.which("buildah") is None or os.geteuid() != 0 or not BINARY.exists():
         pytest.skip("needs buildah, root, and target/skybraid-node from `make node`")
     folder = tmp_path_factory.mktemp("images")
-    words = ["--isolation", "chroot", "--file", CONTAINERFILE, "--target", "gateway", "--tag", "skybraid-node"]
-    buildah(folder, "build", *words, ROOT)
+    words = f"build --isolation chroot --file {CONTAINERFILE} --target gateway --tag skybraid-node".split()
+    buildah(folder, *words, ROOT)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
