@@ -132,18 +132,7 @@ OPTIONAL = {"aioquic", "diptest", "matplotlib", "pyulog", "xarray"}
 SPARED = ("bokeh", "jinja2", "matplotlib", "numpy", "polars", "rich.progress", "scipy")
 """What `import skybraid` and the command's beginning go without."""
 
-SPARED_BY_HELP = (
-    "PIL",
-    "bokeh",
-    "importlib.metadata",
-    "jinja2",
-    "matplotlib",
-    "numpy",
-    "polars",
-    "pydantic",
-    "rich",
-    "scipy",
-)
+SPARED_BY_HELP = ("PIL", "bokeh", "jinja2", "matplotlib", "numpy", "polars", "pydantic", "rich", "scipy")
 """What the help of a command goes without."""
 
 OURS_SPARED = tuple(f"skybraid.{name}" for name in ("assess", "execute.runs", "execute.store", "fit", "show.report"))
