@@ -172,7 +172,7 @@ test-rust: export PROPTEST_RNG_SEED := 1
 # The examples are modules of tests, which `cargo test` would compile once more without `--tests`.
 test-rust:
 	cargo test --workspace --locked --tests
-	env -u MAKEFLAGS cargo test --workspace --locked --doc
+	env -u MAKEFLAGS -u MFLAGS cargo test --workspace --locked --doc
 
 # The program is the one that the tests in Rust have built: with other features it would be built once more.
 # Some tests wait for the clock, so that one more runs than there are cores.
