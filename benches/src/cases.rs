@@ -32,15 +32,15 @@ pub struct Case {
 
 /// All cases.
 pub const CASES: [Case; 12] = [
-    Case { name: "udp-one-path", prepare: || flow(UDP_ONE_PATH) },
-    Case { name: "udp-redundant", prepare: || flow(UDP_REDUNDANT) },
-    Case { name: "udp-in-turn", prepare: || flow(UDP_IN_TURN) },
-    Case { name: "tcp", prepare: || flow(TCP) },
-    Case { name: "mptcp", prepare: || flow(MPTCP) },
-    Case { name: "mp-dccp", prepare: || flow(MP_DCCP) },
-    Case { name: "video", prepare: || flow(VIDEO) },
-    Case { name: "flight", prepare: || flight(CONSTANT) },
-    Case { name: "flight-processes", prepare: || flight(PROCESSES) },
+    Case { name: "udp-one-path", prepare: || simulated([LINKS, UDP_ONE_PATH]) },
+    Case { name: "udp-redundant", prepare: || simulated([LINKS, UDP_REDUNDANT]) },
+    Case { name: "udp-in-turn", prepare: || simulated([LINKS, UDP_IN_TURN]) },
+    Case { name: "tcp", prepare: || simulated([LINKS, TCP]) },
+    Case { name: "mptcp", prepare: || simulated([LINKS, MPTCP]) },
+    Case { name: "mp-dccp", prepare: || simulated([LINKS, MP_DCCP]) },
+    Case { name: "video", prepare: || simulated([LINKS, VIDEO]) },
+    Case { name: "flight", prepare: || simulated([FLIGHT, CONSTANT]) },
+    Case { name: "flight-processes", prepare: || simulated([FLIGHT, PROCESSES]) },
     Case { name: "gateway-message", prepare: messages },
     Case { name: "link-admit", prepare: admissions },
     Case { name: "scheduler-decision", prepare: decisions },
@@ -151,23 +151,15 @@ reconfiguration = { every = "15s", phase = "12s", interruption = "20ms", delay_s
 outage = { interval = { mean = "60s" }, length = { quantiles = [[0, "500ms"], [1, "2s"]] } }
 "#;
 
-fn scenario(flow: &str) -> Result<Scenario, Box<dyn Error>> {
-    Ok(Scenario::parse(&format!("{LINKS}{flow}"), "counts.toml".as_ref(), &[])?)
+/// Returns the run of a scenario that is written in two parts.
+fn parsed(parts: [&str; 2]) -> Result<Setup, Box<dyn Error>> {
+    let scenario = Scenario::parse(&parts.concat(), "counts.toml".as_ref(), &[])?;
+    Ok(scenario.setup(Seed(1), Record::default()))
 }
 
-/// Returns a run of one flow over the two links, without tables.
-fn flow(flow: &str) -> Prepared {
-    let setup: Setup = scenario(flow)?.setup(Seed(1), Record::default());
-    Ok(Box::new(move || {
-        black_box(run(&setup, &mut Silent)).ok();
-    }))
-}
-
-/// Returns a run of the main scenario's flows over these paths, without tables.
-fn flight(paths: &str) -> Prepared {
-    let text = format!("{FLIGHT}{paths}");
-    let setup =
-        Scenario::parse(&text, "counts.toml".as_ref(), &[])?.setup(Seed(1), Record::default());
+/// Returns a run without tables.
+fn simulated(parts: [&str; 2]) -> Prepared {
+    let setup = parsed(parts)?;
     Ok(Box::new(move || {
         black_box(run(&setup, &mut Silent)).ok();
     }))
@@ -175,7 +167,7 @@ fn flight(paths: &str) -> Prepared {
 
 /// Returns packets for both links, one per millisecond.
 fn admissions() -> Prepared {
-    let setup = scenario(UDP_REDUNDANT)?.setup(Seed(1), Record::default());
+    let setup = parsed([LINKS, UDP_REDUNDANT])?;
     let links = setup.links.iter();
     let mut links: Vec<_> =
         links.map(|pair| Link::new(&pair.uplink, &pair.name, "uplink", Seed(1))).collect();

@@ -79,13 +79,13 @@ def test_a_serial_device_that_is_gone_is_on_the_page(tmp_path: Path) -> None:
 def test_a_tun_interface_that_carries_nothing_is_on_the_page(tmp_path: Path) -> None:
     aircraft, ground = ({"tun": {"address": address}} for address in ("10.77.0.2/24", "10.77.0.1/24"))
     with contextlib.closing(Wires(PATHS)) as wires, linked(tmp_path, wires, aircraft, ground) as (gateway, _):
-        for words, told in (
+        for words, alarm in (
             (("link", "set", "skybraid0", "down"), "tun skybraid0 is down"),
             (("address", "flush", "dev", "skybraid0"), "tun skybraid0 has lost its address"),
         ):
             wires.air.run("ip", *words)
             state = gateway.until(lambda state: state["alarms"] != [], 5)
-            assert state["alarms"][0].startswith(told)
+            assert state["alarms"][0].startswith(alarm)
             wires.air.run("ip", "link", "set", "skybraid0", "up")
             if "flush" in words:
                 wires.air.run("ip", "address", "add", "10.77.0.2/24", "dev", "skybraid0")

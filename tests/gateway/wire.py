@@ -56,8 +56,8 @@ class Way:
         queue_s: of the bottleneck.
         corrupt: share whose payload is changed under a valid UDP checksum.
         unreachable: share that is answered by an ICMP "port unreachable".
-        ports: of IPv4, each packet leaves by one of so many source ports of an address translation, and answers to any
-            of them come back; 0 for none.
+        ports: number of source ports of an address translation (IPv4), which draws one for each packet and accepts
+            answers to all of them; 0 for no translation.
     """
 
     delay_s: float = 0.02

@@ -1,10 +1,10 @@
-//! Common clock of a run: the kernel's monotonic clock that goes on while the machine is suspended, counted from the
+//! Common clock of a run: the kernel's monotonic clock, which includes the time while the machine is suspended, counted from the
 //! run's start.
 
 use nix::time::{ClockId, clock_gettime};
 use skybraid_units::{Duration, Instant};
 
-/// Clock of the kernel. While the machine is suspended, `CLOCK_MONOTONIC` stands still: what waited would seem new.
+/// Clock of the kernel. While the machine is suspended, `CLOCK_MONOTONIC` stops: what waited would seem new.
 const KERNEL_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
 /// Maximum distance of two clock readings that count as simultaneous, and maximum attempts.
 const CLOSE_NS: i64 = 5_000;

@@ -125,8 +125,8 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
 /// Current problems that somebody may have to fix.
 pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<String> {
     let mut alarms = Vec::new();
-    let is_told = |edge: &&PathCounters| edges.alarms.contains_key(&edge.name);
-    for edge in edges.paths.iter().filter(|edge| !edge.open && !is_told(edge)) {
+    let is_raised = |edge: &&PathCounters| edges.alarms.contains_key(&edge.name);
+    for edge in edges.paths.iter().filter(|edge| !edge.open && !is_raised(edge)) {
         let why =
             edge.error.as_deref().unwrap_or("the interface, the address or the name is not there");
         alarms.push(format!("{}: cannot be used here: {why}", edge.name));

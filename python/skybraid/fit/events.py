@@ -70,7 +70,7 @@ def delay_events(flight: Flight, direction: str) -> Events | None:
 
 def _loss_events(flight: Flight) -> Events | None:
     """Returns the times in which a direction lost all packets, for a flight without delays; None without losses."""
-    losses = [loss for direction in DIRECTIONS if (loss := flight.values("loss", direction)) is not None]
+    losses = flight.each_way("loss")
     if not losses:
         return None
     all_lost = np.any([loss >= 100 for loss in losses], axis=0)
@@ -83,7 +83,7 @@ def rate_events(flight: Flight) -> Events | None:
     A rate of zero says that nothing is carried, and nothing of packets that wait: as in a replay, they are kept. Single
     samples of less than `MIN_OUTAGE_S` stay in the distribution of the rate.
     """
-    rates = [rate for direction in DIRECTIONS if (rate := flight.values("rate", direction)) is not None]
+    rates = flight.each_way("rate")
     if not rates:
         return None
     down = np.all([rate < DOWN_MBPS for rate in rates], axis=0)

@@ -204,7 +204,7 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, 
     if not flights:
         raise TraceError("found no flight; expected one at least")
     for flight in flights:
-        if not _probed_ways(flight) and not _has_rate(flight):
+        if not _probed_ways(flight) and not flight.has("rate"):
             columns = ", ".join(sorted({f"`{column.name}`" for column in flight.columns}))
             expected = "rate, delay or loss of uplink, downlink or both (--as 'NAME=downlink rate [Mbit/s]')"
             raise TraceError(f"{flight.name}: found {columns}; expected {expected} of one network")
@@ -453,8 +453,7 @@ def _fitted(
         if len(ways) > 1:
             # A probe is lost on either way.
             loss = 1 - math.sqrt(1 - loss)
-    shares = [one for direction in DIRECTIONS for one in _all_values([flight], "loss", direction)]
-    partly = [one[one < 100] for one in shares if (one < 100).any()]
+    partly = [one[one < 100] for one in flight.each_way("loss") if (one < 100).any()]
     if partly:
         # Times without any packet are outages; what is lost at other times is a share of packets.
         loss = (loss or 0.0) + float(np.mean([one.mean() for one in partly])) / 100
@@ -472,10 +471,6 @@ def _fitted(
         own is not None and any(one.is_dark(flight, own.of(name)) for name, one in pooled.items()),
         loss_way=ways[0] if len(ways) == 1 else None,
     )
-
-
-def _has_rate(flight: Flight) -> bool:
-    return any(flight.values("rate", direction) is not None for direction in DIRECTIONS)
 
 
 def _probed_ways(flight: Flight) -> list[str]:
@@ -568,9 +563,12 @@ def _unknown_of_flights(flights: Sequence[Flight]) -> Iterator[str]:
 
 def _unknown_of_rates(flights: Sequence[Flight]) -> Iterator[str]:
     """Returns the directions without a measured rate, and those whose rate may not be the link's."""
-    measured = {direction: _all_values(flights, "rate", direction) for direction in DIRECTIONS}
-    for direction in DIRECTIONS:
-        if not measured[direction]:
+    measured = {
+        direction: [own for flight in flights if (own := flight.values("rate", direction)) is not None]
+        for direction in DIRECTIONS
+    }
+    for direction, rates in measured.items():
+        if not rates:
             yield f"No {direction} rate was measured: give one ({direction}.rate), or goodput is unknown."
     for direction, rates in measured.items():
         known = np.concatenate([one[one > DOWN_MBPS] for one in rates]) if rates else np.zeros(0)
@@ -582,19 +580,13 @@ def _unknown_of_losses(flights: Sequence[Flight], events: Sequence[tuple[Flight,
     """Returns which losses, outages and stalls were not seen, though delays were measured."""
     probed_s = math.fsum(flight.measured_s for flight, _ in events)
     lost = sum(own.lost + len(own.outages) for _, own in events)
-    shares = [one for direction in DIRECTIONS for one in _all_values(flights, "loss", direction)]
-    if lost == 0 and not any((one > 0).any() for one in shares):
+    if lost == 0 and not any((one > 0).any() for flight in flights for one in flight.each_way("loss")):
         yield "No probe was lost (or losses were not recorded): loss is unknown, not zero."
     if not any(len(own.outages) for _, own in events):
         rarer = f"those rarer than one in {about(probed_s / 3)} are assumed, as of carriers in cars"
         yield f"No outage in {about(probed_s)}: {rarer}."
     if not any(len(own.stalls) for _, own in events):
         yield f"No stall in {about(probed_s)}: rarer ones are assumed, as of carriers in cars."
-
-
-def _all_values(flights: Sequence[Flight], quantity: str, direction: str) -> list[Floats]:
-    """Returns the series of a quantity of those flights that have it."""
-    return [own for flight in flights if (own := flight.values(quantity, direction)) is not None]
 
 
 def _process(process: Process, key: str) -> str:

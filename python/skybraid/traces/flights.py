@@ -80,6 +80,11 @@ class Flight:
                     return column.values
         return None
 
+    def each_way(self, quantity: str) -> list[Floats]:
+        """Returns the values of a quantity in the directions in which it was measured, each of shape (n,)."""
+        ways = (self.values(quantity, direction) for direction in DIRECTIONS)
+        return [values for values in ways if values is not None]
+
     def has(self, quantity: str) -> bool:
         """Whether a quantity was measured in either direction."""
         return any(column.quantity == quantity for column in self.columns)

@@ -4,7 +4,7 @@
 //! message that may be past its deadline counts as late. Other classes are judged by the estimated age, with
 //! an error of at most half the lowest round trip. Before the clocks are compared, ages are unknown: control
 //! waits one round trip for the comparison, and that wait counts as age. So it does after a message from the future,
-//! which proves that a clock was stepped or stood still.
+//! which proves that a clock was stepped or stopped.
 
 use alloc::collections::VecDeque;
 use alloc::format;

@@ -4,7 +4,7 @@
 //! transit time of each received datagram is an upper bound of the offset, and that of each sent datagram, as
 //! echoed, gives a lower bound. Clocks drift apart slowly: a bound stays valid if it widens by
 //! [`MAX_DRIFT_PPM`]. The best bound of each direction is therefore kept, and delays that last for minutes do
-//! not loosen it. Contradictory bounds mean that a clock was stepped, stood still or drifted faster: the comparison
+//! not loosen it. Contradictory bounds mean that a clock was stepped, stopped or drifted faster: the comparison
 //! restarts.
 //!
 //! Where no path carries both ways there are no echoes; the peer's reports of what it receives take their place.
@@ -182,7 +182,7 @@ impl PeerClock {
     }
 
     /// Returns the upper bound of the one-way delay for a transit time, which assumes a return delay of zero;
-    /// `None` before the clocks are compared, and for a bound below zero: a clock was stepped or stood still.
+    /// `None` before the clocks are compared, and for a bound below zero: a clock was stepped or stopped.
     pub fn max_incoming_delay(&self, now: Instant, transit: Duration) -> Option<Duration> {
         self.incoming?;
         let delay = nearest(transit + self.outgoing?.at(now));

@@ -139,8 +139,7 @@ impl Sessions {
                 let is_current =
                     self.current.as_ref().is_some_and(|current| current.peer_number == session);
                 // The other one of two gateways with one key never knows it.
-                let is_of_holder = !(self.is_peer_duplicated(now) && self.is_holder_heard(now));
-                if is_current && is_of_holder {
+                if is_current && !self.is_contested(now) {
                     self.retry_soon(now);
                     Ok(())
                 } else {

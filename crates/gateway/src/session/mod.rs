@@ -456,11 +456,15 @@ impl Sessions {
         self.heard_at.is_some_and(|heard| now.since(heard) < TAKEOVER)
     }
 
+    /// Whether the holder is heard, and so is another gateway with its key.
+    fn is_contested(&self, now: Instant) -> bool {
+        self.is_holder_heard(now) && self.is_peer_duplicated(now)
+    }
+
     /// Whether an instance is another gateway with the key of the holder, which is heard. Recognised once an
     /// instance has come back: the first of them then keeps the session.
     fn is_second(&mut self, now: Instant, peer: usize, instance: [u8; 8]) -> bool {
-        let is_contested = self.is_holder_heard(now) && self.is_peer_duplicated(now);
-        let holder = self.last_peer.filter(|_| is_contested);
+        let holder = self.last_peer.filter(|_| self.is_contested(now));
         let is_second = holder.is_some_and(|(held, of)| held == peer && of.peer != instance);
         if is_second {
             self.returned_at = Some(now);

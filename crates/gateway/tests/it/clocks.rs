@@ -1,4 +1,4 @@
-//! Clocks of the two ends that cannot be compared as usual: crossed paths, a machine that stands still, fast crystals.
+//! Clocks of the two ends that cannot be compared as usual: crossed paths, a paused machine, fast crystals.
 
 use crate::field::commands::{COMMAND_LONG, delays, ms, talk};
 use crate::field::{AIRCRAFT, Fault, Field, GROUND, LEO, LTE, frame};
@@ -42,7 +42,7 @@ fn two_hours_of_crossed_paths_cost_no_command() {
 }
 
 #[test]
-fn a_machine_that_stood_still_takes_no_old_command_for_new() {
+fn a_paused_machine_takes_no_old_command_for_new() {
     for side in [AIRCRAFT, GROUND] {
         for pause in [1_500, 5_000, 60_000] {
             let mut field = Field::new(63, &[LTE(), LEO()], "");
@@ -58,9 +58,9 @@ fn a_machine_that_stood_still_takes_no_old_command_for_new() {
                 let seen = delays(&field, at);
                 let stale = seen.iter().filter(|(_, age)| *age > 1_000.0).count();
                 // Those that were on their way when the clock stopped, within a round trip, look like new ones.
-                assert!(stale <= 4, "{side} stood still for {pause} ms, {at}: {stale} stale");
+                assert!(stale <= 4, "{side} paused for {pause} ms, {at}: {stale} stale");
                 let fresh = seen.iter().filter(|(number, _)| i64::from(*number) >= end + 1_000);
-                assert_eq!(fresh.count(), 100, "{side} stood still for {pause} ms, {at}");
+                assert_eq!(fresh.count(), 100, "{side} paused for {pause} ms, {at}");
             }
         }
     }

@@ -190,7 +190,7 @@ impl End {
                     outbox.copy_in(frame, sender);
                     outbox.expire_last(expires);
                     if outbox.is_full() {
-                        send(outbox, socket, counts, tools);
+                        send(outbox, socket, counts, tools, |_| {});
                     }
                 }
             }
@@ -220,7 +220,7 @@ impl End {
     pub fn flush(&mut self, now: Instant, tools: &Tools) {
         let counts = &mut self.counts;
         match &mut self.kind {
-            Kind::UdpListen { socket, outbox, .. } => send(outbox, socket, counts, tools),
+            Kind::UdpListen { socket, outbox, .. } => send(outbox, socket, counts, tools, |_| {}),
             Kind::UdpSend { open, outbox, .. } => send_to_program(open, outbox, counts, tools),
             Kind::TcpListen { connections, .. }
             | Kind::TcpConnect { connections, .. }
@@ -376,15 +376,8 @@ fn send_to_program(
         outbox.clear();
         return;
     };
-    if outbox.is_empty() {
-        return;
-    }
-    counts.late += outbox.drop_expired(tools.poller.now());
     let mut stranded = false;
-    outbox.send(socket, &mut |_, errno| {
-        counts.dropped += 1;
-        stranded |= is_stranded(errno);
-    });
+    send(outbox, socket, counts, tools, |errno| stranded |= is_stranded(errno));
     if stranded {
         *open = None;
     }

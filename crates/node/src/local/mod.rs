@@ -271,11 +271,20 @@ fn udp(at: SocketAddr, buffer: usize) -> io::Result<socket2::Socket> {
     Ok(socket)
 }
 
-/// Sends queued datagrams, except those expired since.
-fn send(outbox: &mut Outbox, socket: &socket2::Socket, counts: &mut Counts, tools: &Tools) {
+/// Sends queued datagrams, except those expired since. Passes the error of each that cannot be sent to `on_error`.
+fn send(
+    outbox: &mut Outbox,
+    socket: &socket2::Socket,
+    counts: &mut Counts,
+    tools: &Tools,
+    mut on_error: impl FnMut(i32),
+) {
     if !outbox.is_empty() {
         counts.late += outbox.drop_expired(tools.poller.now());
-        counts.dropped += outbox.send_counting(socket);
+        outbox.send(socket, &mut |_, errno| {
+            counts.dropped += 1;
+            on_error(errno);
+        });
     }
 }
 

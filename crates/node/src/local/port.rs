@@ -8,7 +8,7 @@ use skybraid_gateway::{ChannelId, Client, Origin};
 use skybraid_units::Instant;
 use socket2::Socket;
 
-use super::{Counts, Write, address, any_like, is_stranded, udp};
+use super::{Counts, Write, address, any_like, is_stranded, send, udp};
 use crate::GatewayError;
 use crate::arrival::Drained;
 use crate::names::NameOwner;
@@ -111,9 +111,7 @@ impl Port {
     /// Sends queued data.
     pub fn flush(&mut self, tools: &Tools) {
         if let Some((socket, _)) = &self.socket {
-            self.counts.late += self.outbox.drop_expired(tools.poller.now());
-            self.outbox.send(socket, &mut |_, errno| {
-                self.counts.dropped += 1;
+            send(&mut self.outbox, socket, &mut self.counts, tools, |errno| {
                 self.refused |= is_stranded(errno) || errno == libc::ECONNREFUSED;
             });
         }

@@ -97,7 +97,7 @@ pub struct Field {
     pub heard: VecDeque<(usize, usize, Vec<u8>)>,
     /// The aircraft's clock runs fast by so many parts per million.
     pub drift_ppm: i64,
-    /// A side's clock stood still for this long in total.
+    /// Total time for which a side's clock was paused.
     paused: [Duration; 2],
     /// Datagrams in the kernel for a side whose process is stopped, with their arrival times.
     stopped: [Option<Vec<(Instant, Waits)>>; 2],
@@ -275,13 +275,13 @@ impl Field {
         self.pump(side);
     }
 
-    /// The machine of a side stands still, with its clock; what is sent to it arrives when it goes on.
+    /// Pauses the machine of a side with its clock; what is sent to it arrives when it resumes.
     pub fn begin_pause(&mut self, side: usize) {
         self.stop(side);
         self.paused[side] -= self.now.since(Instant::ZERO);
     }
 
-    /// The machine of a side goes on.
+    /// Resumes the machine of a side.
     pub fn end_pause(&mut self, side: usize) {
         self.paused[side] += self.now.since(Instant::ZERO);
         let waits = self.stopped[side].iter_mut().flatten();
