@@ -16,6 +16,8 @@ const MAX_RATIO: u32 = 128;
 pub struct AckRatio {
     compat: Compat,
     ratio: u32,
+    /// Ratio that the peer has confirmed.
+    confirmed: u32,
     /// Minimum for a window of four packets or more (RFC 4341: 2).
     min: u32,
     /// Consecutive windows without a lost acknowledgement.
@@ -30,13 +32,23 @@ impl AckRatio {
     /// Creates the feature with the ratio `initial`, which is also the minimum for a window of four
     /// packets or more.
     pub fn new(initial: u32, compat: Compat) -> Self {
-        let initial = initial.clamp(1, MAX_RATIO);
-        Self { compat, ratio: initial, min: initial, clean: 0, lost: false, window_end: 0 }
+        let ratio = initial.clamp(1, MAX_RATIO);
+        Self { compat, ratio, confirmed: initial, min: ratio, clean: 0, lost: false, window_end: 0 }
     }
 
     /// Current ratio.
     pub const fn get(&self) -> u32 {
         self.ratio
+    }
+
+    /// True if the peer has confirmed the current ratio.
+    pub const fn is_confirmed(&self) -> bool {
+        self.ratio == self.confirmed
+    }
+
+    /// Records that the peer has confirmed `ratio`.
+    pub fn on_confirmed(&mut self, ratio: u8) {
+        self.confirmed = u32::from(ratio);
     }
 
     /// Records the loss of at least one acknowledgement.

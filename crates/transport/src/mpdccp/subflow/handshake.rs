@@ -2,6 +2,9 @@
 //!
 //! Source: RFC 4340 §8.1; RFC 9897 §3.3 (with several subflows, the peer must have confirmed it before data is sent).
 
+use skybraid_units::Instant;
+
+use super::{Event, Subflow};
 use crate::endpoint::Role;
 use crate::segment::{Dccp, DccpKind, DccpOptions};
 
@@ -148,6 +151,43 @@ impl Handshake {
     pub fn on_timeout(&mut self) -> bool {
         self.due = true;
         self.state == State::Requesting
+    }
+}
+
+impl Subflow {
+    /// Advances the handshake by a packet.
+    pub(super) fn advance_handshake(&mut self, now: Instant, dccp: &Dccp) -> Option<Event> {
+        let step = self.handshake.on_packet(dccp, self.sent.next());
+        match step {
+            Step::Unchanged => return None,
+            Step::Unconfirmed => {
+                self.receiver.acknowledge_now();
+                return None;
+            }
+            Step::Answered => {
+                self.end_probe(now, dccp);
+                self.timer.end_back_off();
+            }
+            Step::Accepted => {
+                self.end_probe(now, dccp);
+                self.receiver.acknowledge_now();
+                self.arm(now);
+            }
+            Step::Confirmed => {
+                if dccp.kind.has_ack_number() {
+                    self.end_probe(now, dccp);
+                }
+                self.probe.forget();
+                self.timer.end_back_off();
+                self.arm(now);
+            }
+        }
+        let established = match step {
+            Step::Answered => !self.multipath,
+            Step::Confirmed => self.multipath,
+            _ => true,
+        };
+        established.then_some(Event::Established)
     }
 }
 

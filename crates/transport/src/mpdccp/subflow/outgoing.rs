@@ -24,7 +24,7 @@ impl Subflow {
     }
 
     pub(super) fn send_handshake(&mut self, now: Instant, kind: DccpKind) -> Segment {
-        self.probe = Some((self.sent.next(), now));
+        self.probe.on_sent(self.sent.next(), now);
         if kind == DccpKind::Ack {
             self.receiver.on_ack_sent(true);
         }
@@ -45,7 +45,7 @@ impl Subflow {
         }
         self.window.on_sent(now, self.segment);
         let mut options = DccpOptions::NONE;
-        if self.ratio.get() != self.confirmed_ratio {
+        if !self.ratio.is_confirmed() {
             options = options.and(DccpOptions::RATIO);
         }
         let mut dccp = self.packet(now, DccpKind::Data, options);

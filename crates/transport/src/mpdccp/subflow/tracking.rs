@@ -56,7 +56,7 @@ impl Subflow {
             && now.since(tracking.last_sent) >= every
             && self.sent.all_settled()
         {
-            self.sync_due = true;
+            self.probe.set_sync_due(true);
         }
     }
 }
