@@ -102,6 +102,24 @@ pub struct Conditions {
     pub up: bool,
 }
 
+impl Conditions {
+    /// State of a link that carries nothing.
+    pub const DOWN: Self =
+        Self { rate: Rate::ZERO, delay: Duration::ZERO, loss: Probability::ZERO, up: false };
+
+    /// Returns the state of this link and `next` in series: the lower rate, the sum of the delays, and independent losses.
+    #[must_use]
+    pub fn in_series_with(&self, next: &Self) -> Self {
+        let kept = self.loss.complement().ratio() * next.loss.complement().ratio();
+        Self {
+            rate: self.rate.min(next.rate),
+            delay: self.delay + next.delay,
+            loss: Probability::new((1.0 - kept).clamp(0.0, 1.0)).unwrap_or_default(),
+            up: self.up && next.up,
+        }
+    }
+}
+
 /// Packet size of [`Conditions::loss`].
 const CONDITIONS_SIZE: Bytes = Bytes::new(1200);
 

@@ -77,6 +77,21 @@ impl Stage {
         self.waiting.pop_front()
     }
 
+    /// Cuts the link. Passes the frames that have not left the queue to `lost`.
+    pub fn cut(&mut self, now: Instant, mut lost: impl FnMut(&Waiting)) {
+        let first_held = self.waiting.len() - self.held;
+        let held = self.waiting.range(first_held..).filter(|frame| frame.departs > now).count();
+        self.held -= held;
+        self.link.cut(now, held);
+        self.waiting.retain(|frame| {
+            let departed = frame.departs <= now;
+            if !departed {
+                lost(frame);
+            }
+            departed
+        });
+    }
+
     /// Returns the due time of the last frame that is due by `horizon`.
     pub fn last_due(&self, horizon: Instant) -> Option<Instant> {
         self.waiting.iter().map(|frame| frame.due).take_while(|due| *due <= horizon).last()
@@ -102,29 +117,61 @@ mod tests {
         downlink.rate = "1Mbit/s"
     "#;
 
-    #[test]
-    fn held_frames_leave_in_order_once_they_are_released() {
+    /// Returns a stage over a link with a stack for reordering.
+    fn stacked() -> Stage {
         let path = skybraid_scenario::load_path(STACKED, ".".as_ref()).unwrap();
         let link = Link::new(&path.link(Direction::Uplink).unwrap(), "p", "uplink", Seed(2));
-        let waiting = VecDeque::new();
-        let mut stage = Stage { link, waiting, held: 0, way: 0, next: None, sibling: None };
+        Stage { link, waiting: VecDeque::new(), held: 0, way: 0, next: None, sibling: None }
+    }
+
+    /// Admits a frame. Returns whether it was lost.
+    fn admit(stage: &mut Stage, at: Instant, slot: u32) -> bool {
+        let fate = stage.link.admit(at, Bytes::new(60));
+        stage.release_held();
+        let departs = stage.link.last_departure();
+        let frame = Waiting { due: at, departs, entered: at, slot, length: 74, flow: None };
+        match fate {
+            Fate::Delivered { at: due } => stage.push(Waiting { due, ..frame }),
+            Fate::Held => stage.hold(frame),
+            Fate::Lost { .. } => return true,
+        }
+        false
+    }
+
+    #[test]
+    fn frames_that_a_cut_removes_are_no_longer_held() {
+        let mut stage = stacked();
+        let (mut removed, mut no_longer_held) = (0, 0);
+        for frame in 0..1_000 {
+            let now = Instant::from_millis(8 * i64::from(frame));
+            while stage.pop(now).is_some() {}
+            // At the cut the frames of this instant wait for their burst.
+            (0..3).for_each(|slot| _ = admit(&mut stage, now, slot));
+            if frame % 50 == 49 {
+                let (waiting, held, before) = (stage.waiting.len(), stage.held, removed);
+                stage.cut(now, |_| removed += 1);
+                stage.link.restore();
+                assert_eq!(stage.waiting.len() + removed - before, waiting);
+                no_longer_held += held - stage.held;
+            }
+            let held = stage.waiting.iter().filter(|frame| frame.due == Instant::FAR_FUTURE);
+            assert_eq!(held.count(), stage.held);
+        }
+        assert!(removed > no_longer_held && no_longer_held > 0, "{removed}, {no_longer_held}");
+    }
+
+    #[test]
+    fn held_frames_leave_in_order_once_they_are_released() {
+        let mut stage = stacked();
         let (mut left, mut held, mut lost) = (Vec::new(), 0, 0);
         for slot in 0..2000 {
             let at = Instant::from_millis(8 * i64::from(slot));
             while let Some(frame) = stage.pop(at) {
                 left.push((frame.due, frame.slot));
             }
-            let fate = stage.link.admit(at, Bytes::new(60));
-            stage.release_held();
-            let frame = Waiting { due: at, departs: at, entered: at, slot, length: 74, flow: None };
-            match fate {
-                Fate::Delivered { at: due } => stage.push(Waiting { due, ..frame }),
-                Fate::Held => {
-                    held += 1;
-                    stage.hold(frame);
-                }
-                Fate::Lost { .. } => lost += 1,
-            }
+            let before = stage.held;
+            lost += usize::from(admit(&mut stage, at, slot));
+            held += usize::from(stage.held > before);
         }
         assert!(held > 500 && lost > 150, "{held} held, {lost} lost");
         assert!(left.is_sorted() && left.iter().all(|(_, slot)| *slot < 2000));

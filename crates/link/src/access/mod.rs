@@ -208,6 +208,13 @@ impl AccessProcess {
         self.receiver.as_mut()?.stack.release()
     }
 
+    /// Removes the newest held packets.
+    pub fn remove_newest_held(&mut self, packets: usize) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.stack.remove_newest(packets);
+        }
+    }
+
     /// Returns the arrival of a frame sent at `sent`; `None` in a gap of a delay.
     pub fn pass(&mut self, sent: Instant) -> Option<Instant> {
         self.hops.pass(sent)

@@ -64,6 +64,11 @@ impl ReorderStack {
         holds
     }
 
+    /// Removes the newest packets that are held.
+    pub fn remove_newest(&mut self, packets: usize) {
+        self.held.truncate(self.held.len().saturating_sub(packets));
+    }
+
     /// Returns the next release.
     pub fn release(&mut self) -> Option<Release> {
         self.releases.pop_front()

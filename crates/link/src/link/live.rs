@@ -64,8 +64,8 @@ impl Link {
     }
 
     /// Takes the link down at `now`, until [`restore`](Self::restore). Packets that have not departed by `now` are
-    /// removed from the queue.
-    pub fn cut(&mut self, now: Instant) {
+    /// removed from the queue; `held` is how many of these the receiver was to hold ([`Fate::Held`](crate::Fate::Held)).
+    pub fn cut(&mut self, now: Instant, held: usize) {
         let forever = Duration::from_nanos(Instant::FAR_FUTURE.as_nanos() - now.as_nanos());
         let outages = Outages::new(&[(now, forever)], None);
         self.view.scripted.outages.replace_by(&mut self.outages, &mut self.view.outages, outages);
@@ -73,6 +73,7 @@ impl Link {
         self.free = self.free.min(now.max(self.now));
         if let Some(access) = &mut self.access {
             access.on_cut(now);
+            access.remove_newest_held(held);
         }
         if let Some(line) = &mut self.line {
             line.on_cut(now);

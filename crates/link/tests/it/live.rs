@@ -78,7 +78,7 @@ fn a_cut_empties_the_queue_until_the_link_is_restored() {
         departures.push(link.last_departure());
     }
     assert_eq!(departures.last(), Some(&ms(10.0)));
-    link.cut(ms(4.5));
+    link.cut(ms(4.5), 0);
     assert!(link.is_cut() && !link.conditions(ms(4.5)).up);
     assert_eq!(link.backlog(ms(4.5)), Bytes::ZERO);
     assert_eq!(lost(link.admit(ms(5.0), Bytes::new(1000))), Some(Cause::Outage));
@@ -91,7 +91,7 @@ fn a_cut_empties_the_queue_until_the_link_is_restored() {
 #[test]
 fn a_packet_that_departs_before_the_cut_is_delivered() {
     let mut link = uplink(PLAIN);
-    link.cut(ms(3.0));
+    link.cut(ms(3.0), 0);
     near(arrival_ms(&mut link, 1.0, 1000), 22.0, 1e-6);
     assert_eq!(lost(link.admit(ms(2.5), Bytes::new(1000))), Some(Cause::Outage));
 }
@@ -99,7 +99,7 @@ fn a_packet_that_departs_before_the_cut_is_delivered() {
 #[test]
 fn restoring_keeps_scripted_outages() {
     let mut link = uplink("down = [[\"1s\", \"2s\"]]\nuplink.rate = \"8Mbit/s\"");
-    link.cut(ms(100.0));
+    link.cut(ms(100.0), 0);
     assert_eq!(lost(link.admit(ms(500.0), Bytes::new(1000))), Some(Cause::Outage));
     link.restore();
     near(arrival_ms(&mut link, 600.0, 1000), 601.0, 1e-6);

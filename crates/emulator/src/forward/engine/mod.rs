@@ -1,25 +1,29 @@
 //! Forwarding loop: read, admit, release, sleep.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
-use skybraid_link::{Cause, Conditions, DelaySource, Direction, Distribution, Fate, LossSource};
+use skybraid_link::{Cause, Direction, Fate};
 use skybraid_units::invariant::Promised;
-use skybraid_units::{Bytes, Duration, Instant, Probability, Seed};
+use skybraid_units::{Bytes, Duration, Instant, Seed};
 
 use super::capture::Capture;
 use super::counters::LinkCounters;
 use super::frame::{ETHERNET, shaped};
 use super::frames::Frames;
 use super::lateness::Lateness;
-use super::live::{Command, CommandReceiver, DirectionStatus, PathStatus};
+use super::live::CommandReceiver;
 use super::pacer::Pacer;
 use super::port::{BATCH, Port, Received, Receiver, Sender};
 use super::stage::{Stage, Waiting};
 use super::way::Way;
 use super::{Classifier, Forwarded, Lane, Options, Watcher, thread};
 use skybraid_io::clock::Clock;
+
+mod orders;
+mod status;
 
 /// Maximum lead with which a frame is passed to the kernel before it is due, to compensate for the kernel's
 /// processing time.
@@ -81,37 +85,9 @@ impl Engine {
         let largest = ports.iter().map(|port| port.mtu).max().unwrap_or_default();
         let mut frames = Frames::new(largest + ETHERNET);
         let receiver = Receiver::new(&mut frames);
-        let (mut ways, mut stages) = (Vec::new(), Vec::new());
         let clock = options.clock;
         let now = clock.now();
-        let mut watchers = options.watchers;
-        for lane in lanes {
-            let (up, down) = (lane.up.len(), lane.down.len());
-            let first = stages.len();
-            let directions = Direction::ALL.into_iter();
-            for (direction, (links, from)) in
-                directions.zip([(lane.up, first), (lane.down, first + up)])
-            {
-                let range = from..from + links.len();
-                for (index, link) in links.into_iter().enumerate() {
-                    let place = from + index;
-                    let opposite = first + (first + up + down - 1 - place);
-                    stages.push(Stage {
-                        sibling: (up == down && link.radio().is_some()).then_some(opposite),
-                        link,
-                        waiting: std::collections::VecDeque::with_capacity(4096),
-                        held: 0,
-                        way: ways.len(),
-                        next: (place + 1 < range.end).then_some(place + 1),
-                    });
-                }
-                let mine = |watcher: &mut Watcher| {
-                    watcher.lane == lane.name && watcher.direction == direction
-                };
-                let watchers = watchers.extract_if(.., mine).collect();
-                ways.push(Way::new(range, watchers, now));
-            }
-        }
+        let (ways, stages) = directions(lanes, options.watchers, now);
         let watched = ports.iter().map(Port::fd);
         let watched = watched.chain([commands.wakeup().as_fd().as_raw_fd()]);
         let mut engine = Self {
@@ -415,177 +391,18 @@ impl Engine {
         }
     }
 
-    /// Samples every direction and publishes the state.
-    fn sample(&mut self, now: Instant) {
-        let at = self.next_sample;
-        self.next_sample += SAMPLE_INTERVAL;
+    /// Counts the frames that no port had space for.
+    fn count_drops(&mut self) {
         for (index, port) in self.ports.iter().enumerate() {
             let drops = port.take_drops();
             if let Some(account) = self.counters.account(index) {
                 account.unread += drops;
-            }
-        }
-        for way in 0..self.ways.len() {
-            let (state, queue) = self.state(way, now);
-            if let Some(way) = self.ways.get_mut(way).promised("a direction of a link") {
-                way.down_since = if state.up { None } else { way.down_since.or(Some(at)) };
-            }
-            if at <= self.end {
-                self.counters.sample(way, at, state, queue);
-            }
-        }
-        if let Some(capture) = &mut self.capture {
-            capture.flush();
-        }
-        self.publish(now, false);
-    }
-
-    /// Returns the state of a direction: links in series have the lowest rate and the sum of the delays.
-    fn state(&mut self, way: usize, now: Instant) -> (Conditions, Bytes) {
-        let range = self
-            .ways
-            .get(way)
-            .promised("a direction of a link")
-            .map(|way| way.stages.clone())
-            .unwrap_or_default();
-        let mut all: Option<Conditions> = None;
-        let mut queue = Bytes::ZERO;
-        for stage in
-            self.stages.get_mut(range).promised("a link of a direction").unwrap_or_default()
-        {
-            let one = stage.link.conditions(now);
-            queue += stage.link.backlog(now);
-            all = Some(all.map_or(one, |all| {
-                let kept = all.loss.complement().ratio() * one.loss.complement().ratio();
-                Conditions {
-                    rate: all.rate.min(one.rate),
-                    delay: all.delay + one.delay,
-                    loss: Probability::new((1.0 - kept).clamp(0.0, 1.0)).unwrap_or_default(),
-                    up: all.up && one.up,
-                }
-            }));
-        }
-        let nothing = Conditions {
-            rate: skybraid_units::Rate::ZERO,
-            delay: Duration::ZERO,
-            loss: Probability::ZERO,
-            up: false,
-        };
-        (all.unwrap_or(nothing), queue)
-    }
-
-    fn publish(&mut self, now: Instant, urgent: bool) {
-        let mut directions = Vec::with_capacity(self.ways.len());
-        for way in 0..self.ways.len() {
-            let (state, queue) = self.state(way, now);
-            let account = self.counters.account_of(way);
-            directions.push(DirectionStatus {
-                rate: state.rate,
-                delay: state.delay,
-                loss: state.loss,
-                up: state.up,
-                down_since: self
-                    .ways
-                    .get(way)
-                    .promised("a direction of a link")
-                    .and_then(|way| way.down_since),
-                queue,
-                delivered_rate: self.counters.recent_rate(way),
-                delivered: account.delivered,
-                lost: account.lost,
-            });
-        }
-        let (lost, p99) = (self.counters.lost_by_emulator(), self.lateness.quantile(0.99));
-        self.commands.publish(urgent, |snapshot, names| {
-            snapshot.at = now;
-            snapshot.lost_by_emulator = lost;
-            snapshot.lateness_p99 = p99;
-            let pairs = names.iter().zip(directions.chunks_exact(2));
-            snapshot.paths = pairs
-                .filter_map(|(name, pair)| match pair {
-                    [uplink, downlink] => Some(PathStatus {
-                        name: name.clone(),
-                        uplink: *uplink,
-                        downlink: *downlink,
-                    }),
-                    _ => None,
-                })
-                .collect();
-        });
-    }
-
-    /// Executes pending orders.
-    fn take_orders(&mut self) {
-        while let Some(order) = self.commands.order() {
-            // Before the next check, so that an order arriving after it triggers a new wakeup.
-            self.commands.clear_wakeup();
-            self.receive(true);
-            let now = self.clock.now();
-            for side in 0..2 {
-                self.obey(now, 2 * order.path + side, side, order.command);
-            }
-            self.learn_min_delays();
-            self.publish(now, true);
-            // The caller may have given up waiting.
-            order.done.try_send(()).ok();
-        }
-    }
-
-    fn obey(&mut self, now: Instant, index: usize, side: usize, command: Command) {
-        let Some(way) = self.ways.get_mut(index).promised("a direction of a link") else { return };
-        let seed = Seed(self.seed.0 ^ now.as_nanos() as u64);
-        for stage in self
-            .stages
-            .get_mut(way.stages.clone())
-            .promised("a link of a direction")
-            .unwrap_or_default()
-        {
-            let link = &mut stage.link;
-            match command {
-                Command::Cut => {
-                    link.cut(now);
-                    way.down_since = way.down_since.or(Some(now));
-                    let (counters, frames) = (&mut self.counters, &mut self.frames);
-                    stage.waiting.retain(|packet| {
-                        let gone = packet.departs <= now;
-                        if !gone {
-                            counters.lost(index, packet, now, Cause::Outage);
-                            frames.give_back(packet.slot);
-                        }
-                        gone
-                    });
-                }
-                Command::Restore => link.restore(),
-                Command::Reset => link.reset(),
-                Command::Set { direction, rate, delay, loss } => {
-                    if direction.is_some_and(|direction| direction as usize != side) {
-                        continue;
-                    }
-                    if let Some(rate) = rate {
-                        link.set_rate(rate);
-                    }
-                    if let Some(delay) = delay {
-                        let fixed = DelaySource::Distribution(Distribution::fixed(delay));
-                        link.set_delay(&fixed, seed);
-                    }
-                    if let Some(loss) = loss {
-                        link.set_loss(&[LossSource::Uniform(loss)], seed);
-                    }
-                }
-            }
-            if link.conditions(now).up {
-                way.down_since = None;
             }
         }
     }
 
     fn close(mut self) -> Forwarded {
-        for (index, port) in self.ports.iter().enumerate() {
-            let drops = port.take_drops();
-            if let Some(account) = self.counters.account(index) {
-                account.unread += drops;
-            }
-        }
+        self.count_drops();
         for stage in &self.stages {
             if let Some(account) = self.counters.account(stage.way) {
                 account.in_flight += stage.waiting.len() as u64;
@@ -599,4 +416,40 @@ impl Engine {
         self.counters.close(&mut report);
         report
     }
+}
+
+/// Returns two directions per lane, and the links of all in series.
+fn directions(
+    lanes: Vec<Lane>,
+    mut watchers: Vec<Watcher>,
+    now: Instant,
+) -> (Vec<Way>, Vec<Stage>) {
+    let (mut ways, mut stages) = (Vec::new(), Vec::new());
+    for lane in lanes {
+        let (up, down) = (lane.up.len(), lane.down.len());
+        let first = stages.len();
+        let directions = Direction::ALL.into_iter();
+        for (direction, (links, from)) in
+            directions.zip([(lane.up, first), (lane.down, first + up)])
+        {
+            let range = from..from + links.len();
+            for (index, link) in links.into_iter().enumerate() {
+                let place = from + index;
+                let opposite = first + (first + up + down - 1 - place);
+                stages.push(Stage {
+                    sibling: (up == down && link.radio().is_some()).then_some(opposite),
+                    link,
+                    waiting: VecDeque::with_capacity(4096),
+                    held: 0,
+                    way: ways.len(),
+                    next: (place + 1 < range.end).then_some(place + 1),
+                });
+            }
+            let mine =
+                |watcher: &mut Watcher| watcher.lane == lane.name && watcher.direction == direction;
+            let watchers = watchers.extract_if(.., mine).collect();
+            ways.push(Way::new(range, watchers, now));
+        }
+    }
+    (ways, stages)
 }
