@@ -95,22 +95,9 @@ def plan(
         algorithms.load(plugin)
     found = axes.read(text, file, list((vary or {}).items()), overrides)
     points = tuple(found.points())
-    base = Base(text, file, tuple(overrides))
-    survey = _Survey(tuple(plugins))
     growing = several is True
-    if several is None:
-        several = seeds is not None or bool(found.seeds)
-    one: Scenario | None = None
-    for place in range(len(points)):
-        one = _read(base, points, found.columns, place, one)
-        unplaced = one.native.unplaced_traces()
-        if several and unplaced and not survey.drawn:
-            base = replace(base, overrides=(*base.overrides, (RANDOM_TRACES[0], toml_value(RANDOM_TRACES[1]))))
-            survey = _Survey(tuple(plugins), drawn=random_note(unplaced))
-            for before in range(place):
-                survey.add(_read(base, points, found.columns, before, one))
-            one = _read(base, points, found.columns, place, one)
-        survey.add(one)
+    draws = (seeds is not None or bool(found.seeds)) if several is None else several
+    base, survey = _surveyed(Base(text, file, tuple(overrides)), points, found.columns, _Survey(tuple(plugins)), draws)
     chosen = tuple(seeds_from(seeds, "seeds")) if seeds is not None else found.seeds or (survey.seed,)
     if len(points) * len(chosen) > MAX_RUNS:
         raise ScenarioError(
@@ -128,6 +115,25 @@ def plan(
     flows, videos = tuple(survey.flows), tuple(survey.videos)
     wanted = tuple(range(len(points)))
     return Plan(manifest, chosen, wanted, tuple(notes), flows, videos, alike, survey.drawn)
+
+
+def _surveyed(
+    base: Base, points: Sequence[Point], columns: Sequence[str], survey: _Survey, draws: bool
+) -> tuple[Base, _Survey]:
+    """Reads all points. Of several seeds (`draws`), places of traces are drawn as soon as one has none.
+
+    Raises:
+        ScenarioError: a point is wrong; it says which.
+    """
+    one: Scenario | None = None
+    for place in range(len(points)):
+        one = _read(base, points, columns, place, one)
+        if draws and (unplaced := one.native.unplaced_traces()):
+            key, value = RANDOM_TRACES
+            base = replace(base, overrides=(*base.overrides, (key, toml_value(value))))
+            return _surveyed(base, points, columns, _Survey(tuple(survey.files), random_note(unplaced)), draws=False)
+        survey.add(one)
+    return base, survey
 
 
 class _Survey:
