@@ -7,7 +7,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from skybraid.assess.candidates import Candidate, candidates
 from skybraid.assess.judging import Judged, Seen, judge_link_passes, judge_passes
@@ -143,13 +143,20 @@ class _Job:
     duration_s: float
 
 
+Choices: TypeAlias = "Sequence[Sequence[Candidate]]"
+"""Transports of each flow."""
+
+Rows: TypeAlias = dict[tuple[int, Candidate], Row]
+"""How transports did, by flow and transport."""
+
+
 def assess(
     networks: Sequence[Network],
     wanted: Sequence[Wanted],
     budget_s: float = BUDGET_S,
     progress: Callable[[float], None] | None = None,
     *,
-    choices: Sequence[Sequence[Candidate]] | None = None,
+    choices: Choices | None = None,
     finalists: int = FINALISTS,
 ) -> Answer:
     """Runs every sensible transport of each flow over the measured flights, and ranks them.
@@ -173,52 +180,73 @@ def assess(
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="skybraid-assess-") as name:
         runner = _Runner(list(networks), list(wanted), Path(name), choices)
-        told = progress or (lambda _: None)
-        look_s = min(LOOK_S, max(runner.longest_s, 1.0))
-        jobs = runner.jobs(runner.choices, passes=1, journeys=1, duration_s=look_s)
-        seen = runner.run(jobs, lambda share: told(0.1 * share))
-        per_s = (time.perf_counter() - started) / max(sum(job.duration_s for job in jobs), 1e-9)
-        looked = {key: runner.row(*key, seen, is_final=False) for key in runner.pairs()}
-        hopeful = [_best(looked, flow, SIEVED) for flow in range(len(wanted))]
-        # The first ranking takes at most its part of the time, and at least as much of a flight as the look.
-        runs = max(sum(len(one) for one in hopeful) * _FIRST_JOURNEYS, 1)
-        first_s = min(FIRST_S, max(_FIRST_PART * budget_s / (per_s * runs), look_s), max(runner.longest_s, 1.0))
-        jobs = runner.jobs(hopeful, passes=1, journeys=_FIRST_JOURNEYS, duration_s=first_s)
-        seen = runner.run(jobs, lambda share: told(0.1 + 0.2 * share))
-        took_s = time.perf_counter() - started
-        first = looked | {
-            (flow, candidate): runner.row(flow, candidate, seen, is_final=False)
-            for flow, every in enumerate(hopeful)
-            for candidate in every
-        }
-        chosen = [
-            _best({key: first[key] for key in first if key[1] in hopeful[key[0]]}, flow, finalists)
-            for flow in range(len(wanted))
-        ]
-        journeys = max(len(one.flights) for one in networks)
-        whole_s = sum(len(one) for one in chosen) * _PASSES * journeys * runner.longest_s
-        share = min(1.0, max(budget_s - took_s, 5.0) / max(per_s * whole_s, 1e-9))
-        jobs = runner.jobs(chosen, passes=_PASSES, journeys=journeys, duration_s=runner.longest_s * share)
-        final_seen = runner.run(jobs, lambda done: told(0.3 + 0.7 * done))
-        is_whole = share >= 1.0
-        flows = []
-        for flow, one in enumerate(wanted):
-            finals = [runner.row(flow, candidate, final_seen, is_final=True) for candidate in chosen[flow]]
-            others = [row for (own, candidate), row in first.items() if own == flow and candidate not in chosen[flow]]
-            ranked = sorted(finals, key=_order) + sorted(others, key=_order)
-            flows.append(RankedFlow(one, tuple(_merged(ranked))))
+        rounds = _Rounds(runner, budget_s, progress or (lambda _: None), started)
+        looked = rounds.look()
+        first = rounds.rank(runner.best(looked, SIEVED))
+        final, share = rounds.decide(runner.best(first, finalists))
         assumed = runner.assumed()
-        if not is_whole:
-            part = f"{percent(float(f'{share:.2g}'))} of each flight was replayed within {budget_s:.0f} s of computing"
-            assumed.append(f"{part}; `--budget 10min` replays more")
-        missing = _missing(flows, networks)
-    return Answer(tuple(flows), tuple(networks), tuple(assumed), tuple(missing), time.perf_counter() - started)
+    flows = tuple(_ranked(one, flow, final, looked | first) for flow, one in enumerate(wanted))
+    if share < 1.0:
+        part = f"{percent(float(f'{share:.2g}'))} of each flight was replayed within {budget_s:.0f} s of computing"
+        assumed.append(f"{part}; `--budget 10min` replays more")
+    missing = _missing(flows, networks)
+    return Answer(flows, tuple(networks), tuple(assumed), tuple(missing), time.perf_counter() - started)
 
 
-def _best(rows: dict[tuple[int, Candidate], Row], flow: int, count: int) -> list[Candidate]:
-    """Returns the first transports of a flow."""
-    own = sorted((key for key in rows if key[0] == flow), key=lambda key: _order(rows[key]))
-    return [candidate for _, candidate in own[:count]]
+def _ranked(wanted: Wanted, flow: int, final: Rows, before: Rows) -> RankedFlow:
+    """Returns a flow's transports of the final, and then those of the rounds before it."""
+    finals = [row for (own, _), row in final.items() if own == flow]
+    others = [row for key, row in before.items() if key[0] == flow and key not in final]
+    return RankedFlow(wanted, tuple(_merged(sorted(finals, key=_order) + sorted(others, key=_order))))
+
+
+class _Rounds:
+    """Rounds of runs: a look at every transport, a ranking of the hopeful ones, and the final.
+
+    Args:
+        runner: makes the runs.
+        budget_s: computing time in s.
+        progress: receives the share that is done.
+        started: time of the beginning, of `time.perf_counter`.
+    """
+
+    def __init__(self, runner: _Runner, budget_s: float, progress: Callable[[float], None], started: float) -> None:
+        self._runner, self._budget_s, self._progress, self._started = runner, budget_s, progress, started
+        self._look_s = min(LOOK_S, max(runner.longest_s, 1.0))
+        self._cost = math.nan
+        """Computing time of a simulated second."""
+
+    def look(self) -> Rows:
+        """Runs every transport over a part of one flight."""
+        jobs = self._runner.jobs(self._runner.choices, passes=1, journeys=1, duration_s=self._look_s)
+        seen = self._runner.run(jobs, lambda share: self._progress(0.1 * share))
+        self._cost = self._took_s() / max(sum(job.duration_s for job in jobs), 1e-9)
+        return self._runner.rows(self._runner.choices, seen, is_final=False)
+
+    def rank(self, hopeful: Choices) -> Rows:
+        """Runs the hopeful transports over a part of some flights.
+
+        It takes at most its part of the time, and at least as much of a flight as the look.
+        """
+        runs = max(sum(len(every) for every in hopeful) * _FIRST_JOURNEYS, 1)
+        affordable_s = max(_FIRST_PART * self._budget_s / (self._cost * runs), self._look_s)
+        duration_s = min(FIRST_S, affordable_s, max(self._runner.longest_s, 1.0))
+        jobs = self._runner.jobs(hopeful, passes=1, journeys=_FIRST_JOURNEYS, duration_s=duration_s)
+        seen = self._runner.run(jobs, lambda share: self._progress(0.1 + 0.2 * share))
+        return self._runner.rows(hopeful, seen, is_final=False)
+
+    def decide(self, finalists: Choices) -> tuple[Rows, float]:
+        """Runs the finalists over all flights. Returns the share of each flight for which the time was enough, too."""
+        longest_s, journeys = self._runner.longest_s, self._runner.max_journeys
+        whole_s = sum(len(every) for every in finalists) * _PASSES * journeys * longest_s
+        left_s = max(self._budget_s - self._took_s(), 5.0)
+        share = min(1.0, left_s / max(self._cost * whole_s, 1e-9))
+        jobs = self._runner.jobs(finalists, passes=_PASSES, journeys=journeys, duration_s=longest_s * share)
+        seen = self._runner.run(jobs, lambda done: self._progress(0.3 + 0.7 * done))
+        return self._runner.rows(finalists, seen, is_final=True), share
+
+    def _took_s(self) -> float:
+        return time.perf_counter() - self._started
 
 
 class _Runner:
@@ -229,7 +257,7 @@ class _Runner:
         networks: list[Network],
         wanted: list[Wanted],
         folder: Path,
-        choices: Sequence[Sequence[Candidate]] | None,
+        choices: Choices | None,
     ) -> None:
         self._networks, self._wanted, self._folder = networks, wanted, folder
         names = [network.name for network in networks]
@@ -237,15 +265,22 @@ class _Runner:
         self._safe = [every[0] for every in sensible]
         self.choices = sensible if choices is None else [list(every) for every in choices]
         self.longest_s = max(flight.length_s for network in networks for flight in network.flights)
+        self.max_journeys = max(len(network.flights) for network in networks)
         for network in networks:
             for number, flight in enumerate(network.flights):
                 write_flight(flight, self._file(network, number))
 
-    def pairs(self) -> list[tuple[int, Candidate]]:
-        """Returns each flow with each of its transports."""
-        return [(flow, candidate) for flow, every in enumerate(self.choices) for candidate in every]
+    def best(self, rows: Rows, count: int) -> Choices:
+        """Returns the best transports of each flow, the first `count`."""
+        ranked = sorted(rows, key=lambda key: _order(rows[key]))
+        return [[one for own, one in ranked if own == flow][:count] for flow in range(len(self._wanted))]
 
-    def jobs(self, chosen: Sequence[Sequence[Candidate]], passes: int, journeys: int, duration_s: float) -> list[_Job]:
+    def rows(self, chosen: Choices, seen: dict[_Job, Seen], *, is_final: bool) -> Rows:
+        """Returns how these transports did."""
+        pairs = [(flow, candidate) for flow, every in enumerate(chosen) for candidate in every]
+        return {(flow, candidate): self._row(flow, candidate, seen, is_final=is_final) for flow, candidate in pairs}
+
+    def jobs(self, chosen: Choices, passes: int, journeys: int, duration_s: float) -> list[_Job]:
         """Returns the runs of some transports over some journeys."""
         return [
             _Job(flow, candidate, number, journey, duration_s)
@@ -287,7 +322,7 @@ class _Runner:
             lines.append(wanted.lines(transport))
         return Scenario("".join(lines), str(self._folder / "assess.toml"))
 
-    def row(self, flow: int, candidate: Candidate, seen: dict[_Job, Seen], *, is_final: bool) -> Row:
+    def _row(self, flow: int, candidate: Candidate, seen: dict[_Job, Seen], *, is_final: bool) -> Row:
         """Returns how a transport did."""
         wanted = self._wanted[flow]
         own = {job: one for job, one in seen.items() if job.flow == flow and job.candidate == candidate}
