@@ -67,12 +67,12 @@ pub fn reenter(argv: &[OsString], additions: &[(OsString, OsString)]) -> io::Res
     drop((report, alive));
     let passing = Passing::to(child);
     restore_signals(&mask);
-    let mut told = Vec::new();
-    let read = File::from(reports).read_to_end(&mut told);
+    let mut report = Vec::new();
+    let read = File::from(reports).read_to_end(&mut report);
     let status = wait(child);
     drop((passing, life));
     read?;
-    match <[u8; 5]>::try_from(told.as_slice()) {
+    match <[u8; 5]>::try_from(report.as_slice()) {
         Ok([step, errno @ ..]) => {
             let error = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
             Err(Step::of(step).error(&error))

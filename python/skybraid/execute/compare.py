@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from skybraid.execute.pool import Progress
 
 PROTOCOLS = ("mptcp", "mp_dccp")
-"""Protocols that are compared unless told otherwise."""
+"""Protocols that are compared by default."""
 
 SUFFIXES = (".csv", ".parquet")
 """How the name of a written table may end."""
@@ -158,7 +158,7 @@ def compare(
         seed: root of the random streams of every flight; the scenario's own if neither this nor `seeds` is given.
         seeds: several seeds, each run once with every combination; traces then begin at a place drawn from the seed
             unless the scenario says where.
-        progress: told how far the simulation is.
+        progress: receives the share that is done.
         names: fields of `Choice`, in place of `choice`.
 
     Returns:

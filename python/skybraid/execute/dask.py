@@ -69,7 +69,7 @@ class Dask:
         pending: dict[Any, tuple[Batch, int]] = {}
         numbers = count()
         session = os.urandom(6).hex()
-        heard = time.monotonic()
+        last_sign = time.monotonic()
         ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def submit(batch: Batch, attempt: int) -> None:
@@ -93,8 +93,8 @@ class Dask:
                     batch, attempt = pending.pop(future)
                     outcomes += self._taken(future, batch, attempt, submit)
                 if done or cores:
-                    heard = time.monotonic()
-                elif time.monotonic() - heard > _NO_WORKER_S:
+                    last_sign = time.monotonic()
+                elif time.monotonic() - last_sign > _NO_WORKER_S:
                     raise ResultError(f"--on: {self.url}: found no worker for {_NO_WORKER_S:g} s, expected one or more")
                 yield outcomes
         finally:

@@ -113,7 +113,7 @@ def emulate(
         limit_s: longest time for these programs in s.
         iperf3: also write `iperf3-FLOW.json`, in the form of `iperf3 --json`, for each flow that the kernel's TCP or
             MPTCP carried; needs `out`.
-        progress: told how far it is, at each tenth.
+        progress: receives the share that is done, at each tenth.
 
     Raises:
         ScenarioError: the scenario is not correct, or `seed` is not.

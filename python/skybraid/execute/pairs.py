@@ -158,7 +158,7 @@ def paired(
             one scenario those of the other side.
         overrides: keys that scenarios have replaced (key, TOML value).
         workers: runs at a time; by default one a core.
-        progress: told how far the simulation is, 0 to 1.
+        progress: receives the share that is done, 0 to 1.
 
     Raises:
         ScenarioError: a scenario is not correct.

@@ -93,7 +93,7 @@ class Gauge:
         self._keeps = keeps
 
     def go_on(self) -> None:
-        """Raises `Interrupted` once runs were told to stop."""
+        """Raises `Interrupted` once runs were asked to stop."""
         if self._stop.is_set():
             raise Interrupted("stopped before the end; no result was written")
 
@@ -102,14 +102,14 @@ class Gauge:
         self._stop.set()
 
     def land(self) -> bool:
-        """Tells all runs to end and to return what they have, where they can and have not been told before."""
+        """Asks all runs to end and to return what they have, where they can and were not asked before."""
         lands = self._keeps and not self._land.is_set()
         self._land.set()
         return lands
 
     @property
     def landing(self) -> bool:
-        """Whether runs were told to end early."""
+        """Whether runs were asked to end early."""
         return self._land.is_set()
 
     def reporter(self, run: Hashable) -> Report:

@@ -111,7 +111,7 @@ def _end(keys: Keys, key: str, like: Quantity | None = None) -> Quantity:
         return found
     number = found.in_unit(like.unit)
     if number is None:
-        keys.refuse(key, str(value), f"a quantity that can be told in {like.unit or 'plain numbers'}, as `from` is")
+        keys.refuse(key, str(value), f"a quantity in {like.unit or 'plain numbers'}, as `from` is")
     return Quantity(number, like.unit)
 
 

@@ -120,7 +120,7 @@ def run(
             summary, in little memory.
         out: folder to write the result into, row by row; None keeps it in memory.
         pcap: also write packet captures; needs `out`.
-        progress: told how far the simulation is.
+        progress: receives the share that is done.
         watch: of several seeds, given a function before the first run, which judges the runs that have ended so far
             and may be called from any thread; None before one has.
 

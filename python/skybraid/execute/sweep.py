@@ -64,7 +64,7 @@ class Running:
         store: destination.
         planned: runs to be made.
         executor: maker of the runs.
-        progress: told how far it is, a few times a second.
+        progress: receives the share that is done, a few times a second.
     """
 
     def __init__(
@@ -223,8 +223,8 @@ def sweep(
         until: a question of each point, such as "control.share >= 99.999% ± shown", until which seeds are added
             (`campaigns.until`); the campaign that is given back has its `answers`.
         budget: at most so many runs of the campaign, or a time such as "30min"; 10 000 runs by default. Needs `until`.
-        progress: told how far it is.
-        note: told what the user should know, such as what `all` leaves out.
+        progress: receives the share that is done.
+        note: receives what the user should know, such as what `all` leaves out.
         storage_options: fsspec's options for `out`.
 
     Raises:

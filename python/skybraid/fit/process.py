@@ -106,9 +106,9 @@ def quantile_table(values: Floats) -> tuple[tuple[float, float], ...]:
     known = values[np.isfinite(values)]
     # The k-th of n values is at (k - 0.5) / n (Hazen 1914): the extremes are drawn as often as they were seen.
     end = max(0.5 / len(known), MIN_TAIL)
-    told = sorted({0.0, end, *(p for p in PROBABILITIES if end < p < 1 - end), 1 - end, 1.0})
-    quantiles = np.quantile(known, told, method="hazen")
-    return tuple((p, float(value)) for p, value in zip(told, np.maximum.accumulate(quantiles), strict=True))
+    places = sorted({0.0, end, *(p for p in PROBABILITIES if end < p < 1 - end), 1 - end, 1.0})
+    quantiles = np.quantile(known, places, method="hazen")
+    return tuple((p, float(value)) for p, value in zip(places, np.maximum.accumulate(quantiles), strict=True))
 
 
 def normal_scores(values: Floats) -> Floats:

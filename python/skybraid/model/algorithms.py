@@ -297,7 +297,7 @@ def _core_value(value: object) -> str:
 def check(class_: Callable[..., Any], **parameters: object) -> None:
     """Runs an algorithm through random situations and returns violations of its interface.
 
-    A scheduler is asked about random paths, a congestion control told of random acknowledgements, losses and
+    A scheduler is asked about random paths, a congestion control receives random acknowledgements, losses and
     timeouts. Every answer must be one that a run takes: known and usable paths, waits that end later than now, a window
     of at least a segment. Two instances that see the same must answer the same.
 

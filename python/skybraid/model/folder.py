@@ -20,7 +20,7 @@ if sys.platform != "win32":
     import fcntl
 
 RUNS = Path("runs")
-"""Where results go unless told otherwise."""
+"""Default folder of results."""
 
 _MAX_NAME = 120
 _PARTIAL = ".partial"

@@ -69,7 +69,7 @@ class LinkService:
 
         The link is lost while no transaction completes for `lost_after_s`: from the first slot of which none completes
         to the next of which one does, and the shares of both neighbours that failed. Of a slot longer than half of that
-        time, single losses cannot be told: none is found then, and every failure counts against continuity.
+        time, single losses cannot be identified: none is found then, and every failure counts against continuity.
         """
         begun, completed = (np.asarray(values, dtype=np.float64) for values in (slots.begun, slots.completed))
         busy = np.flatnonzero(begun)

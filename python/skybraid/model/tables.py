@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Column = NDArray[Any] | tuple[NDArray[Any], NDArray[np.bool_]] | tuple[NDArray[Any], list[str]] | list[str]
 
 SAMPLED = ("messages", "subflows", "links")
-"""Tables that a single run keeps unless told otherwise."""
+"""Tables that a single run keeps by default."""
 
 ON_REQUEST = ("decisions", "packets")
 """Tables that are kept only when they are named."""

@@ -72,9 +72,9 @@ class _Server(QuicConnectionProtocol):
     def quic_event_received(self, event: QuicEvent) -> None:
         if isinstance(event, ConnectionTerminated):
             return
-        for heard in self._http.handle_event(event):
-            if isinstance(heard, HeadersReceived):
-                asyncio.get_running_loop().call_later(self._think_s, self._answer, heard)
+        for found in self._http.handle_event(event):
+            if isinstance(found, HeadersReceived):
+                asyncio.get_running_loop().call_later(self._think_s, self._answer, found)
 
     def _answer(self, asked: HeadersReceived) -> None:
         fields = dict(asked.headers)
@@ -107,13 +107,13 @@ async def listen(listening: socket.socket, site: Site, think_s: float) -> asynci
 class _Asked:
     """Request and the received part of its response."""
 
-    def __init__(self, heard: Callable[[int], None]) -> None:
+    def __init__(self, on_bytes: Callable[[int], None]) -> None:
         self.status = ""
         self.is_text = False
         self.first_s: float | None = None
         self.size = 0
         self.text = bytearray()
-        self.heard = heard
+        self.on_bytes = on_bytes
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     def take(self, event: H3Event) -> None:
@@ -125,7 +125,7 @@ class _Asked:
             self.is_text = fields.get(b"content-type", b"").startswith(b"text/")
         if isinstance(event, DataReceived):
             self.size += len(event.data)
-            self.heard(len(event.data))
+            self.on_bytes(len(event.data))
             if self.is_text:
                 self.text += event.data
         ended = isinstance(event, HeadersReceived | DataReceived) and event.stream_ended
@@ -146,10 +146,12 @@ class _Client(QuicConnectionProtocol):
         self.error: Exception | None = None
         self.established = asyncio.get_running_loop().create_future()
 
-    def get(self, authority: str, target: str, heard: Callable[[int], None] = lambda _: None) -> asyncio.Future[Answer]:
-        """Sends a request; `heard` is called with the bytes of the body as they arrive."""
+    def get(
+        self, authority: str, target: str, on_bytes: Callable[[int], None] = lambda _: None
+    ) -> asyncio.Future[Answer]:
+        """Sends a request; `on_bytes` is called with the bytes of the body as they arrive."""
         stream = self._quic.get_next_available_stream_id()
-        asked = self._asked[stream] = _Asked(heard)
+        asked = self._asked[stream] = _Asked(on_bytes)
         fields = {":method": "GET", ":scheme": "https", ":authority": authority, ":path": target}
         self._http.send_headers(stream, [(a.encode(), b.encode()) for a, b in fields.items()], end_stream=True)
         self._transmit_soon()
@@ -161,9 +163,9 @@ class _Client(QuicConnectionProtocol):
             self._fail(ConnectionError(words))
         if isinstance(event, StreamReset) and event.stream_id in self._asked:
             self._fail(ConnectionError("reset"))
-        for heard in self._http.handle_event(event):
-            if isinstance(heard, HeadersReceived | DataReceived) and heard.stream_id in self._asked:
-                self._asked[heard.stream_id].take(heard)
+        for found in self._http.handle_event(event):
+            if isinstance(found, HeadersReceived | DataReceived) and found.stream_id in self._asked:
+                self._asked[found.stream_id].take(found)
 
     def error_received(self, exc: Exception) -> None:
         self._fail(exc)
@@ -251,19 +253,19 @@ async def bulk(run: int, host: str, port: int, *, for_s: float, timeout_s: float
     place = Place("", host, port, f"/bytes/{_PIECE}")
     size = 0
 
-    def heard(more: int) -> None:
+    def on_bytes(more: int) -> None:
         nonlocal size
         size += more
 
     with plainly(named("quic", where[1]), timeout_s):
         async with _connected(host, where, timeout_s) as (client, began, connect_ms):
-            asked = {client.get(place.authority, place.target, heard) for _ in range(_AT_ONCE)}
+            asked = {client.get(place.authority, place.target, on_bytes) for _ in range(_AT_ONCE)}
             async with asyncio.timeout(timeout_s):
                 done, asked = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
             first_s = min(task.result().first_s for task in done)
             until = first_s + for_s
             while (left_s := until - time.perf_counter()) > 0:
-                asked |= {client.get(place.authority, place.target, heard) for _ in range(_AT_ONCE - len(asked))}
+                asked |= {client.get(place.authority, place.target, on_bytes) for _ in range(_AT_ONCE - len(asked))}
                 done, asked = await asyncio.wait(asked, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()

@@ -62,7 +62,7 @@ def read(
     column: name without its unit, or number from 1; default: the first that is not the time.
     For a ping log "rtt" (default; a lost probe is a gap without a path until the next one was sent) or "loss".
     unit: unit of the values where the file does not state it, for example "Mbit/s", "ms", "%".
-    format: default: told from the name and the first lines.
+    format: default: recognised by the name and the first lines.
 
     Raises TraceError. A mahimahi trace becomes its rate in steps of 100 ms.
     """

@@ -22,7 +22,7 @@ BITS_PER_OPPORTUNITY = 1500 * 8
 def write(trace: Trace, path: str | Path, to: OutputFormat | None = None) -> None:
     """Write `trace` as CSV, Parquet or mahimahi opportunities (rates only).
 
-    to: default: told from the name. An existing file is never written over. Raises TraceError.
+    to: default: recognised by the name. An existing file is never written over. Raises TraceError.
     """
     path = Path(path)
     chosen = to or _output_format(path)

@@ -105,7 +105,7 @@ def open_clip(name: str | Path, progress: Callable[[float], None] | None = None)
 
     Args:
         name: one of `BUILT_IN`, or a file.
-        progress: told the share of a built-in clip that is drawn, 0 to 1.
+        progress: receives the share of a built-in clip that is drawn, 0 to 1.
 
     Raises:
         VideoError: there is no such clip, or it has no pictures.
@@ -131,7 +131,7 @@ def render(
         width: in pixels, a multiple of 4.
         height: in pixels, even.
         duration_s: how much of the flight, up to its `DURATION_S`.
-        progress: told the share that is done, 0 to 1.
+        progress: receives the share that is done, 0 to 1.
 
     Raises:
         ResultError: the file cannot be written.

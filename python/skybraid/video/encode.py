@@ -246,7 +246,7 @@ def encode(clip: Clip, encoding: Encoding, progress: Callable[[int], None] | Non
     Args:
         clip: what is encoded.
         encoding: how.
-        progress: told how many frames are done.
+        progress: receives the number of frames done.
 
     Raises:
         VideoError: a setting has no meaning, the picture needs a higher rate, this PyAV lacks the codec, or the clip

@@ -182,7 +182,7 @@ def reproduce(
         out: folder that keeps finished runs, which are not made again, and takes the scorecard as `scorecard.json`, the
             table of ours next to the published numbers as `beside.csv`, and `figures`.
         workers: how many runs at a time; by default one a core.
-        progress: told how far it is, 0 to 1.
+        progress: receives the share that is done, 0 to 1.
 
     Raises:
         ScenarioError: a file is not correct, or there is no such study, experiment or reading. (A run that fails leaves

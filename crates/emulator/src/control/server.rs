@@ -65,13 +65,13 @@ impl Server {
         stop: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
         make_room(path)?;
-        let told = |error: io::Error| {
+        let failed = |error: io::Error| {
             let text = format!("cannot listen at `{}`: {error}", path.display());
             io::Error::new(error.kind(), text)
         };
-        let listener = UnixListener::bind(path).map_err(told)?;
-        set_permissions(path, Permissions::from_mode(0o600)).map_err(told)?;
-        listener.set_nonblocking(true).map_err(told)?;
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
         let ended = Arc::new(AtomicBool::new(false));
         let access =
             Arc::new(Access { controls, facts, stop: Box::new(stop), ended: Arc::clone(&ended) });

@@ -34,7 +34,7 @@ impl Port {
     /// Opens the interface with this index in the namespace of the calling thread.
     pub fn open(interface: u32) -> io::Result<Self> {
         let (name, mtu) = describe(interface)?;
-        let told = |what: &str, error: io::Error| {
+        let failed = |what: &str, error: io::Error| {
             let text = format!("{what} a packet socket on `{name}`: {error}");
             io::Error::new(error.kind(), text)
         };
@@ -45,7 +45,7 @@ impl Port {
         let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if fd < 0 {
             let error = io::Error::last_os_error();
-            return Err(told("cannot open (it takes CAP_NET_RAW)", error));
+            return Err(failed("cannot open (it takes CAP_NET_RAW)", error));
         }
         // SAFETY: `fd` was just opened and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -53,7 +53,7 @@ impl Port {
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
             .and_then(|()| set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1))
             .and_then(|()| set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1))
-            .map_err(|error| told("cannot set up", error))?;
+            .map_err(|error| failed("cannot set up", error))?;
         for (forced, plain) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
@@ -70,7 +70,7 @@ impl Port {
         let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         // SAFETY: the pointer is to a `sockaddr_ll` of this length, which outlives the call.
         if unsafe { libc::bind(fd, from_ref(&address).cast(), length) } < 0 {
-            return Err(told("cannot bind", io::Error::last_os_error()));
+            return Err(failed("cannot bind", io::Error::last_os_error()));
         }
         Ok(Self { socket, name, mtu, read_until: Instant::from_nanos(i64::MIN), emptied: None })
     }
@@ -88,7 +88,7 @@ impl Port {
     /// Returns the number of frames dropped by the kernel since the last call because they were not read in
     /// time.
     pub fn take_drops(&self) -> u64 {
-        let mut told = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
         // SAFETY: both pointers are to values that outlive the call; `length` is the size of the first.
         let failed = unsafe {
@@ -96,11 +96,11 @@ impl Port {
                 self.fd(),
                 libc::SOL_PACKET,
                 libc::PACKET_STATISTICS,
-                from_mut(&mut told).cast(),
+                from_mut(&mut statistics).cast(),
                 &mut length,
             )
         };
-        if failed < 0 { 0 } else { u64::from(told.tp_drops) }
+        if failed < 0 { 0 } else { u64::from(statistics.tp_drops) }
     }
 }
 

@@ -126,11 +126,11 @@ fn in_a_child<const N: usize>(work: impl FnOnce() -> [i32; N]) -> io::Result<[i3
         return Err(io::Error::last_os_error());
     }
     drop(result);
-    let told = read(results);
+    let report = read(results);
     super::wait(child);
-    let told = told?;
+    let report = report?;
     let mut values = [NOT_TRIED; N];
-    for (value, bytes) in values.iter_mut().zip(told.chunks_exact(size_of::<i32>())) {
+    for (value, bytes) in values.iter_mut().zip(report.chunks_exact(size_of::<i32>())) {
         *value = bytes.try_into().map_or(NOT_TRIED, i32::from_ne_bytes);
     }
     Ok(values)

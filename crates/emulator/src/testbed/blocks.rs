@@ -136,10 +136,10 @@ mod tests {
         let within = Block::free(&[end(first, 0, 1)]).unwrap();
         let beside = Block::free(&[end(first, 0, 1), end(within, 0, 2)]).unwrap();
         let elsewhere = Block::free(&[end(second, 0, 1)]).unwrap();
-        let told = [first, second, on_ground, within, beside, elsewhere]
+        let errors = [first, second, on_ground, within, beside, elsewhere]
             .map(|block| block.host(0, 0).v4.to_string());
         assert_eq!(
-            told,
+            errors,
             ["100.64.0.0", "100.72.0.0", "100.96.0.0", "100.68.0.0", "100.69.0.0", "100.76.0.0"]
         );
         for (outer, inner) in [(first, within), (first, beside), (second, elsewhere)] {

@@ -50,12 +50,12 @@ def _read(source: Source, options: Options, report: dict[str, Any]) -> list[Meas
         begun = report["start"].get("timestamp", {}).get("timesecs")
         is_udp = str(test["protocol"]).upper() == "UDP"
         forward = options.received if test.get("reverse") else options.sent
-        heard = report.get("server_output_json")
-        if test.get("reverse") or not isinstance(heard, dict) or not heard.get("intervals"):
-            heard = report
+        receiver = report.get("server_output_json")
+        if test.get("reverse") or not isinstance(receiver, dict) or not receiver.get("intervals"):
+            receiver = report
         else:
             notes.append("rates as the server received them")
-        parts = {forward: [interval["sum"] for interval in heard["intervals"]]}
+        parts = {forward: [interval["sum"] for interval in receiver["intervals"]]}
         intervals = report["intervals"]
         if test.get("bidir") or (intervals and "sum_bidir_reverse" in intervals[0]):
             parts[options.received] = [interval["sum_bidir_reverse"] for interval in intervals]

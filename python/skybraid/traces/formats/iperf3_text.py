@@ -190,15 +190,15 @@ def measurements(
     Raises:
         TraceError: there is only what a UDP sender offered, or times do not increase.
     """
-    heard = {}
+    received = {}
     for direction, rows in by_direction.items():
         if is_udp and not any(one.totals[2] for one in rows):
             notes = [*notes, f"the {direction} left out: a UDP sender knows only what it offered"]
         else:
-            heard[direction] = rows
-    if not heard:
+            received[direction] = rows
+    if not received:
         source.fail(None, "UDP intervals of the sender", OFFERED)
-    return [_measurement(source, direction, rows, notes) for direction, rows in heard.items()]
+    return [_measurement(source, direction, rows, notes) for direction, rows in received.items()]
 
 
 def _is_reverse(source: Source, every: Sequence[str], lines: Sequence[str]) -> bool | None:
@@ -210,12 +210,12 @@ def _is_reverse(source: Source, every: Sequence[str], lines: Sequence[str]) -> b
         lines: those of the log that is read.
 
     Raises:
-        TraceError: the directions of iperf 2 cannot be told apart.
+        TraceError: the directions of iperf 2 cannot be distinguished.
     """
     is_reverse = any("Reverse mode, remote host" in line for line in every)
     is_server = any("Accepted connection from" in line or "Server listening on" in line for line in lines)
     if is_server and any("Client connecting to" in line for line in lines):
-        source.fail(None, "both directions of iperf 2, whose streams are not told apart", "one of them, or iperf3")
+        source.fail(None, "both directions of iperf 2, whose streams cannot be distinguished", "one of them, or iperf3")
     if is_server and not is_reverse:
         # Only a sender has retransmissions and a congestion window.
         return any(re.search(r"Bitrate\s+Retr|Bandwidth\s+Retr", line) for line in lines)

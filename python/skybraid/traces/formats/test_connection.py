@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Measurement
 
 TIMEOUT_S = 5.0
-"""How long version 7 waits for a reply unless told otherwise, in s."""
+"""How long version 7 waits for a reply by default, in s."""
 
 _HEADING = re.compile(r"\s*(Ping\s+)?Source\s+(Address|Destination)\s.*(Latency\s+BufferSize|Bytes\s+Time\(ms\))")
 _ROW = re.compile(r"\s*\d+\s+\S+\s+\S+\s+(?P<rtt>\d+|\*)\s+(?:\d+|\*)\s+(?P<status>[A-Za-z]+)\s*")

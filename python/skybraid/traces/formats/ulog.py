@@ -44,7 +44,7 @@ def read(source: Source, options: Options) -> list[Imported]:
     except Exception as error:
         raise TraceError(f"{source.path}: found a damaged ULog ({type(error).__name__}: {error})") from error
     topics: dict[str, Mapping[str, Any]] = {}
-    # The telemetry link that heard most messages; of the others the first instance.
+    # The telemetry link that received most messages; of the others the first instance.
     for one in sorted(log.data_list, key=lambda topic: -float(np.max(topic.data.get(_HEARD, 0.0), initial=0.0))):
         if len(one.data["timestamp"]) > 1 and one.name not in topics:
             topics[one.name] = one.data
@@ -96,8 +96,8 @@ def _radio(source: Source, data: Mapping[str, Any], offset_s: float | None) -> M
 def _loss(source: Source, data: Mapping[str, Any], offset_s: float | None) -> Measurement:
     rows, times_s, start_s = _times(source, data, offset_s)
     # Its `rx_message_lost_rate` is an average since the start: the counts over time show when packets were lost.
-    heard, lost = (np.diff(np.asarray(data[key], dtype=np.float64)[rows]) for key in (_HEARD, _LOST))
-    total = np.maximum(heard, 0) + np.maximum(lost, 0)
+    received, lost = (np.diff(np.asarray(data[key], dtype=np.float64)[rows]) for key in (_HEARD, _LOST))
+    total = np.maximum(received, 0) + np.maximum(lost, 0)
     share = np.where(total > 0, 100 * np.maximum(lost, 0) / np.maximum(total, 1), np.nan)
     columns = (Column("loss", "%", share, "downlink"),)
     notes = ("messages from the ground station; of several telemetry links that with most of them",)

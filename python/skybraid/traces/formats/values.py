@@ -38,9 +38,9 @@ def read(source: Source, options: Options) -> list[Measurement]:
         source.fail(None, "no values", "numbers on each line")
     columns, notes = [], []
     for name, text in options.columns.items():
-        column, told = _column(source, kept, name, text, options.lost)
+        column, remarks = _column(source, kept, name, text, options.lost)
         columns.append(column)
-        notes += told
+        notes += remarks
     times_s = np.arange(len(kept), dtype=np.float64) * options.every_s
     length_s = len(kept) * options.every_s
     return [Measurement(str(source.path), times_s, tuple(columns), None, length_s, notes=tuple(notes))]
