@@ -104,7 +104,8 @@ impl Pending {
         };
         let known = alloc::vec![0; usize::from(part.packets).div_ceil(64)];
         let protection = part.protection;
-        let groups = protection.iter().flat_map(|it| it.new_groups(part.packets)).collect();
+        let groups =
+            protection.iter().flat_map(|protection| protection.new_groups(part.packets)).collect();
         Self { frame, message, known, protection, groups, due: Instant::FAR_FUTURE }
     }
 

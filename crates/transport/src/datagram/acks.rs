@@ -77,7 +77,7 @@ impl InFlight {
 
     /// Returns the number of the packet that `report` echoes; of several sent at once, that of the first.
     fn echoed(&self, report: &Report) -> Option<u64> {
-        let is_echoed = |it: &&Sent| it.at <= report.echo && report.echo < it.at + TICK;
+        let is_echoed = |sent: &&Sent| sent.at <= report.echo && report.echo < sent.at + TICK;
         self.packets.iter().find(is_echoed).map(|packet| packet.number)
     }
 
@@ -86,7 +86,8 @@ impl InFlight {
     fn unnumbered_losses(&self, report: &Report, echoed: u64) -> u64 {
         let is_acked = |sequence| report.acked.is_some_and(|acked| acked.contains(sequence));
         let until = self.packets.iter().take_while(|packet| packet.number <= echoed);
-        let missing = until.filter(|it| it.sequence.is_some_and(|sequence| !is_acked(sequence)));
+        let missing =
+            until.filter(|sent| sent.sequence.is_some_and(|sequence| !is_acked(sequence)));
         echoed.saturating_sub(report.received + self.lost + missing.count() as u64)
     }
 

@@ -161,7 +161,9 @@ impl Hedges {
     /// Records that all datagrams of `acked` have arrived.
     pub fn on_all_acked(&mut self, acked: &AckedDatagrams) {
         let oldest = acked.newest.saturating_sub(64);
-        (oldest..=acked.newest).filter(|it| acked.contains(*it)).for_each(|it| self.on_acked(it));
+        (oldest..=acked.newest)
+            .filter(|sequence| acked.contains(*sequence))
+            .for_each(|sequence| self.on_acked(sequence));
     }
 
     /// True if a datagram is known to have arrived.

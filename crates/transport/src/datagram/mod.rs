@@ -475,7 +475,8 @@ impl Datagrams {
                     size = IPV4_HEADER + UDP_HEADER + ACK_PAYLOAD;
                 }
                 let news = core::mem::take(&mut state.unreported_recovery);
-                let recovered = self.coding.as_ref().and_then(|it| it.recovered.filter(|_| news));
+                let recovered =
+                    self.coding.as_ref().and_then(|coding| coding.recovered.filter(|_| news));
                 if recovered.is_some() {
                     size += RECOVERED_PAYLOAD;
                 }

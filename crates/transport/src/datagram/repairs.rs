@@ -67,7 +67,7 @@ impl Coding {
         due: &[Pending],
         is_acked: impl Fn(u64) -> bool,
     ) -> Option<(Run, usize)> {
-        let own = |it: &Pending| Run::of(it.datagram.sequence, &it.unit, it.first_sent, false);
+        let own = |one: &Pending| Run::of(one.datagram.sequence, &one.unit, one.first_sent, false);
         let mut run = own(due.first()?);
         let (first, deadline) = (run.span.0, run.deadline);
         let mut next = first;

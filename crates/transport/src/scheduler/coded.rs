@@ -197,7 +197,7 @@ mod tests {
     fn combinations_are_spread_over_the_other_paths() {
         let mut scheduler = Config::default().build();
         let repairs = scheduler.repair(Instant::ZERO, &run(4), &paths(&[50, 60, 40]));
-        let count = |path| repairs.paths.iter().filter(|it| it.0 == path).count();
+        let count = |path| repairs.paths.iter().filter(|planned| planned.0 == path).count();
         assert_eq!([count(0), count(1), count(2)], [0, 2, 3]);
     }
 

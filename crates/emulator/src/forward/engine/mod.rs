@@ -200,16 +200,24 @@ impl Engine {
     }
 
     /// Passes a frame to the first link of its direction, or around it if it is not shaped.
-    fn enter(&mut self, it: &Incoming) {
-        let Some(way) = self.ways.get_mut(it.way).promised("a direction of a link") else { return };
-        let Received { slot, length, cut_off, .. } = it.frame;
-        let Some(account) = self.counters.account(it.way) else { return };
+    fn enter(&mut self, incoming: &Incoming) {
+        let Some(way) = self.ways.get_mut(incoming.way).promised("a direction of a link") else {
+            return;
+        };
+        let Received { slot, length, cut_off, .. } = incoming.frame;
+        let Some(account) = self.counters.account(incoming.way) else { return };
         account.received += 1;
         if let Some(capture) = &mut self.capture {
-            capture.note(it.way, it.at, self.frames.bytes(slot, length));
+            capture.note(incoming.way, incoming.at, self.frames.bytes(slot, length));
         }
-        let mut frame =
-            Waiting { due: it.at, departs: it.at, entered: it.at, slot, length, flow: None };
+        let mut frame = Waiting {
+            due: incoming.at,
+            departs: incoming.at,
+            entered: incoming.at,
+            slot,
+            length,
+            flow: None,
+        };
         if cut_off {
             account.oversized += 1;
             self.frames.give_back(slot);
@@ -223,7 +231,7 @@ impl Engine {
                 }
                 frame.flow = self.classifier.as_mut().and_then(|classify| classify(packet));
                 let first = way.stages.start;
-                self.admit(first, it.at, frame);
+                self.admit(first, incoming.at, frame);
             }
         }
     }
