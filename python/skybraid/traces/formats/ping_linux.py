@@ -7,6 +7,7 @@ Stamps are those of `-D`, or what scripts write before each line (`ts`, `date`).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from skybraid._core import SkybraidError, read_trace
@@ -33,6 +34,7 @@ _ROUND = 1 << 16
 
 
 class _Reply(NamedTuple):
+    place: int
     stamp: str
     sequence: int
     rtt_ms: str
@@ -86,66 +88,106 @@ def read(source: Source, options: Options) -> list[Measurement]:
     return [of_probes(source, times, np.asarray(rtt_ns) * 1e-6, start_unix_s, None, notes)]
 
 
+@dataclass(slots=True)
+class _Lines:
+    """The lines of a log by what they are.
+
+    Attributes:
+        lines: all, in their places; those without meaning are empty.
+        replies: in the order of the log, each with its place.
+        headings: places of the headings.
+        silent: probes after the last reply without one.
+        sent: number of probes of the summary, 0 without one.
+        even_s: interval of the probes by the summary's time.
+    """
+
+    lines: list[str]
+    replies: list[_Reply] = field(default_factory=list)
+    headings: list[int] = field(default_factory=list)
+    silent: int = 0
+    sent: int = 0
+    even_s: float | None = None
+
+
 def _canonical(source: Source, options: Options) -> _Log:
     """Returns the log in the form that the reader of scenarios takes."""
-    replies: list[_Reply] = []
-    places: list[int] = []
-    headings: list[int] = []
-    lines = source.lines.copy()
-    sent, even_s, silent = 0, None, 0
-    for at, line in enumerate(source.lines):
-        if found := _REPLY.match(line):
-            replies.append(_Reply(found["stamp"], int(found["seq"]), found["rtt"], "DUP" in found["rest"]))
-            places.append(at)
-            silent = 0
-        elif " bytes from " in line and source.drop_cut(at + 1):
-            lines[at] = ""
-        elif replies and (probe := _SENT.search(line)) is not None:
-            # No answer yet, or a router's complaint.
-            ahead = (int(probe["seq"]) - replies[-1].sequence) % _ROUND
-            silent = max(silent, ahead if ahead < _ROUND // 2 else 0)
-        elif _HEADING.search(line):
-            if replies:
-                source.fail(at + 1, f"`{line.strip()}`", "one log, its sequence numbers on one clock: a file for each")
-            lines[at] = "PING x 56(84) bytes of data."
-            headings.append(at)
-        elif (summary := _SUMMARY.search(line)) and at + 1 < len(lines):
-            # What a script wrote before both lines is no count.
-            counted = lines[at + 1][summary.start() :]
-            count, took = re.search(r"\d+", counted), re.search(r"\b(\d+) ?ms\s*$", counted)
-            sent = 0 if count is None else int(count[0])
-            even_s = int(took[1]) * 1e-3 / (sent - 1) if took is not None and sent > 1 else None
-    if not replies:
+    log = _sorted_out(source)
+    if not log.replies:
         return _Log(source.text, None, 1.0, ())
-    comma = next((at for at, reply in enumerate(replies) if "," in reply.rtt_ms), None)
-    if comma is not None:
-        # Of less than 100 ms iputils writes decimals: in another language all of them have a comma.
-        if any(re.fullmatch(r"\d{1,2}(\.\d+)?", reply.rtt_ms) for reply in replies):
-            source.fail(places[comma] + 1, f"`{replies[comma].rtt_ms}`", "decimals as in the other lines")
-        replies = [reply._replace(rtt_ms=reply.rtt_ms.replace(",", ".")) for reply in replies]
+    replies = _with_points(source, log.replies)
     # A log that was cut off at its beginning lost nothing there.
-    first = min(replies[0].sequence, 1) if headings else _first(replies[:5])
+    first = min(replies[0].sequence, 1) if log.headings else _first(replies[:5])
     stamps = [read_stamp(reply.stamp, zone_of(options)) for reply in replies]
     known = [stamp for stamp in stamps if stamp is not None]
     has_stamps = len(known) == len(stamps)
     clock_s, assumed = clock_of(source, known) if has_stamps else (np.empty(0), ())
     start_unix_s = float(clock_s[0]) - float(replies[0].rtt_ms) * 1e-3 if has_stamps and known[0].is_dated else None
-    newest = 0
-    for at, (place, reply) in enumerate(zip(places, replies, strict=True)):
-        number = unwrapped((reply.sequence - first) % _ROUND if not headings else reply.sequence - first, newest)
+    newest = number = 0
+    for at, reply in enumerate(replies):
+        ahead = reply.sequence - first
+        number = unwrapped(ahead if log.headings else ahead % _ROUND, newest)
         newest = max(newest, number)
         stamp = f"[{clock_s[at]:.6f}] " if has_stamps else ""
         again = " (DUP!)" if reply.is_again else ""
-        lines[place] = f"{stamp}64 bytes from x: icmp_seq={number + 1} ttl=64 time={reply.rtt_ms} ms{again}"
-    if not headings:
+        log.lines[reply.place] = f"{stamp}64 bytes from x: icmp_seq={number + 1} ttl=64 time={reply.rtt_ms} ms{again}"
+    sent = log.sent
+    if not log.headings:
         sent = sent - first + 1 if sent < _ROUND else 0
-    sent = max(sent, number + silent + 1)
-    return _Log(
-        "\n".join([*_english(lines, [*headings, *places]), f"{sent} packets transmitted"]),
-        start_unix_s,
-        None if has_stamps else even_s or 1.0,
-        assumed,
-    )
+    sent = max(sent, number + log.silent + 1)
+    kept = _english(log.lines, [*log.headings, *(reply.place for reply in replies)])
+    even_s = None if has_stamps else log.even_s or 1.0
+    return _Log("\n".join([*kept, f"{sent} packets transmitted"]), start_unix_s, even_s, assumed)
+
+
+def _sorted_out(source: Source) -> _Lines:
+    """Finds replies, headings and the summary.
+
+    Raises:
+        TraceError: there are two logs.
+    """
+    log = _Lines(source.lines.copy())
+    for at, line in enumerate(source.lines):
+        if found := _REPLY.match(line):
+            reply = _Reply(at, found["stamp"], int(found["seq"]), found["rtt"], "DUP" in found["rest"])
+            log.replies.append(reply)
+            log.silent = 0
+        elif " bytes from " in line and source.drop_cut(at + 1):
+            log.lines[at] = ""
+        elif log.replies and (probe := _SENT.search(line)) is not None:
+            # No answer yet, or a router's complaint.
+            ahead = (int(probe["seq"]) - log.replies[-1].sequence) % _ROUND
+            log.silent = max(log.silent, ahead if ahead < _ROUND // 2 else 0)
+        elif _HEADING.search(line):
+            if log.replies:
+                source.fail(at + 1, f"`{line.strip()}`", "one log, its sequence numbers on one clock: a file for each")
+            log.lines[at] = "PING x 56(84) bytes of data."
+            log.headings.append(at)
+        elif (summary := _SUMMARY.search(line)) and at + 1 < len(log.lines):
+            # What a script wrote before both lines is no count.
+            log.sent, log.even_s = _counted(log.lines[at + 1][summary.start() :])
+    return log
+
+
+def _counted(summary: str) -> tuple[int, float | None]:
+    """Returns the number of probes of a summary, and their interval in s by its time."""
+    count, took = re.search(r"\d+", summary), re.search(r"\b(\d+) ?ms\s*$", summary)
+    sent = 0 if count is None else int(count[0])
+    return sent, int(took[1]) * 1e-3 / (sent - 1) if took is not None and sent > 1 else None
+
+
+def _with_points(source: Source, replies: list[_Reply]) -> list[_Reply]:
+    """Returns the replies with points for decimals.
+
+    Raises:
+        TraceError: some have commas and some points.
+    """
+    comma = next((reply for reply in replies if "," in reply.rtt_ms), None)
+    if comma is None:
+        return replies
+    # Of less than 100 ms iputils writes decimals: in another language all of them have a comma.
+    if any(re.fullmatch(r"\d{1,2}(\.\d+)?", reply.rtt_ms) for reply in replies):
+        source.fail(comma.place + 1, f"`{comma.rtt_ms}`", "decimals as in the other lines")
+    return [reply._replace(rtt_ms=reply.rtt_ms.replace(",", ".")) for reply in replies]
 
 
 def _first(replies: Sequence[_Reply]) -> int:
