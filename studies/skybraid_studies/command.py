@@ -165,25 +165,8 @@ def run(asked: Asked) -> int:
         ResultError: the output cannot be written, or kept results cannot be read.
         KeyboardInterrupt: Ctrl-C; finished runs are kept.
     """
-    if asked.quick and asked.emulate:
-        raise ScenarioError("--emulate: found --quick too, expected one of them; emulated runs are short anyway")
-    if asked.gateway and (asked.quick or asked.emulate):
-        other = "--quick" if asked.quick else "--emulate"
-        raise ScenarioError(f"--gateway: found {other} too, expected one of them")
     form = _form(asked)
-    chosen = _chosen(asked)
-    if asked.emulate:
-        chosen = _emulated(chosen, named=bool(chosen.ids))
-        if lacking := lacks():
-            raise EmulationError(f"reproduce --emulate: this machine lacks {lacking}; see skybraid doctor")
-        enter_sandbox()
-    if asked.gateway:
-        chosen = _playable(_emulated(chosen, named=bool(chosen.ids), option="--gateway"), named=bool(chosen.ids))
-        if lacking := flight.missing():
-            raise EmulationError(f"reproduce --gateway: this machine lacks {lacking}")
-    if asked.keep and not form.real_time:
-        for each in chosen.selections:
-            kept.check_mergeable(each.study, each.reading, [one.id for one in each.experiments], quick=form.quick)
+    chosen = _ready(asked, form)
     clock = time.perf_counter()
     planned = _plan(chosen, form, asked)
     with tally(shown=not asked.quiet, doing="emulating" if form.real_time else "reproducing") as tell:
@@ -199,15 +182,43 @@ def run(asked: Asked) -> int:
                 write_whole(each.study.folder / kept.FOLDER / name, data)
     rows = _rows(chosen, cards, form)
     page.write(rows, {each.paper: f"{each.author}, {each.title}" for each in chosen.studies}, asked.out / page.PAGE)
-    write_whole(asked.out / ROWS, reproducing.json_text([row.to_dict() for row in rows]))
+    as_json = [row.to_dict() for row in rows]
+    write_whole(asked.out / ROWS, reproducing.json_text(as_json))
     if asked.as_json:
-        told_rows = [row.to_dict() for row in rows]
-        typer.echo(json.dumps(told_rows, indent=1, ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(as_json, indent=1, ensure_ascii=False, allow_nan=False))
     elif not asked.quiet:
         for card in cards:
             _tell(card, form)
         _conclude(rows, planned, asked.out)
     return NOT_MET if any(row.unexplained or row.failed for row in rows) else MET
+
+
+def _ready(asked: Asked, form: Form) -> _Chosen:
+    """Returns what must be run, and readies the machine for runs in real time.
+
+    Raises:
+        ScenarioError: a word of the command is not correct, or kept results would not fit.
+        EmulationError: this machine cannot run in real time.
+    """
+    if asked.quick and asked.emulate:
+        raise ScenarioError("--emulate: found --quick too, expected one of them; emulated runs are short anyway")
+    if asked.gateway and (asked.quick or asked.emulate):
+        other = "--quick" if asked.quick else "--emulate"
+        raise ScenarioError(f"--gateway: found {other} too, expected one of them")
+    chosen = _chosen(asked)
+    if asked.emulate:
+        chosen = _emulated(chosen, named=bool(chosen.ids))
+        if lacking := lacks():
+            raise EmulationError(f"reproduce --emulate: this machine lacks {lacking}; see skybraid doctor")
+        enter_sandbox()
+    if asked.gateway:
+        chosen = _playable(_emulated(chosen, named=bool(chosen.ids), option="--gateway"), named=bool(chosen.ids))
+        if lacking := flight.missing():
+            raise EmulationError(f"reproduce --gateway: this machine lacks {lacking}")
+    if asked.keep and not form.real_time:
+        for each in chosen.selections:
+            kept.check_mergeable(each.study, each.reading, [one.id for one in each.experiments], quick=form.quick)
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
