@@ -11,7 +11,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((first, rest)) = input.split_first() else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
     let speed = (first & 4 != 0).then(|| Speed::from_metres_per_second(50.0));
-    let format = Format::ALL[usize::from(first % 3)];
+    let format = Format::ALL[usize::from(first % 4)];
     let Ok(track) = read(text, format, speed) else { return };
     let end = track.end().unwrap_or_default();
     for at in [Duration::from_nanos(i64::MIN), Duration::ZERO, end / 2, end, Duration::MAX] {

@@ -56,7 +56,7 @@ MAY_USE = {
 USES = {
     "units": "libm once_cell rand_core rand_pcg serde thiserror",
     "statistics": "libm statrs",
-    "track": "units libm roxmltree serde thiserror",
+    "track": "units libm roxmltree serde serde_json thiserror",
     "orbit": "units track libm serde serde_json sgp4 thiserror",
     "link": "units libm serde thiserror",
     "transport": "units libm serde thiserror",

@@ -60,13 +60,13 @@ fn track(
         TrackConfig::Waypoints(ways) => ways.track().map_err(|error| wrong(error.to_string())),
         TrackConfig::File { file, speed } => {
             let Some(format) = Format::of_name(file) else {
-                let expected = "expected one that ends with .csv, .gpx or .kml";
+                let expected = "expected one that ends with .csv, .gpx, .kml or .plan";
                 return Err(wrong(format!("found the file {file}, {expected}")));
             };
             let read = inputs.text(file, key)?.to_string();
             skybraid_track::file::read(&read, format, *speed).map_err(|error| {
                 let line = match &error {
-                    ReadError::Line { line, .. } | ReadError::Xml { line, .. } => Some(*line),
+                    ReadError::Line { line, .. } | ReadError::Syntax { line, .. } => Some(*line),
                     _ => None,
                 };
                 let words = error.to_string();

@@ -48,7 +48,8 @@ def new(
         ),
     ] = None,
     track: Annotated[
-        Path | None, typer.Option(help="GPX, KML or CSV of a route, along which the aircraft flies.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Route of the aircraft: GPX, KML, CSV or a plan of QGroundControl.", metavar="FILE"),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,

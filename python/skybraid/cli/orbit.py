@@ -44,7 +44,10 @@ def orbit(
         list[str] | None, typer.Option(help="A longitude, east positive: 13deg; may be repeated.", metavar="LON")
     ] = None,
     at: Annotated[str | None, typer.Option(help="Position of the terminal: 46.95,7.44 or 46.95,7.44,550m.")] = None,
-    track: Annotated[Path | None, typer.Option(help="Track of the terminal: CSV, GPX or KML.", metavar="FILE")] = None,
+    track: Annotated[
+        Path | None,
+        typer.Option(help="Track of the terminal: CSV, GPX, KML or a plan of QGroundControl.", metavar="FILE"),
+    ] = None,
     speed: Annotated[str | None, typer.Option(help="Speed along a track without times: 60m/s.")] = None,
     gateway: Places = None,
     other: Annotated[

@@ -16,7 +16,7 @@ from skybraid.model.errors import ScenarioError, meant_by
 MAX_BYTES = 16 << 20
 """Maximum size of a scenario's file."""
 
-_WRITTEN_FROM = {".kml": "--track ", ".gpx": "--track ", ".csv": "--trace lte="}
+_WRITTEN_FROM = {".kml": "--track ", ".gpx": "--track ", ".plan": "--track ", ".csv": "--trace lte="}
 """Option of `skybraid new` that writes a scenario from such a file."""
 
 Overrides = Sequence[tuple[str, str]]

@@ -21,7 +21,7 @@ pub(super) fn read(document: &Document<'_>) -> Result<Points, ReadError> {
     };
     if child(*first, "time").is_none() {
         let bare = points.into_iter().map(place).collect::<Result<_, _>>()?;
-        return Ok(Points::Bare(bare));
+        return Ok(Points::Bare(bare, None));
     }
     let mut timed = Timed::default();
     for point in points {

@@ -34,7 +34,7 @@ pub(super) fn read(document: &Document<'_>) -> Result<Points, ReadError> {
     if bare.is_empty() {
         return Err(ReadError::Empty { expected: "a `gx:Track` or a `LineString` with points" });
     }
-    Ok(Points::Bare(bare))
+    Ok(Points::Bare(bare, None))
 }
 
 const EXPECTED_TUPLE: &str = "`longitude,latitude,altitude`";

@@ -1,7 +1,7 @@
-//! Parsers of track files: CSV, GPX 1.1 and KML.
+//! Parsers of track files: CSV, GPX 1.1, KML and QGroundControl's plans.
 //!
-//! Times are relative to the first time of a file. Altitudes are used as heights above the ellipsoid. GPX, KML
-//! and most CSV files contain heights above mean sea level, so the error is up to 110 m.
+//! Times are relative to the first time of a file. Altitudes are used as heights above the ellipsoid. GPX, KML,
+//! plans and most CSV files contain heights above mean sea level, so the error is up to 110 m.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -15,6 +15,7 @@ mod csv;
 mod date;
 mod gpx;
 mod kml;
+mod plan;
 
 /// Error in a track file.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -29,12 +30,20 @@ pub enum ReadError {
         /// Text that was expected.
         expected: String,
     },
-    /// Invalid XML.
+    /// Invalid XML or JSON.
     #[error("line {line}: {problem}")]
-    Xml {
+    Syntax {
         /// Number of the line, from one.
         line: usize,
-        /// Message of the XML parser.
+        /// Message of the parser.
+        problem: String,
+    },
+    /// Invalid part of a JSON file.
+    #[error("{place}: {problem}")]
+    Part {
+        /// Path of the part, such as `mission.items[2]`.
+        place: String,
+        /// What was found, and what was expected.
         problem: String,
     },
     /// No points.
@@ -63,11 +72,13 @@ pub enum Format {
     Gpx,
     /// KML 2.2: the points of all `gx:Track` with their times, else the points of all `LineString`.
     Kml,
+    /// Mission plan of QGroundControl, without times.
+    Plan,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 3] = [Self::Csv, Self::Gpx, Self::Kml];
+    pub const ALL: [Self; 4] = [Self::Csv, Self::Gpx, Self::Kml, Self::Plan];
 
     /// File name extension, in lower case.
     pub const fn ending(self) -> &'static str {
@@ -75,6 +86,7 @@ impl Format {
             Self::Csv => "csv",
             Self::Gpx => "gpx",
             Self::Kml => "kml",
+            Self::Plan => "plan",
         }
     }
 
@@ -85,7 +97,7 @@ impl Format {
     }
 }
 
-/// Parses a track file. `speed` is over ground, for points without times.
+/// Parses a track file. `speed` is over ground, for points without times; it replaces the speed of a plan.
 ///
 /// # Errors
 /// Line at fault, with what was found and what was expected.
@@ -94,12 +106,14 @@ pub fn read(text: &str, format: Format, speed: Option<Speed>) -> Result<Track, R
         Format::Csv => csv::read(text)?,
         Format::Gpx => gpx::read(&xml(text)?)?,
         Format::Kml => kml::read(&xml(text)?)?,
+        Format::Plan => plan::read(text)?,
     };
     match (points, speed) {
         (Points::Timed(points), None) => Ok(Track::through(&points)?),
         (Points::Timed(_), Some(_)) => Err(ReadError::Speed),
-        (Points::Bare(points), Some(speed)) => Ok(Track::waypoints(&points, speed)?),
-        (Points::Bare(_), None) => Err(ReadError::NoSpeed),
+        (Points::Bare(points, own), speed) => {
+            Ok(Track::waypoints(&points, speed.or(own).ok_or(ReadError::NoSpeed)?)?)
+        }
     }
 }
 
@@ -107,8 +121,8 @@ pub fn read(text: &str, format: Format, speed: Option<Speed>) -> Result<Track, R
 enum Points {
     /// Points with increasing times from zero.
     Timed(Vec<(Duration, Position)>),
-    /// Points in order, without times.
-    Bare(Vec<Position>),
+    /// Points in order, without times, and the speed that the file has for them.
+    Bare(Vec<Position>, Option<Speed>),
 }
 
 /// Collector of points with times in ns since any origin.
@@ -167,7 +181,7 @@ pub(crate) fn position(
 }
 
 fn xml(text: &str) -> Result<roxmltree::Document<'_>, ReadError> {
-    roxmltree::Document::parse(text).map_err(|error| ReadError::Xml {
+    roxmltree::Document::parse(text).map_err(|error| ReadError::Syntax {
         line: error.pos().row as usize,
         problem: error.to_string(),
     })

@@ -44,6 +44,34 @@ const LINE: &str = r#"<kml xmlns="http://www.opengis.net/kml/2.2"><Placemark><Li
   <coordinates>7.0,47.0,500
     7.0,47.1,600 7.2,47.1,600</coordinates></LineString></Placemark></kml>"#;
 
+/// A plan as QGroundControl writes it: take-off, an action, a change of speed, two way points, and a return.
+const PLAN: &str = r#"{
+    "fileType": "Plan",
+    "groundStation": "QGroundControl",
+    "mission": {
+        "cruiseSpeed": 15,
+        "firmwareType": 12,
+        "hoverSpeed": 5,
+        "items": [
+            { "autoContinue": true, "command": 22, "frame": 3,
+              "params": [0, 0, 0, null, 47.0, 7.0, 50], "type": "SimpleItem" },
+            { "autoContinue": true, "command": 206, "frame": 2,
+              "params": [25, 0, 1, 0, 0, 0, 0], "type": "SimpleItem" },
+            { "autoContinue": true, "command": 16, "frame": 3,
+              "params": [0, 0, 0, null, 47.1, 7.0, 150], "type": "SimpleItem" },
+            { "complexItemType": "survey", "type": "ComplexItem", "TransectStyleComplexItem": { "Items": [
+                { "command": 16, "frame": 0, "params": [0, 0, 0, null, 47.1, 7.2, 600], "type": "SimpleItem" }
+            ] } },
+            { "autoContinue": true, "command": 20, "frame": 2,
+              "params": [0, 0, 0, 0, 0, 0, 0], "type": "SimpleItem" }
+        ],
+        "plannedHomePosition": [47.0, 7.0, 450],
+        "vehicleType": 2,
+        "version": 2
+    },
+    "version": 1
+}"#;
+
 fn place(latitude: f64, longitude: f64, altitude: f64) -> Position {
     Position::new(latitude, longitude, altitude).unwrap()
 }
@@ -84,6 +112,63 @@ fn points_without_times_need_a_speed() {
         assert!(error.contains("expected a `speed`"), "{error}");
     }
     assert!(read(GPX, Format::Gpx, Some(speed)).unwrap_err().to_string().contains("have times"));
+}
+
+#[test]
+fn a_plan_gives_the_places_that_its_mission_flies_to() {
+    let route = [
+        place(47.0, 7.0, 500.0),
+        place(47.1, 7.0, 600.0),
+        place(47.1, 7.2, 600.0),
+        place(47.0, 7.0, 600.0),
+    ];
+    let flown = |speed| Track::waypoints(&route, Speed::from_metres_per_second(speed)).unwrap();
+    assert_eq!(read(PLAN, Format::Plan, None).unwrap(), flown(5.0));
+    let winged = PLAN.replace("\"vehicleType\": 2", "\"vehicleType\": 1");
+    assert_eq!(read(&winged, Format::Plan, None).unwrap(), flown(15.0));
+    let fast = Speed::from_metres_per_second(60.0);
+    assert_eq!(read(PLAN, Format::Plan, Some(fast)).unwrap(), flown(60.0));
+}
+
+#[test]
+fn a_plan_begins_at_home_and_ends_with_its_landing_pattern() {
+    let away = PLAN.replace("null, 47.0, 7.0, 50]", "null, 47.01, 7.0, 50]").replace(
+        r#"{ "autoContinue": true, "command": 20, "frame": 2, "params": [0, 0, 0, 0, 0, 0, 0], "type": "SimpleItem" }"#,
+        r#"{ "complexItemType": "fwLandingPattern", "landCoordinate": [47.0, 7.1, 0], "altitudesAreRelative": true,
+             "landingApproachCoordinate": [47.05, 7.1, 40], "type": "ComplexItem" }"#,
+    );
+    let route = [
+        place(47.0, 7.0, 450.0),
+        place(47.01, 7.0, 500.0),
+        place(47.1, 7.0, 600.0),
+        place(47.1, 7.2, 600.0),
+        place(47.05, 7.1, 490.0),
+        place(47.0, 7.1, 450.0),
+    ];
+    let flown = Track::waypoints(&route, Speed::from_metres_per_second(5.0)).unwrap();
+    assert_eq!(read(&away, Format::Plan, None).unwrap(), flown);
+}
+
+#[test]
+fn an_error_in_a_plan_names_the_item_or_the_line() {
+    for (old, new, expected) in [
+        ("\"version\": 1\n", "", "line 21: trailing comma"),
+        (
+            "\"mission\"",
+            "\"missions\"",
+            "missing field `mission`, expected a plan of QGroundControl",
+        ),
+        ("\"command\": 206", "\"command\": 177", "mission.items[1]: found a jump to another item"),
+        ("47.1, 7.0, 150", "97.1, 7.0, 150", "mission.items[2]: found the latitude 97.1, expected"),
+        ("[0, 0, 0, null, 47.1, 7.0, 150]", "[0]", "mission.items[2]: found no `command`"),
+        ("TransectStyleComplexItem", "x", "mission.items[3]: found `survey`"),
+        ("7.0, 450", "700, 450", "mission.plannedHomePosition: found the longitude 700"),
+        ("\"hoverSpeed\": 5", "\"hoverSpeed\": 0", "expected a `speed`"),
+    ] {
+        assert_ne!(PLAN.replace(old, new), PLAN, "{old}");
+        let error = read(&PLAN.replace(old, new), Format::Plan, None).unwrap_err().to_string();
+        assert!(error.contains(expected), "{new}\n{error}\n{expected}");
+    }
 }
 
 #[test]
@@ -168,7 +253,7 @@ fn spliced() -> impl Strategy<Value = String> {
         Just("-99999999999999999999,nan,inf,1e999".to_string()),
         Just("2026-01-01T00:00:00-".to_string()),
     ];
-    let good = prop_oneof![Just(CSV), Just(GPX), Just(KML), Just(LINE)];
+    let good = prop_oneof![Just(CSV), Just(GPX), Just(KML), Just(LINE), Just(PLAN)];
     (good, proptest::collection::vec((any::<prop::sample::Index>(), 0..40usize, piece), 0..6))
         .prop_map(|(good, changes)| {
             let mut characters: Vec<char> = good.chars().collect();
