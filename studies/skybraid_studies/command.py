@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import time
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, seconds
 from skybraid.cli.progress import tally
 from skybraid.execute.emulation import lacks
 from skybraid.gateway import flight, playing
-from skybraid.model.errors import EmulationError, ScenarioError, SkybraidError
+from skybraid.model.errors import EmulationError, ScenarioError, SkybraidError, likely
 from skybraid.model.folder import RUNS, write_whole
 from skybraid.model.formatting import span
 from skybraid.model.heavy import Late
@@ -42,7 +41,6 @@ ROWS = "rows.json"
 """File of the scorecard as a list."""
 
 _COLOURS: dict[str, str] = {Holds.YES: typer.colors.GREEN, Holds.NO: typer.colors.RED, Holds.OPEN: typer.colors.YELLOW}
-_CLOSE = 3
 
 _TELLING = 0.01
 """Share of the runs from which on the time left is estimated."""
@@ -281,9 +279,10 @@ def _of_reading(wanted: Sequence[Study], reading: str | None, *, every: bool) ->
 def _refuse(word: str, named: Sequence[str], papers: Sequence[str], ids: Sequence[str]) -> None:
     if named:
         raise ScenarioError(f"reproduce {' '.join(named)}: found {word}, expected some of {', '.join(ids)}")
-    close = difflib.get_close_matches(word, ids, _CLOSE)
-    hint = f" or an experiment such as {', '.join(close)}" if close else ", or an experiment of `--list`"
-    raise ScenarioError(f"reproduce: found {word.lower()}, expected one of {', '.join(papers)}{hint}")
+    raise ScenarioError(
+        f"reproduce: found {word.lower()}, expected one of {', '.join(papers)}, or an experiment of `--list`"
+        f"{likely(word, ids)}"
+    )
 
 
 def _papers(index: Mapping[str, Entry]) -> list[str]:

@@ -1,6 +1,7 @@
 """Input that is wrong is refused in a line, with exit code 2, before anything is flown or written."""
 
 import itertools
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -133,11 +134,22 @@ def test_a_file_of_another_kind_names_the_command_that_takes_it(skybraid: Comman
     refused(skybraid("compare", "route.kml"), "--track route.kml")
     refused(skybraid("run", "lte.csv"), "`skybraid new NAME --trace lte=lte.csv` writes one")
     refused(skybraid("plot", "first.toml"), "found a file", "`skybraid run first.toml` makes a result")
-    refused(skybraid("assess", "lte=lte.csv"), "--require: found none; expected one, such as 'control: 99.9%")
 
 
-def test_judge_says_what_to_judge_by(skybraid: Command) -> None:
-    refused(skybraid("judge", "runs/first-1"), "found no --rlp", 'expiration = "1s"')
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        (["judge", "runs/first-1"], "option '--rlp'. Required link performance: "),
+        (["assess", "lte=lte.csv"], "option '--require'. Requirement: 'control: 99.9%"),
+        (["run"], "argument 'SCENARIO'. The scenario, a TOML file."),
+        (["trace", "import"], "argument 'FILE...'. Files of measuring tools."),
+    ],
+)
+def test_what_is_missing_is_named_with_an_example(skybraid: Command, arguments: list[str], missing: str) -> None:
+    command = " ".join(word for word in arguments if word.isalpha())
+    refused(skybraid(*arguments), f"Missing {missing}", f"\nExample: skybraid {command} ")
+    error = json.loads(skybraid(*arguments, "--json").stdout)["error"]
+    assert error.startswith(f"Missing {missing}")
 
 
 def test_a_report_of_a_remote_campaign_needs_a_file(skybraid: Command, two_paths: Path) -> None:

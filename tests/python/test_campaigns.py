@@ -123,7 +123,7 @@ def test_a_range_holds_both_ends_in_the_unit_of_its_text(table: dict[str, object
 @pytest.mark.parametrize(
     ("sweep", "words"),
     [
-        ("seed = 3", "x.toml: sweep: seed: found an unknown key, expected `seeds`"),
+        ("seed = 3", "x.toml: sweep: seed: found an unknown key, expected one of `seeds`, "),
         ('seeds = "a..b"', "x.toml: sweep: seeds: found a..b, expected a range such as 1..100"),
         ("seeds = [1, 1]", "found one twice"),
         ('vary."path.near.rate" = []', "path.near.rate: found no value"),

@@ -150,6 +150,17 @@ class Commands(Group):
             with formatter.section(title):
                 formatter.write_dl([(name, self.get_command(ctx, name).help) for name in names])
 
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 the same
+        """Runs a command; what is missing is named with its help and the command's example."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if not error.message:  # of a missing parameter alone
+                command = "" if error.ctx is None else error.ctx.command.help or ""
+                example = command.rpartition(EXAMPLE)[2].strip()
+                error.message = f"{getattr(error.param, 'help', '')}\n{EXAMPLE}{example}"
+            raise
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 typer's types of these are private
         """Finds a command and imports it; `help` and `help NAME` print what `--help` prints."""
         if args[0] == "help":

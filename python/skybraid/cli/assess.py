@@ -63,13 +63,12 @@ def assess_command(
         ),
     ],
     require: Annotated[
-        list[str] | None,
+        list[str],
         typer.Option(
             help="Requirement: 'control: 99.9% within 300ms', 'video: 95% of frames within 300ms', 'data: 8Mbit/s'.",
             metavar="FLOW:REQUIREMENT",
-            show_default="required",
         ),
-    ] = None,
+    ],
     rates: Annotated[
         list[str] | None, typer.Option("--rate", help="What a flow sends: control=40kbit/s.", metavar="FLOW=RATE")
     ] = None,
@@ -96,7 +95,7 @@ def assess_command(
     page = renamed(out, page, "--out", "--page")
     if page is not None:
         new_file(page)
-    measured = Measured.read(measurements, require or [], rates or [], options)
+    measured = Measured.read(measurements, require, rates or [], options)
     budget_s = seconds("--budget", budget) or (QUICK_S if quick else assess.BUDGET_S)
     with progress(shown=not quiet) as report_progress:
         answer = assess.assess(measured.networks, measured.wanted, budget_s, report_progress)

@@ -228,7 +228,7 @@ def _compare_algorithms(
             typer.echo(f"note: {notice}", err=True)
     with progress(shown=not output.quiet) as report_progress:
         ranked = ranking.rank(scenario, choice, seed=seed, seeds=seeds, progress=report_progress)
-    written = _write_ranking(ranked, output)
+    written = _write_ranking(ranked, scenario.name, output)
     if output.as_json:
         print_json(ranked.to_dict())
     elif not output.quiet:
@@ -281,22 +281,22 @@ def _over_flights(measured: Measured, choice: Choice, budget_s: float, *, quiet:
     return answer, left_out
 
 
-def _write_ranking(found: Ranking, output: Output) -> list[Path]:
+def _write_ranking(found: Ranking, name: str, output: Output) -> list[Path]:
     """Writes each file, and returns those that were: a figure may be one for each requirement."""
     written: list[Path] = []
     for file in output.files:
         if file.suffix in comparing.SUFFIXES:
             comparing.write(found.frame, file)
         elif file.suffix == ".html":
-            write_whole(file, reports.compared_html(file.stem, found.frame).encode())
+            write_whole(file, reports.compared_html(f"Transports over {name}", found.frame).encode())
         elif file.suffix == ".tex":
             write_whole(file, found.latex(output.shown).encode())
         else:
             drawn = [(one.flow, at) for at, one in enumerate(found.places[0].requirements) if one.metric != "integrity"]
             if not drawn:
                 raise ResultError(f"{file}: the scenario requires nothing; a figure shows what is required")
-            for number, (name, at) in enumerate(drawn):
-                written.append(style.save(_figure_of(found, at, output), _numbered(file, name, number, len(drawn))))
+            for number, (flow, at) in enumerate(drawn):
+                written.append(style.save(_figure_of(found, at, output), _numbered(file, flow, number, len(drawn))))
             continue
         written.append(file)
     return written

@@ -22,13 +22,12 @@ def judge(
         ),
     ],
     rlp: Annotated[
-        str | None,
+        str,
         typer.Option(
             help='Required link performance: \'{ expiration = "1s", continuity = "99%" }\', or a file of its keys.',
             metavar="TABLE|FILE",
-            show_default="required",
         ),
-    ] = None,
+    ],
     flow: Annotated[str, typer.Option(help="The flow, or the class of a gateway.")] = "control",
     sender: Annotated[str, typer.Option("--from", help="Of logs: the side that sends, ground or aircraft.")] = "ground",
     as_json: AsJson = False,
@@ -42,11 +41,6 @@ def judge(
     """
     if sender not in performance.SIDES:
         raise ScenarioError(f"--from: found `{sender}`; expected {' or '.join(performance.SIDES)}")
-    if rlp is None:
-        raise ScenarioError(
-            'found no --rlp; expected the required link performance, such as --rlp \'{ expiration = "1s", '
-            'continuity = "99%" }\', or a file with these keys'
-        )
     required = performance.read_rlp(rlp, flow)
     files = [Path(one) for one in source]
     if len(files) > 1 or logs.is_log(files[0]):

@@ -52,7 +52,9 @@ def report(
     elif files[0].is_file() and reports.is_compared(files[0]):
         path = files[0].with_suffix(".html") if out is None else out
         check_new_file(path)
-        write_whole(path, reports.compared_html(files[0].stem, reports.read_table(files[0])).encode())
+        write_whole(
+            path, reports.compared_html(f"Transports of {files[0].name}", reports.read_table(files[0])).encode()
+        )
     else:
         opened = opening.open_results(source[0])
         path = place_in(opened, "report.html") if out is None else out

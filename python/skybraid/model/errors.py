@@ -1,7 +1,7 @@
 """Errors, classified by what the caller can do about them."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
@@ -92,10 +92,24 @@ def meant_by(path: Path) -> str:
         there = [each.name for each in path.parent.iterdir() if each.name != path.name]
     except OSError:
         return ""
-    whole = f"{path.name}.toml"
     # Endings alone make two names alike.
-    close = [whole] if whole in there else difflib.get_close_matches(path.name, there, 1, cutoff=0.8)
-    return f"; did you mean {path.with_name(close[0])}?" if close else ""
+    return likely(path.name, there, path.with_name, cutoff=0.8)
+
+
+def likely(found: str, known: Iterable[str], show: Callable[[str], object] = str, *, cutoff: float = 0.6) -> str:
+    """Returns the end of an error text about an unknown name: which known one was likely meant, if any.
+
+    Args:
+        found: the name.
+        known: valid names.
+        show: how a valid name is written.
+        cutoff: how much alike two names must be, from 0 to 1, as `difflib` counts it.
+    """
+    names = list(known)
+    # `first` is likely to be `first.toml`, and `mine` to be `python:mine`.
+    whole = [name for name in names if name == f"{found}.toml" or name.endswith(f":{found}")]
+    close = whole or difflib.get_close_matches(found, names, 1, cutoff)
+    return f"; did you mean {show(close[0])}?" if close else ""
 
 
 def unknown(where: str, found: str, known: Iterable[str], *, several: bool = False) -> str:
@@ -108,10 +122,7 @@ def unknown(where: str, found: str, known: Iterable[str], *, several: bool = Fal
         several: whether more than one may be named.
     """
     names = list(known)
-    # `mine` is likely to be `python:mine`.
-    close = [name for name in names if name.endswith(f":{found}")] or difflib.get_close_matches(found, names, 1)
-    likely = f"; did you mean {close[0]}?" if close else ""
     if len(names) < 2:
         return f"{where}: found {found}, expected {', '.join(names) or 'none, since there is none'}"
     how_many = "some" if several else "one"
-    return f"{where}: found {found}, expected {how_many} of {', '.join(names)}{likely}"
+    return f"{where}: found {found}, expected {how_many} of {', '.join(names)}{likely(found, names)}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from skybraid.model.errors import ScenarioError
+from skybraid.model.errors import ScenarioError, likely
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,9 +79,8 @@ class Keys:
             ScenarioError: something is left.
         """
         for key in self._left:
-            close = difflib.get_close_matches(key, self._known, 1)
-            hint = f"`{close[0]}`" if close else f"one of {', '.join(f'`{name}`' for name in self._known)}"
-            self.refuse(key, "an unknown key", hint)
+            known = ", ".join(map("`{}`".format, self._known))
+            self.refuse(key, "an unknown key", f"one of {known}{likely(key, self._known, '`{}`'.format)}")
 
     def refuse(self, key: str, found: str, expected: str) -> NoReturn:
         """Raises an error about a key."""

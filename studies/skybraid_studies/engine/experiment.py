@@ -120,7 +120,6 @@ registered in `skybraid_studies.engine.theory`, which is given the sweep's value
 from __future__ import annotations
 
 import csv
-import difflib
 import json
 import re
 import tomllib
@@ -129,7 +128,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skybraid.model.errors import ScenarioError
+from skybraid.model.errors import ScenarioError, likely
 from skybraid.model.keys import Keys, seconds
 from skybraid.model.scenario import Scenario, toml_value
 from skybraid_studies.engine import papers
@@ -563,8 +562,7 @@ def _measure(keys: Keys) -> Measure:
     if kind in observations():
         return _observation(keys, kind)
     if kind not in MEASURES:
-        close = difflib.get_close_matches(kind, [*MEASURES, *observations()], 3)
-        keys.refuse("kind", kind, f"one of {', '.join(close or MEASURES)}")
+        keys.refuse("kind", kind, f"one of {', '.join(MEASURES)}{likely(kind, [*MEASURES, *observations()])}")
     flow = keys.take("flow", str)
     estimator = keys.take("estimator", str, "run") if kind == "goodput" else "run"
     if estimator not in ESTIMATORS:

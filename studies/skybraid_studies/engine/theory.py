@@ -5,10 +5,9 @@ A study's own are in `observations.py` of its folder, see `skybraid_studies.engi
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 
-from skybraid.model.errors import ScenarioError
+from skybraid.model.errors import ScenarioError, unknown
 from skybraid_studies.engine import papers
 
 Calculation = Callable[[float, int], float]
@@ -41,8 +40,7 @@ def find(name: str) -> Calculation:
     """
     known = names()
     if name not in known:
-        close = difflib.get_close_matches(name, known, 1) or known
-        raise ScenarioError(f"compute: found {name}, expected {', '.join(close) or 'the name of a calculation'}")
+        raise ScenarioError(unknown("compute", name, known))
     return _CALCULATIONS[name]
 
 
