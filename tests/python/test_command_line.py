@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,24 @@ def test_every_scenario_of_the_repository_fits_the_schema(validators: dict[str, 
     assert len(SCENARIOS) > 20
     for file in SCENARIOS:
         assert problems(validators["scenario"], tomllib.loads(file.read_text(encoding="utf-8"))) == [], file
+
+
+def test_commands_of_distributions_are_those_that_importlib_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "another-1.0.dist-info"
+    folder.mkdir()
+    points = "[console_scripts]\nrun = a:b\n\n[skybraid.commands]\nanother = {0}\nrun = {0}\n\n[x]\nlast = a:b\n"
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: another\nVersion: 1.0\n", encoding="utf-8")
+    text = points.format("skybraid_studies.commands:REPRODUCE")
+    (folder / "entry_points.txt").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = cli.added.__wrapped__()
+    wanted = {point.name: point.load() for point in metadata.entry_points(group=cli.GROUP)}
+    del wanted["run"]  # a command of Skybraid itself
+    assert found == wanted
+    assert list(found) == sorted(found)
+    assert "another" in found
 
 
 def test_the_help_of_every_command_ends_in_an_example_of_it() -> None:

@@ -293,7 +293,10 @@ def test_experiments_are_named_by_their_ids_alone(skybraid: Command, place: Path
 
 def test_a_word_that_names_nothing_is_refused(skybraid: Command, place: Path) -> None:
     for words, message in [
-        (("NOB-E99",), "found nob-e99, expected one of nobody2026, somebody2026, or an experiment of `--list`; did you mean NOB-E0"),
+        (
+            ("NOB-E99",),
+            "found nob-e99, expected one of nobody2026, somebody2026, or an experiment of `--list`; did you mean NOB-E",
+        ),
         (("somebody2026", "NOB-E01"), "reproduce somebody2026: found NOB-E01, expected some of SOM-E01, SOM-E02"),
         (("--emulate", "--quick"), "--emulate: found --quick too"),
         (("--emulate", "somebody2026"), "--emulate: found no emulation in somebody2026"),
