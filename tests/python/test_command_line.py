@@ -256,6 +256,18 @@ def test_a_new_scenario_replays_a_trace(skybraid: Command, tmp_path: Path) -> No
     assert done.returncode in (0, 1), done.stderr
 
 
+def test_a_new_scenario_flies_a_plan_at_the_plans_speed(skybraid: Command, tmp_path: Path) -> None:
+    goal = {"command": 16, "frame": 3, "params": [0, 0, 0, None, 0.0, 0.01, 50], "type": "SimpleItem"}
+    mission = {"items": [goal], "plannedHomePosition": [0, 0, 0], "vehicleType": 2, "cruiseSpeed": 15, "hoverSpeed": 10}
+    (tmp_path / "mission.plan").write_text(json.dumps({"fileType": "Plan", "mission": mission}), encoding="utf-8")
+    assert skybraid("new", "mine", "--track", "mission.plan", "--quiet").returncode == 0
+    scenario = Scenario.load(tmp_path / "mine.toml")
+    # A hundredth of a degree is 1112 m.
+    assert tomllib.loads((tmp_path / "mine.toml").read_text())["duration"] == "112s"
+    ((_, _, _, longitudes, _),) = scenario.native.tracks([0.0, 55.6])
+    assert longitudes == pytest.approx([0.0, 0.005], rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("speed", "times", "duration"), [("20m/s", ("", ""), "56s"), ("", ("00:00:00", "00:01:40"), "100s")]
 )
