@@ -17,6 +17,9 @@ TOP = 10
 MAX_ROWS = 500
 """Maximum rows of a ranking."""
 
+_NAMED = 2
+"""Maximum entries of a row that are named outside its fold."""
+
 _MIN_WIDTH = 0.05
 """Minimum width of a scale: as a share of its largest value, or in decades."""
 
@@ -120,10 +123,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Row of a ranking: entries that did the same."""
+    """Row of a ranking: entries that did the same.
+
+    Attributes:
+        place: its place, with its mark.
+        words: names of its entries, or of the first one.
+        others: names of the others, which a page folds.
+        cells: what each column shows.
+        replay: the command that repeats the first entry.
+    """
 
     place: str
     words: str
+    others: list[str]
     cells: list[tuple[Seen, Bar]]
     replay: str
 
@@ -188,7 +200,7 @@ def placed(name: str, columns: list[Column], groups: Sequence[tuple[str, list[En
     rows = [
         Row(
             place,
-            words([entry.values for entry in group]),
+            *_named([entry.values for entry in group]),
             [(one, bars[index][number]) for index, one in enumerate(group[0].seen)],
             group[0].replay,
         )
@@ -197,10 +209,14 @@ def placed(name: str, columns: list[Column], groups: Sequence[tuple[str, list[En
     return Ranking(name, columns, rows, sum(len(group) for _, group in groups))
 
 
-def words(entries: Sequence[dict[str, str]]) -> str:
-    """Names entries together: "scheduler ecf; delay 20ms, 40ms", where they are all combinations of their values."""
+def _named(entries: Sequence[dict[str, str]]) -> tuple[str, list[str]]:
+    """Names entries together: "scheduler ecf; delay 20ms, 40ms", where they are all combinations of their values.
+
+    Otherwise names the first one, or two, and the others separately.
+    """
     axes = list(entries[0])
     values = {axis: list(dict.fromkeys(entry[axis] for entry in entries)) for axis in axes}
-    if math.prod(len(several) for several in values.values()) == len(entries):
-        return "; ".join(f"{axis} {', '.join(several)}" for axis, several in values.items()) or "the scenario"
-    return " = ".join(", ".join(f"{axis} {value}" for axis, value in entry.items()) for entry in entries)
+    if "" not in axes and math.prod(len(several) for several in values.values()) == len(entries):
+        return "; ".join(f"{axis} {', '.join(several)}" for axis, several in values.items()) or "the scenario", []
+    names = [", ".join(f"{axis} {value}".strip() for axis, value in entry.items()) for entry in entries]
+    return (" = ".join(names), []) if len(names) <= _NAMED else (names[0], names[1:])
