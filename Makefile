@@ -73,14 +73,16 @@ node:
 		'build.rustflags = ["--remap-path-prefix=$(CURDIR)=/skybraid", "--remap-path-prefix=$(CARGO_FOLDER)=/cargo"]'
 	install -D $(TARGETS)/$(NODE_TARGET)/release/skybraid-node target/skybraid-node
 
-# Builds the last commit in two folders, each with packages and a target folder of its own, and compares every byte; the
-# program is then in dist/ with the checksums of all that is there.
+# Builds the commit that is the last one now in two folders, each with packages and a target folder of its own, and
+# compares every byte; the program is then in dist/ with the checksums of all that is there.
 TWICE := target/twice
 node-twice:
 	rm -rf $(TWICE)
+	mkdir -p $(TWICE)
+	git archive --output $(TWICE)/source.tar HEAD
 	for folder in one another/longer; do \
 		mkdir -p $(TWICE)/$$folder/source $(TWICE)/$$folder/cargo/registry && \
-		git archive HEAD | tar -x -C $(TWICE)/$$folder/source && \
+		tar -x -f $(TWICE)/source.tar -C $(TWICE)/$$folder/source && \
 		cp -r $(CARGO_FOLDER)/registry/index $(CARGO_FOLDER)/registry/cache $(TWICE)/$$folder/cargo/registry && \
 		env -u CARGO_TARGET_DIR CARGO_HOME=$(CURDIR)/$(TWICE)/$$folder/cargo $(MAKE) -C $(TWICE)/$$folder/source node || exit 1; \
 	done
