@@ -61,7 +61,6 @@ CHECKSUMS = cd dist && find . -type f ! -name SHA256SUMS -printf '%P\n' | sort |
 NODE_TARGET ?= $(shell uname -m)-unknown-linux-musl
 TARGETS := $(or $(CARGO_TARGET_DIR),target)
 # Programs for other machines are linked by Rust's own linker; nothing else needs to be installed.
-node: export CARGO_PROFILE_RELEASE_STRIP := debuginfo
 node: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER := rust-lld
 node: export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_MUSLEABIHF_LINKER := rust-lld
 # The same bytes from every folder: paths in the program begin with /skybraid and /cargo.

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BINARY = ROOT / "target" / "skybraid-node"
+MAX_BYTES = 8_000_000
 
 # The whole system of this machine as the lower layer of an overlay: nothing of the machine itself is changed.
 CHROOT = """
@@ -54,6 +55,12 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first, second = (next(folder.glob("*.deb")) for folder in folders)
     assert first.read_bytes() == second.read_bytes()
     return first
+
+
+def test_the_program_carries_no_lines_of_its_source(package: Path) -> None:
+    listed = subprocess.run(["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True).stdout
+    (size,) = (int(line.split()[2]) for line in listed.splitlines() if line.endswith("./usr/bin/skybraid-node"))
+    assert size <= MAX_BYTES
 
 
 def test_the_package_has_a_unit_a_user_pages_and_completions(package: Path) -> None:
