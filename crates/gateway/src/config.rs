@@ -54,6 +54,13 @@ pub enum Network {
     Tcp,
 }
 
+impl Network {
+    /// Whether a class shares the MPTCP connection.
+    pub fn bundles(self, class: Class) -> bool {
+        self == Self::Tcp && class != Class::Control
+    }
+}
+
 /// Configuration of a gateway.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -90,6 +90,11 @@ impl Signature {
             Some(key) => verified(key, frame).map_or(Self::Wrong, Self::Verified),
         }
     }
+
+    /// Returns the position in the sender's order, if it is verified.
+    pub const fn stamp(self) -> Option<Stamp> {
+        if let Self::Verified(stamp) = self { Some(stamp) } else { None }
+    }
 }
 
 fn verified(key: &SigningKey, frame: &[u8]) -> Option<Stamp> {

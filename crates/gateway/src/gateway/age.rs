@@ -15,7 +15,6 @@ use skybraid_units::{Duration, Instant};
 use super::Gateway;
 use super::local::Incoming;
 use crate::Class;
-use crate::event::What;
 use crate::health::Path;
 use crate::stats::Dropped;
 
@@ -55,8 +54,8 @@ impl Gateway {
     /// Returns the age to judge by: the upper bound for control, the estimate for other classes.
     fn age(&self, now: Instant, class: Class, transit: Duration) -> Option<Duration> {
         match class {
-            Class::Control => self.clock.max_incoming_delay(now, transit),
-            _ => self.clock.incoming_delay(now, transit),
+            Class::Control => self.peer.clock.max_incoming_delay(now, transit),
+            _ => self.peer.clock.incoming_delay(now, transit),
         }
     }
 
@@ -70,10 +69,11 @@ impl Gateway {
     /// control it is zero: the peer judges.
     pub(super) fn min_outgoing_delay(&self, now: Instant, class: Class) -> Duration {
         let delay = |path: &Path| {
-            let transit = path.outgoing_transit.smoothed()? + path.outgoing_transit.jitter() * 2;
-            self.clock.outgoing_delay(now, transit)
+            let transit = path.timing.outgoing();
+            let transit = transit.smoothed()? + transit.jitter() * 2;
+            self.peer.clock.outgoing_delay(now, transit)
         };
-        let heard = self.paths.iter().filter(|path| path.is_heard() && class != Class::Control);
+        let heard = self.paths.heard().filter(|_| class != Class::Control);
         heard.filter_map(delay).min().unwrap_or_default().max(Duration::ZERO)
     }
 
@@ -88,18 +88,20 @@ impl Gateway {
 
     /// Keeps a control message until clocks have been compared.
     pub(super) fn hold(&mut self, incoming: &Incoming, bytes: &[u8]) {
-        if self.unknown_age.held.len() >= MAX_HELD && self.unknown_age.held.pop_front().is_some() {
+        if self.peer.unknown_age.held.len() >= MAX_HELD
+            && self.peer.unknown_age.held.pop_front().is_some()
+        {
             self.drop_message(Class::Control, Dropped::Late);
         }
-        self.unknown_age.held.push_back((*incoming, bytes.to_vec()));
+        self.peer.unknown_age.held.push_back((*incoming, bytes.to_vec()));
     }
 
     /// Judges held messages if the clocks have been compared.
     pub(super) fn judge_held(&mut self, now: Instant) {
-        if !self.clock.is_compared() {
+        if !self.peer.clock.is_compared() {
             return;
         }
-        while let Some((incoming, bytes)) = self.unknown_age.held.pop_front() {
+        while let Some((incoming, bytes)) = self.peer.unknown_age.held.pop_front() {
             match self.verdict(now, incoming.class, incoming.transit(now)) {
                 Verdict::InTime => self.take_turn(now, &incoming, &bytes),
                 _ => self.drop_message(Class::Control, Dropped::Late),
@@ -110,16 +112,16 @@ impl Gateway {
     /// Reports a lowest round trip above the control deadline, by which no control can be proved in time.
     pub(super) fn watch_round_trip(&mut self, now: Instant) {
         let life = self.config.class.deadline(Class::Control);
-        let (Some(life), Some(lowest)) = (life, self.clock.round_trip(now)) else { return };
+        let (Some(life), Some(lowest)) = (life, self.peer.clock.round_trip(now)) else { return };
         let exceeds = lowest > life;
-        if exceeds && !self.unknown_age.reported {
+        if exceeds && !self.peer.unknown_age.reported {
             let (lowest, life) = (lowest.as_millis_f64(), life.as_millis_f64());
             let text = format!(
                 "control may be older than its deadline on every path and is dropped: the lowest round trip is \
                  {lowest:.0} ms, class.control.deadline {life:.0} ms"
             );
-            self.record_event(now, What::Alarm { text });
+            self.record.alarm(now, text);
         }
-        self.unknown_age.reported = exceeds;
+        self.peer.unknown_age.reported = exceeds;
     }
 }

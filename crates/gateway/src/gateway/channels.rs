@@ -8,6 +8,7 @@ use skybraid_traffic::video::protection::Duplicate;
 use skybraid_units::invariant::Promised;
 
 use crate::config::{GatewayConfig, MAVLINK, TUN};
+use crate::sources::Sources;
 use crate::{ChannelId, Class};
 
 /// Connection of local applications to the gateway.
@@ -35,6 +36,8 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Channels {
     channels: Vec<Channel>,
+    /// Programs that write to them.
+    pub sources: Sources,
     by_wire: [Option<ChannelId>; Self::MAX + 1],
 }
 
@@ -58,7 +61,7 @@ impl Channels {
             Channel { name, kind, keys, wire: None, written: 0, delivered: 0 }
         };
         let channels = config.channels().into_iter().take(Self::MAX).map(channel).collect();
-        Self { channels, by_wire: [None; Self::MAX + 1] }
+        Self { channels, sources: Sources::default(), by_wire: [None; Self::MAX + 1] }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Channel> {

@@ -7,12 +7,11 @@ use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 
 use super::age::Verdict;
-use super::{FETCHED, Gateway, Kind, frame_header};
-use crate::config::Network;
-use crate::event::What;
+use super::rules::{Unfit, frame_header};
+use super::{Gateway, Kind};
+use crate::health::Path;
 use crate::health::clock::{between, micros, nearest};
 use crate::order::Delivery;
-use crate::signing::Signature;
 use crate::stats::Dropped;
 use crate::{ChannelId, Class};
 
@@ -69,10 +68,7 @@ impl Gateway {
 
     /// As [`poll_local`](Self::poll_local), with the time at which the message becomes too old for delivery.
     pub fn poll_local_until(&mut self, out: &mut Vec<u8>) -> Option<(ChannelId, Instant)> {
-        let (channel, expires, bytes) = self.local.pop_front()?;
-        let used = core::mem::replace(out, bytes);
-        self.recycle(used);
-        Some((channel, expires))
+        self.deliveries.poll(out)
     }
 
     /// Counts messages that local endpoints dropped because they expired before delivery.
@@ -82,10 +78,10 @@ impl Gateway {
 
     /// Delivers the received messages of a class.
     pub(super) fn drain(&mut self, now: Instant, class: Class) {
-        let bundled = self.config.network == Network::Tcp && class != Class::Control;
+        let bundled = self.config.network.bundles(class);
         // The MPTCP connection comes after the paths.
         let bundle = PathId(self.paths.len() as u8);
-        let mut whole = core::mem::take(&mut self.whole);
+        let mut whole = self.deliveries.buffer();
         while let Some((arrived, channel, stamp)) = self.classes[class].poll_message(&mut whole) {
             // Of a channel that the peer has alone.
             let Some(channel) = self.channels.by_wire(channel) else { continue };
@@ -93,7 +89,7 @@ impl Gateway {
             let incoming = Incoming { class, id: arrived.id, path, channel, stamp };
             self.judge(now, &incoming, &whole);
         }
-        self.whole = whole;
+        self.deliveries.recycle(whole);
         if class == Class::Control {
             self.drain_waiting(now);
         }
@@ -102,8 +98,8 @@ impl Gateway {
 
     /// Delivers signed frames whose turn has come.
     fn drain_waiting(&mut self, now: Instant) {
-        let mut whole = core::mem::take(&mut self.whole);
-        while let Some(id) = self.waiting.poll(now, &mut whole) {
+        let mut whole = self.deliveries.buffer();
+        while let Some(id) = self.peer.waiting.poll(now, &mut whole) {
             let head = whole.split_first_chunk::<{ Incoming::HEAD }>();
             let Some((head, bytes)) = head.promised("the head of a message that waited") else {
                 continue;
@@ -115,7 +111,7 @@ impl Gateway {
                 self.drop_message(Class::Control, Dropped::Late);
             }
         }
-        self.whole = whole;
+        self.deliveries.recycle(whole);
     }
 
     /// Delivers a message unless it is too old.
@@ -135,7 +131,7 @@ impl Gateway {
             let signed = frame_header(bytes).is_some_and(|header| header.signed);
             let patience = if signed { self.patience() } else { Duration::ZERO };
             let held = if signed { [&incoming.head(), bytes].concat() } else { Vec::new() };
-            if self.waiting.on_received(now, incoming.id, &held, signed, patience)
+            if self.peer.waiting.on_received(now, incoming.id, &held, signed, patience)
                 == Delivery::Later
             {
                 return;
@@ -146,12 +142,13 @@ impl Gateway {
 
     /// Returns how much longer the slowest path that is heard takes than the fastest.
     fn patience(&self) -> Duration {
-        let transits = || {
-            let alive = self.paths.iter().filter(|path| path.is_heard());
-            alive.filter_map(|path| Some(path.transit.smoothed()? + path.transit.jitter() * 4))
+        let transit = |path: &Path| {
+            let transit = path.timing.incoming();
+            Some(transit.smoothed()? + transit.jitter() * 4)
         };
-        let min = self.paths.iter().filter_map(|path| path.transit.min()).min();
-        let spread = transits().max().zip(min).map(|(max, min)| nearest(max - min));
+        let max = self.paths.heard().filter_map(transit).max();
+        let min = self.paths.iter().filter_map(|path| path.timing.incoming().min()).min();
+        let spread = max.zip(min).map(|(max, min)| nearest(max - min));
         (spread.unwrap_or_default() + MIN_PATIENCE).clamp(MIN_PATIENCE, MAX_PATIENCE)
     }
 
@@ -159,47 +156,27 @@ impl Gateway {
     fn admit(&mut self, now: Instant, incoming: &Incoming, bytes: &[u8]) {
         let Incoming { class, id, path, channel, .. } = *incoming;
         let transit = incoming.transit(now);
-        let delay = self.clock.incoming_delay(now, transit);
+        let delay = self.peer.clock.incoming_delay(now, transit);
         let expires = self.expires(now, class, transit);
         let Some(known) = self.channels.get_mut(channel) else { return };
         if known.kind == Kind::Mavlink {
-            let Some(header) = frame_header(bytes) else { return };
-            let latest = self.policy.is_latest(header.message);
-            let stamp = match Signature::of(self.signing.as_ref(), &header, bytes) {
-                Signature::Verified(stamp) => Some(stamp),
-                Signature::Absent | Signature::Unverified => None,
-                Signature::Wrong => return self.refuse_signature(now),
+            let (header, signature) = match self.rules.frame(bytes) {
+                Ok(frame) => frame,
+                Err(Unfit::Content) => return,
+                Err(Unfit::Signature) => return self.record.on_wrong_signature(now),
             };
-            if !self.order.admits(class.index() as u8, id, &header, stamp, latest) {
+            let latest = self.rules.is_latest(header.message);
+            let order = &mut self.peer.order;
+            if !order.admits(class.index() as u8, id, &header, signature.stamp(), latest) {
                 return self.drop_message(class, Dropped::Superseded);
             }
         }
-        if known.kind == Kind::Packets && !self.inner.admits_incoming(bytes) {
+        if known.kind == Kind::Packets && !self.rules.admits_incoming(bytes) {
             return;
         }
         known.delivered += 1;
         self.classes[class].stats_mut().delivered(now, bytes.len(), path, delay);
-        if class == Class::Control
-            && let Some(path) = self.paths.get_mut(path)
-        {
-            path.totals.control_won += 1;
-        }
-        if self.local.len() < FETCHED {
-            let mut copy = self.spare.pop().unwrap_or_default();
-            copy.clear();
-            copy.extend_from_slice(bytes);
-            self.local.push_back((channel, expires, copy));
-        }
-    }
-
-    /// Drops a frame with a wrong signature. The first raises an alarm, as the keys may differ.
-    pub(super) fn refuse_signature(&mut self, now: Instant) {
-        self.refused.signatures += 1;
-        if self.refused.signatures == 1 {
-            let text = "a MAVLink frame with a wrong signature was dropped: forged, or `signing.key` is \
-                        not the key of the autopilot and its ground stations";
-            self.record_event(now, What::Alarm { text: text.into() });
-        }
+        self.deliveries.push(channel, expires, bytes);
     }
 
     pub(super) fn drop_message(&mut self, class: Class, why: Dropped) {

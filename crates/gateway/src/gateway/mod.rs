@@ -1,54 +1,51 @@
 //! One end of the link.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use skybraid_transport::mutran::mavlink::Header;
-use skybraid_transport::{PathId, PathInfo, PathSet, Role, TransportConfig};
+use skybraid_transport::{PathId, PathInfo, Role, TransportConfig};
 use skybraid_units::{Duration, Instant};
 
 use crate::class::ByClass;
 use crate::config::{GatewayConfig, Network};
-use crate::event::{Event, What};
-use crate::health::validation::Message;
-use crate::health::{Path, PeerClock, Validation};
+use crate::event::Event;
+use crate::health::{Path, Validation};
 use crate::hello::{Hello, Name};
-use crate::inner::InnerAddresses;
 use crate::link::{ClassLink, Connection};
-use crate::order::{Order, Waiting};
-use crate::policy::Policy;
-use crate::rate_limiter::RateLimiter;
-use crate::session::{self, Bucket, Sessions};
-use crate::snapshot::RefusedSnapshot;
-use crate::sources::Sources;
-use crate::{ChannelId, Class, Random, Secrets, Side, SigningKey};
+use crate::session::{self, Sessions};
+use crate::{Class, Random, Secrets, Side};
 
 mod age;
 mod channels;
+mod control_limit;
+mod deliveries;
+mod handshakes;
 mod local;
 mod network;
 mod path_set;
 mod paths;
 mod peer;
 mod queues;
+mod record;
+mod rules;
+mod session_status;
 mod validation;
 mod view;
 
 use channels::{Channels, Kind};
+use control_limit::ControlLimit;
+use deliveries::Deliveries;
+use handshakes::Handshakes;
 use path_set::Paths;
-use validation::Held;
+use peer::Peer;
+use record::Record;
+use rules::Rules;
+use session_status::SessionStatus;
+use validation::Addresses;
 
 /// Number of the MPTCP connection that carries all but control in TCP mode.
 pub const BUNDLE: PathId = PathId(63);
-/// Maximum number of pending events; the oldest are dropped first.
-const EVENTS: usize = 1_000;
-/// Maximum messages pending for local applications; a driver fetches them after each call.
-const FETCHED: usize = 65_536;
-
-/// Maximum spare buffers kept for reuse.
-const MAX_SPARE: usize = 1_024;
 
 /// One end of the link: local applications on one side, the networks on the other.
 ///
@@ -57,68 +54,21 @@ const MAX_SPARE: usize = 1_024;
 /// [`next_wakeup`](Self::next_wakeup) again.
 pub struct Gateway {
     config: GatewayConfig,
-    started: Instant,
     sessions: Sessions,
+    /// State of the session, and the alarms about it.
+    session: SessionStatus,
+    /// What is known of the peer since its start.
+    peer: Peer,
     paths: Paths,
     channels: Channels,
     classes: ByClass<ClassLink>,
-    sources: Sources,
-    limiter: RateLimiter,
-    /// Last two sources of control.
-    writers: [Option<queues::Writer>; 2],
-    /// Max wait of a datagram for the driver, in this and the previous window, and start of this window.
-    lag: ([Duration; 2], Instant),
-    policy: Policy,
-    /// Addresses allowed in packets of the TUN interface.
-    inner: InnerAddresses,
-    order: Order,
-    signing: Option<SigningKey>,
-    waiting: Waiting,
-    clock: PeerClock,
-    unknown_age: age::UnknownAge,
-    /// Send time of the newest probe whose reports count, in microseconds modulo 2³².
-    newest_report: Option<u32>,
-    /// The MPTCP connection is writable (TCP mode).
-    bundle_writable: bool,
-    /// Reaction to silence of the peer.
-    silence: Silence,
-    session_up: bool,
-    session_age: SessionAge,
-    sessions_so_far: u64,
-    peer_restarts: u64,
-    /// The alarm about duplicates of the peer has been raised.
-    duplicate_reported: bool,
-    /// Handshake message for every path, and the remaining paths.
-    handshake: (Vec<u8>, PathSet),
-    /// Responses to challenges, and proofs, that wait to leave, each with its path.
-    responses: VecDeque<(PathId, Message)>,
-    /// Limit of the copies from other addresses that are examined.
-    copies: Bucket,
-    held: Held,
-    /// Senders of the last handshakes, each with its socket.
-    askers: VecDeque<(SocketAddr, PathId)>,
-    local: VecDeque<(ChannelId, Instant, Vec<u8>)>,
-    spare: Vec<Vec<u8>>,
-    events: VecDeque<Event>,
-    refused: RefusedSnapshot,
+    rules: Rules,
+    control: ControlLimit,
+    handshakes: Handshakes,
+    addresses: Addresses,
+    deliveries: Deliveries,
+    record: Record,
     measure_at: Instant,
-    /// Reused buffers.
-    plain: Vec<u8>,
-    whole: Vec<u8>,
-}
-
-/// Reaction to silence of the peer on all paths.
-#[derive(Clone, Copy, Debug, Default)]
-struct Silence {
-    reported: bool,
-    renewed: Option<Instant>,
-}
-
-/// Alarms about the session's age that have been raised.
-#[derive(Clone, Copy, Debug, Default)]
-struct SessionAge {
-    overdue: bool,
-    expired: bool,
 }
 
 /// Destination of a datagram.
@@ -147,13 +97,14 @@ impl Gateway {
         random: Box<dyn Random>,
     ) -> Self {
         let Secrets { private, psk, signing } = secrets.into();
-        let paths = Paths::new(config.path.iter().map(|(name, path)| Path::new(now, name, path)));
+        let paths = config.path.iter().map(|(name, path)| Path::new(now, name, path));
+        let paths = Paths::new(config.network, paths);
         let channels = Channels::new(config);
-        let inner = InnerAddresses::new(config.tun.as_ref());
+        let rules = Rules::new(config, signing);
         let hello = Hello {
             paths: paths.iter().map(|path| Name::from(path.name.as_str())).collect(),
             channels: channels.iter().map(|channel| Name::from(channel.name.as_str())).collect(),
-            tun: inner.own(),
+            tun: rules.inner().own(),
         };
         let setup = session::Setup {
             side: config.side,
@@ -172,40 +123,17 @@ impl Gateway {
             })
         };
         let mut gateway = Self {
-            started: now,
             sessions: Sessions::new(now, setup, random),
+            session: SessionStatus::default(),
+            peer: Peer::default(),
             classes: ByClass::new(link),
-            sources: Sources::default(),
-            limiter: RateLimiter::default(),
-            writers: [None; 2],
-            lag: ([Duration::ZERO; 2], now),
-            policy: Policy::new(&config.messages, &config.rule),
-            inner,
-            order: Order::default(),
-            signing,
-            waiting: Waiting::default(),
-            clock: PeerClock::default(),
-            unknown_age: age::UnknownAge::default(),
-            newest_report: None,
-            bundle_writable: false,
-            silence: Silence::default(),
-            session_up: false,
-            session_age: SessionAge::default(),
-            sessions_so_far: 0,
-            peer_restarts: 0,
-            duplicate_reported: false,
-            handshake: (Vec::new(), PathSet::EMPTY),
-            responses: VecDeque::new(),
-            copies: Bucket::per_second(validation::COPIES),
-            held: Held::default(),
-            askers: VecDeque::new(),
-            local: VecDeque::new(),
-            spare: Vec::new(),
-            events: VecDeque::new(),
-            refused: RefusedSnapshot::default(),
+            rules,
+            control: ControlLimit::new(now),
+            handshakes: Handshakes::default(),
+            addresses: Addresses::default(),
+            deliveries: Deliveries::default(),
+            record: Record::new(now),
             measure_at: now,
-            plain: Vec::new(),
-            whole: Vec::new(),
             paths,
             channels,
             config: config.clone(),
@@ -220,27 +148,15 @@ impl Gateway {
             let link = &mut self.classes[class];
             connect(&self.config, &self.paths, class, |connection| link.reconnect(connection));
         }
-        self.order = Order::default();
-        self.waiting = Waiting::default();
-        self.clock = PeerClock::default();
-        self.unknown_age = age::UnknownAge::default();
-        self.newest_report = None;
-        self.held = Held::default();
+        self.peer = Peer::default();
+        self.addresses.forget_held();
         self.paths.iter_mut().for_each(Path::forget_peer);
         self.refresh_usable();
     }
 
-    /// Records an event for [`poll_event`](Self::poll_event).
-    fn record_event(&mut self, at: Instant, what: What) {
-        if self.events.len() >= EVENTS {
-            self.events.pop_front();
-        }
-        self.events.push_back(Event { at, what });
-    }
-
     /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.record.poll_event()
     }
 
     /// Time of the next call of [`wake`](Self::wake).
@@ -248,14 +164,15 @@ impl Gateway {
         let health = &self.config.health;
         let links = self.classes.iter().map(ClassLink::next_wakeup);
         let paths = self.paths.iter().map(|path| {
-            let probe = if self.session_up { path.probe_at } else { Instant::FAR_FUTURE };
+            let is_up = self.session.is_up();
+            let probe = if is_up { path.probe_at } else { Instant::FAR_FUTURE };
             // Challenges that cannot be sent need no wakeup.
-            let validates = self.session_up && path.present;
+            let validates = is_up && path.present;
             let validation = if validates { &path.validation } else { &Validation::IDLE };
             probe.min(path.watch.next_wakeup(health)).min(validation.next_wakeup())
         });
         let first = self.sessions.next_wakeup().min(self.measure_at);
-        let first = first.min(self.waiting.next_wakeup()).min(self.limiter_wakeup());
+        let first = first.min(self.peer.waiting.next_wakeup()).min(self.control_wakeup());
         links.chain(paths).fold(first, Instant::min)
     }
 
@@ -272,15 +189,16 @@ impl Gateway {
         }
         if now >= self.measure_at {
             self.measure_at = now + Duration::from_millis(200);
-            self.paths.iter_mut().for_each(|path| path.measure(now));
+            self.paths.iter_mut().for_each(|path| path.traffic.measure(now));
             self.watch_round_trip(now);
-            let loss_of = |id: PathId| self.paths.get(id).map_or(0.0, Path::outgoing_loss);
+            let loss_of =
+                |id: PathId| self.paths.get(id).map_or(0.0, |path| path.reports.outgoing_loss());
             self.classes.iter_mut().for_each(|link| link.measure(now, loss_of));
             for class in Class::ALL {
                 let link = &mut self.classes[class];
                 let alarms = [link.take_forecast_alarm(), link.take_unanswered_alarm(now)];
                 for text in alarms.into_iter().flatten() {
-                    self.record_event(now, What::Alarm { text });
+                    self.record.alarm(now, text);
                 }
             }
         }
@@ -302,7 +220,7 @@ fn connect<T>(
         PathInfo { backup: info.backup && class != Class::Control, ..info }
     };
     let infos: Vec<PathInfo> = paths.iter().map(info).collect();
-    let bundled = config.network == Network::Tcp && class != Class::Control;
+    let bundled = config.network.bundles(class);
     to(&Connection {
         class,
         transport: if bundled { &stream } else { &transport },
@@ -314,9 +232,4 @@ fn connect<T>(
         },
         repair: config.class.of(class).repair.filter(|_| config.network == Network::Udp),
     })
-}
-
-/// Parses the header of a frame that fills `bytes` exactly.
-fn frame_header(bytes: &[u8]) -> Option<Header> {
-    Header::parse(bytes).ok().filter(|header| header.frame() == bytes.len())
 }

@@ -1,23 +1,19 @@
 //! Interface to the networks: datagrams in and out.
 
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::SocketAddr;
 
 use skybraid_transport::wire::datagram::decode;
 use skybraid_transport::{PathId, PathSet};
 use skybraid_units::Instant;
 
+use super::path_set::NOWHERE;
 use super::{BUNDLE, Gateway, Outgoing};
 use crate::Class;
 use crate::config::Network;
 use crate::event::Direction;
 use crate::health::{Path, Probe, probe, validation};
-use crate::session::{Handshake, OVERHEAD, Opened, Refusal, SessionEvent};
-
-/// Maximum handshake senders remembered until they get a reply.
-const ASKERS: usize = 64;
-/// Placeholder address over TCP.
-const NOWHERE: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+use crate::session::{OVERHEAD, Opened, Refusal, SessionEvent};
 
 impl Gateway {
     /// Handles a datagram received `from` an address on a path's socket. Returns true if it belongs to the
@@ -42,8 +38,8 @@ impl Gateway {
         bytes: &[u8],
         socket: PathId,
     ) -> bool {
-        self.note_lag(now, now.since(arrived));
-        let mut plain = core::mem::take(&mut self.plain);
+        self.control.on_lag(now, now.since(arrived));
+        let mut plain = self.deliveries.buffer();
         let mut authentic = false;
         match self.sessions.open(now, from, bytes, &mut plain) {
             Opened::Message { path, number, current, newest } => {
@@ -64,39 +60,25 @@ impl Gateway {
                 }
             }
             Opened::Handshake => {
-                self.remember_asker(from, socket);
+                self.handshakes.on_asked(from, socket);
                 self.settle_session(now);
                 let proof = self.sessions.take_proof();
                 // Nothing proves itself to the MPTCP connection.
                 if let Some(proof) = proof.filter(|_| socket != BUNDLE) {
-                    self.respond(socket, validation::Message::Proof(proof));
+                    self.addresses.respond(socket, validation::Message::Proof(proof));
                 }
             }
             Opened::Refused(refusal) => {
-                let refused = &mut self.refused;
-                *match refusal {
-                    Refusal::Foreign => &mut refused.foreign,
-                    Refusal::Forged => &mut refused.forged,
-                    Refusal::Replayed => &mut refused.replayed,
-                    Refusal::Stranger => &mut refused.strangers,
-                    Refusal::Cookie => &mut refused.cookies,
-                } += 1;
+                self.record.on_refused(refusal);
                 if refusal == Refusal::Replayed {
                     self.learn_from_copy(now, from, bytes, &mut plain);
                 }
                 // The reply may still be a cookie, or a notice that the session is unknown.
-                self.remember_asker(from, socket);
+                self.handshakes.on_asked(from, socket);
             }
         }
-        self.plain = plain;
+        self.deliveries.recycle(plain);
         authentic
-    }
-
-    fn remember_asker(&mut self, from: SocketAddr, socket: PathId) {
-        if self.askers.back() != Some(&(from, socket)) {
-            self.askers.truncate(ASKERS - 1);
-            self.askers.push_front((from, socket));
-        }
     }
 
     /// Handles changes of the session.
@@ -115,7 +97,7 @@ impl Gateway {
     fn on_received(&mut self, now: Instant, id: PathId, len: usize, number: Option<u64>) {
         let Some(path) = self.paths.get_mut(id) else { return };
         let before = path.on_received(now, len, number);
-        self.silence.reported = false;
+        self.session.on_heard();
         if let Some(before) = before {
             self.note_state(now, id, before, Direction::Incoming);
         }
@@ -128,7 +110,7 @@ impl Gateway {
             .as_ref()
             .and_then(|decoded| Class::ALL.get(usize::from(decoded.header.connection)).copied());
         let (Some(decoded), Some(class)) = (decoded, class) else {
-            self.refused.unreadable += 1;
+            self.record.on_unreadable();
             return;
         };
         self.classes[class].receive(now, path, &decoded, plain);
@@ -138,14 +120,12 @@ impl Gateway {
     /// Handles a probe.
     fn receive_probe(&mut self, now: Instant, arrived: Instant, id: PathId, plain: &[u8]) {
         let Some(probe) = Probe::read(plain) else {
-            self.refused.unreadable += 1;
+            self.record.on_unreadable();
             return;
         };
         if let Some(path) = self.paths.get_mut(id) {
-            let (incoming, outgoing) = path.probed(arrived, probe.sent_us, probe.echo);
-            self.clock.sample(arrived, incoming, outgoing);
-            path.seen.on_received(probe.number);
-            path.incoming_mtu = Some((probe.mtu.into(), probe.mtu_error));
+            let (incoming, outgoing) = path.on_probe(arrived, &probe);
+            self.peer.clock.sample(arrived, incoming, outgoing);
             if probe.asks {
                 path.probe_at = path.probe_at.min(now);
             }
@@ -154,13 +134,9 @@ impl Gateway {
         self.note_lateness(now, id);
         self.judge_held(now);
         self.limit_control(now, probe.lag_ms);
-        // A probe on a slower path may report older state.
-        let ahead =
-            self.newest_report.map(|newest| probe.sent_us.wrapping_sub(newest).cast_signed());
-        if ahead.is_some_and(|ahead| ahead < 0) {
+        if !self.peer.is_news(probe.sent_us) {
             return;
         }
-        self.newest_report = Some(probe.sent_us);
         for report in &probe.reports {
             if let Some(about) = self.paths.by_wire(report.path) {
                 self.take_report(now, about, report);
@@ -173,112 +149,87 @@ impl Gateway {
         if let Some(outgoing) = self.poll_handshake(now, out) {
             return Some(outgoing);
         }
-        if !self.session_up {
+        if !self.session.is_up() {
             return None;
         }
-        if let Some(outgoing) = self.poll_validation(now, out) {
-            return Some(outgoing);
-        }
-        if let Some(outgoing) = self.poll_probe(now, out) {
-            return Some(outgoing);
-        }
-        for class in Class::ALL {
-            if let Some(outgoing) = self.poll_class(now, class, out) {
+        let mut plain = self.deliveries.buffer();
+        let outgoing = self
+            .poll_validation(now, &mut plain, out)
+            .or_else(|| self.poll_probe(now, &mut plain, out))
+            .or_else(|| {
+                let mut classes = Class::ALL.into_iter();
+                classes.find_map(|class| self.poll_class(now, class, &mut plain, out))
+            });
+        self.deliveries.recycle(plain);
+        outgoing
+    }
+
+    /// Seals `plain` into `out`, to be sent by a path to an address.
+    pub(super) fn seal(
+        &mut self,
+        now: Instant,
+        (path, to): (PathId, SocketAddr),
+        class: Option<Class>,
+        plain: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<Outgoing> {
+        let known = self.paths.get_mut(path)?;
+        self.sessions.seal(now, PathId(known.wire?), plain, out).ok()?;
+        known.on_sent(out.len());
+        Some(Outgoing { path, to, class })
+    }
+
+    fn poll_probe(
+        &mut self,
+        now: Instant,
+        plain: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Option<Outgoing> {
+        let udp = self.config.network == Network::Udp;
+        for id in self.paths.ids() {
+            let Some(path) = self.paths.get_mut(id) else { continue };
+            // A padded probe may be lost, so it follows the regular probe instead of replacing it.
+            let (due, planned) = (now >= path.probe_at, path.mtu.take_planned());
+            if !due && planned.is_none() {
+                continue;
+            }
+            let padded = planned.filter(|_| !due);
+            if due {
+                path.probe_at = now + self.config.health.probe;
+            }
+            let around = path.header_bytes() + OVERHEAD as u32;
+            let size = padded.map_or(0, |padded| padded.saturating_sub(around));
+            let is_known = path.wire.is_some();
+            let Some(to) = self.paths.reach(id).filter(|_| is_known) else { continue };
+            self.probe(now, id).write(size as usize, plain);
+            if let Some(path) = self.paths.get_mut(id) {
+                path.mtu.on_sent(padded);
+                if due && udp {
+                    path.plan_padded(now);
+                }
+            }
+            if let Some(outgoing) = self.seal(now, (id, to), None, plain, out) {
                 return Some(outgoing);
             }
         }
         None
     }
 
-    fn poll_handshake(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Outgoing> {
-        loop {
-            while let Some(path) = self.handshake.1.first() {
-                self.handshake.1 = self.handshake.1.without(path);
-                if let Some(to) = self.paths.get(path).and_then(|path| self.reach(path)) {
-                    out.clear();
-                    out.extend_from_slice(&self.handshake.0);
-                    return Some(Outgoing { path, to, class: None });
-                }
-            }
-            match self.sessions.poll_handshake(now, &mut self.handshake.0)? {
-                Handshake::OnEveryPath => {
-                    // Of two gateways with the peer's key, the one that is heard is asked.
-                    let is_duplicated = self.sessions.is_peer_duplicated(now);
-                    let is_contested = is_duplicated && self.paths.iter().any(Path::is_heard);
-                    let reached = |path: &Path| {
-                        self.reach(path).is_some() && (!is_contested || path.is_heard())
-                    };
-                    let reached = |id: &PathId| self.paths.get(*id).is_some_and(reached);
-                    self.handshake.1 = self.paths.ids().filter(reached).collect();
-                    if self.handshake.1.is_empty() {
-                        self.sessions.on_handshake_unsent(now);
-                    }
-                }
-                Handshake::Reply { to } => {
-                    let asker = self.askers.iter().find(|(from, _)| *from == to);
-                    if let Some((_, path)) = asker {
-                        out.clear();
-                        out.extend_from_slice(&self.handshake.0);
-                        return Some(Outgoing { path: *path, to, class: None });
-                    }
-                }
-            }
-        }
-    }
-
-    /// Returns the destination of a datagram on a path, if it can leave.
-    pub(super) fn reach(&self, path: &Path) -> Option<SocketAddr> {
-        if !path.present {
-            return None;
-        }
-        match self.config.network {
-            Network::Udp => path.remote,
-            Network::Tcp => path.writable.then_some(path.remote.unwrap_or(NOWHERE)),
-        }
-    }
-
-    fn poll_probe(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Outgoing> {
-        let udp = self.config.network == Network::Udp;
-        for id in self.paths.ids() {
-            let Some(path) = self.paths.get_mut(id) else { continue };
-            // A padded probe may be lost, so it follows the regular probe instead of replacing it.
-            let (due, padded) = (now >= path.probe_at, path.padded.take());
-            if !due && padded.is_none() {
-                continue;
-            }
-            let padded = padded.filter(|_| !due);
-            if due {
-                path.probe_at = now + self.config.health.probe;
-            }
-            let around = path.header_bytes() + OVERHEAD as u32;
-            let size = padded.map_or(0, |padded| padded.saturating_sub(around));
-            let path = self.paths.get(id);
-            let to = path.and_then(|path| self.reach(path).zip(path.wire));
-            let Some((to, wire)) = to else { continue };
-            self.probe(now, id).write(size as usize, &mut self.plain);
-            if let Some(path) = self.paths.get_mut(id) {
-                path.mtu.on_sent(padded);
-                path.padded = if due && udp { path.poll_padded(now) } else { None };
-            }
-            if self.sessions.seal(now, PathId(wire), &self.plain, out).is_ok() {
-                if let Some(path) = self.paths.get_mut(id) {
-                    path.on_sent(out.len());
-                }
-                return Some(Outgoing { path: id, to, class: None });
-            }
-        }
-        None
-    }
-
-    fn poll_class(&mut self, now: Instant, class: Class, out: &mut Vec<u8>) -> Option<Outgoing> {
-        let bundled = self.config.network == Network::Tcp && class != Class::Control;
-        if bundled && !self.bundle_writable {
+    fn poll_class(
+        &mut self,
+        now: Instant,
+        class: Class,
+        plain: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Option<Outgoing> {
+        let bundled = self.config.network.bundles(class);
+        if bundled && !self.paths.is_bundle_writable() {
             return None;
         }
         loop {
             let fed = self.feed(now, class);
             let link = &mut self.classes[class];
-            let Some(path) = link.poll_send(now, &mut self.plain) else {
+            let Some(path) = link.poll_send(now, plain) else {
                 // The transport dropped expired messages, which made room.
                 if fed && link.is_drained() {
                     continue;
@@ -286,28 +237,23 @@ impl Gateway {
                 return None;
             };
             if bundled {
-                self.sessions.seal(now, BUNDLE, &self.plain, out).ok()?;
+                self.sessions.seal(now, BUNDLE, plain, out).ok()?;
                 return Some(Outgoing { path: BUNDLE, to: NOWHERE, class: Some(class) });
             }
+            let to = self.paths.reach(path);
             let Some(known) = self.paths.get(path) else { continue };
-            let (to, wire) = (self.reach(known), known.wire);
-            if to.is_none() && known.remote.is_none() {
-                // A reply to the peer's first message may wait until the address is proved.
-                self.held.keep(now, path, known.validation.is_open(), class, &self.plain);
+            // A reply to the peer's first message may wait until the address is proved.
+            let is_unproved = to.is_none() && known.remote.is_none();
+            let is_sent_again = class == Class::Control && to.is_some() && known.wire.is_some();
+            if known.validation.is_open() && (is_unproved || is_sent_again) {
+                self.addresses.hold(now, path, class, plain);
             }
             // A datagram that cannot be sent is lost here, as in the network.
-            let (Some(to), Some(wire)) = (to, wire) else { continue };
-            if class == Class::Control {
-                self.held.keep(now, path, known.validation.is_open(), class, &self.plain);
+            let Some(to) = to else { continue };
+            if let Some(outgoing) = self.seal(now, (path, to), Some(class), plain, out) {
+                self.classes[class].on_sent_via(path);
+                return Some(outgoing);
             }
-            if self.sessions.seal(now, PathId(wire), &self.plain, out).is_err() {
-                continue;
-            }
-            if let Some(known) = self.paths.get_mut(path) {
-                known.on_sent(out.len());
-            }
-            self.classes[class].on_sent_via(path);
-            return Some(Outgoing { path, to, class: Some(class) });
         }
     }
 
@@ -317,7 +263,7 @@ impl Gateway {
             && known.remote != remote
         {
             known.remote = remote;
-            known.forget_size();
+            known.mtu.reset();
             self.refresh_usable();
         }
     }
@@ -329,11 +275,7 @@ impl Gateway {
 
     /// Sets whether the stream of a path, or [`BUNDLE`], is writable (TCP mode).
     pub fn set_writable(&mut self, path: PathId, writable: bool) {
-        if path == BUNDLE {
-            self.bundle_writable = writable;
-        } else if let Some(known) = self.paths.get_mut(path) {
-            known.writable = writable;
-        }
+        self.paths.set_writable(path, writable);
     }
 
     /// Returns the path of a datagram by its envelope; `None` before there is a session.

@@ -14,11 +14,6 @@ use crate::health::probe::MAX_SENT_REPORTS;
 use crate::health::{MtuChange, MtuState, Path, Probe, Report};
 use crate::{Class, Side};
 
-/// Silence on all paths after which the peer is presumed gone.
-const PEER_LOST: Duration = Duration::from_secs(1);
-/// Interval of silence at which the aircraft requests a new session.
-const ASK_AGAIN: Duration = Duration::from_millis(300);
-
 impl Gateway {
     /// Records that an interface has gone or come back.
     pub fn set_path_up(&mut self, now: Instant, id: PathId, up: bool) {
@@ -27,7 +22,7 @@ impl Gateway {
             return;
         }
         path.present = up;
-        path.forget_size();
+        path.mtu.reset();
         path.probe_at = now;
         let before = if up { None } else { path.watch.give_up() };
         if let Some(before) = before {
@@ -58,8 +53,9 @@ impl Gateway {
             mtu_error: path.is_some_and(|path| path.mtu.state() == MtuState::Error),
             sent_us: crate::health::clock::micros(now),
             echo: path.and_then(|path| path.echo(now)),
-            lag_ms: self.lag_ms(),
-            asks: path.is_some_and(|path| path.rtt.is_none() && path.watch.heard().is_some()),
+            lag_ms: self.control.lag_ms(),
+            asks: path
+                .is_some_and(|path| path.timing.rtt().is_none() && path.watch.heard().is_some()),
             reports,
         }
     }
@@ -67,18 +63,15 @@ impl Gateway {
     /// Records the peer's report on an outgoing path.
     pub(super) fn take_report(&mut self, now: Instant, id: PathId, report: &Report) {
         let Some(path) = self.paths.get_mut(id) else { return };
-        let last = path.peer_report.replace(*report);
-        let has_arrived = |last: Report| last.seen.newest != report.seen.newest;
-        if report.state.is_alive() && last.is_some_and(has_arrived) {
-            self.clock.on_report(now, Duration::from_micros(report.transit_us.into()));
-        }
+        let (last, before) = path.reports.on_report(report);
         let seen = report.seen;
+        if report.state.is_alive() && last.is_some_and(|last| last.seen.newest != seen.newest) {
+            self.peer.clock.on_report(now, Duration::from_micros(report.transit_us.into()));
+        }
         if let Some(change) = path.mtu.on_report(now, seen.newest, seen.arrived) {
             let name = path.name.clone();
             self.on_mtu_change(now, name, change);
         }
-        let Some(path) = self.paths.get_mut(id) else { return };
-        let before = core::mem::replace(&mut path.outgoing, report.state);
         if before != report.state {
             self.note_state(now, id, before, Direction::Outgoing);
         }
@@ -88,16 +81,17 @@ impl Gateway {
         let bytes = match change {
             MtuChange::Raised(bytes) => bytes,
             MtuChange::BlackHole { from, to } => {
-                let lost =
-                    format!("path `{path}`: packets of {from} B no longer reach the other end");
-                self.record_event(
+                self.record.alarm(
                     now,
-                    What::Alarm { text: format!("{lost}; now at most {to} B are sent") },
+                    format!(
+                        "path `{path}`: packets of {from} B no longer reach the other end; now at most {to} B \
+                         are sent"
+                    ),
                 );
                 to
             }
         };
-        self.record_event(now, What::Mtu { path, bytes });
+        self.record.event(now, What::Mtu { path, bytes });
     }
 
     /// Reports a changed state of a path to the peer and to transports.
@@ -110,14 +104,14 @@ impl Gateway {
     ) {
         let Some(path) = self.paths.get_mut(id) else { return };
         let to = match direction {
-            Direction::Outgoing => path.outgoing,
+            Direction::Outgoing => path.reports.outgoing(),
             Direction::Incoming | Direction::Both => path.watch.state(),
         };
         if to == PathState::Down {
-            path.totals.given_up += 1;
+            path.given_up += 1;
         }
         let what = What::Path { path: path.name.clone(), from, to, direction };
-        self.record_event(now, what);
+        self.record.event(now, what);
         if direction != Direction::Outgoing {
             self.probe_at_once(now);
         }
@@ -139,12 +133,11 @@ impl Gateway {
             {
                 self.note_state(now, id, before, Direction::Incoming);
             }
-            let spent =
-                self.paths.get(id).is_some_and(|path| path.is_spent() && !path.reported_spent);
-            if spent && let Some(path) = self.paths.get_mut(id) {
-                path.reported_spent = true;
+            if let Some(path) = self.paths.get_mut(id)
+                && path.traffic.take_spent()
+            {
                 let what = What::DataCap { path: path.name.clone() };
-                self.record_event(now, what);
+                self.record.event(now, what);
                 self.refresh_usable();
             }
         }
@@ -153,24 +146,19 @@ impl Gateway {
 
     /// Handles silence on all paths: the peer may have restarted.
     fn wake_silence(&mut self, now: Instant) {
-        let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
-        let Some(heard) = heard.filter(|_| self.session_up) else { return };
-        let silent = now.since(heard);
-        if silent >= PEER_LOST && !self.silence.reported {
-            self.silence.reported = true;
-            self.record_event(now, What::PeerLost);
+        let Some(heard) = self.paths.last_heard().filter(|_| self.session.is_up()) else { return };
+        if self.session.take_loss(now, heard) {
+            self.record.event(now, What::PeerLost);
         }
-        let asked = self.silence.renewed.unwrap_or(heard).max(heard);
-        if self.config.side == Side::Aircraft && now.since(asked) >= ASK_AGAIN {
-            self.silence.renewed = Some(now);
+        if self.config.side == Side::Aircraft && self.session.take_request(now, heard) {
             self.sessions.renew(now);
         }
     }
 
     /// Notes whether control by this path would be too old when it is there.
     pub(super) fn note_lateness(&mut self, now: Instant, id: PathId) {
-        let transit = self.paths.get(id).and_then(|path| path.outgoing_transit.last());
-        let delay = transit.and_then(|transit| self.clock.outgoing_delay(now, transit));
+        let transit = self.paths.get(id).and_then(|path| path.timing.outgoing().last());
+        let delay = transit.and_then(|transit| self.peer.clock.outgoing_delay(now, transit));
         let is_late = self.is_late_for_control(delay);
         let Some(path) = self.paths.get_mut(id) else { return };
         if core::mem::replace(&mut path.is_late, is_late) != is_late {
@@ -184,14 +172,14 @@ impl Gateway {
     pub(super) fn refresh_usable(&mut self) {
         let worth = |path: &Path| {
             let known = path.remote.is_some() || self.config.network == Network::Tcp;
-            let worth = match path.outgoing {
+            let worth = match path.reports.outgoing() {
                 _ if !path.present || !known => 0,
                 PathState::Down => 1,
                 PathState::Unheard => 2,
                 PathState::Suspected | PathState::Probation => 3,
                 PathState::Up => 5,
             };
-            if path.is_spent() { worth.min(4) } else { worth }
+            if path.traffic.is_spent() { worth.min(4) } else { worth }
         };
         let best = self.paths.iter().map(worth).max().unwrap_or(0);
         let late = |path: &Path| path.is_late && path.is_heard();
@@ -201,11 +189,12 @@ impl Gateway {
             let is_useless = any_in_time && late(path);
             for class in Class::ALL {
                 let usable = match class {
-                    Class::Control => worth > 0 && (!path.is_spent() || best < 5) && !is_useless,
+                    Class::Control => {
+                        worth > 0 && (!path.traffic.is_spent() || best < 5) && !is_useless
+                    }
                     _ => worth > 0 && worth == best,
                 };
-                let bundled = self.config.network == Network::Tcp && class != Class::Control;
-                if !bundled {
+                if !self.config.network.bundles(class) {
                     self.classes[class].set_usable(id, usable);
                 }
             }

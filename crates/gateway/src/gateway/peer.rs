@@ -1,4 +1,4 @@
-//! Changes of the session: what follows from them, and the alarms about them.
+//! The peer since its start, and what follows from changes of the session.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,70 +6,89 @@ use alloc::vec::Vec;
 
 use skybraid_units::Instant;
 
-use super::{Gateway, SessionAge};
+use super::Gateway;
+use super::age::UnknownAge;
 use crate::Side;
 use crate::event::What;
-use crate::health::Path;
+use crate::health::PeerClock;
 use crate::hello::{Hello, Name};
+use crate::order::{Order, Waiting};
+
+/// What is known of the peer since its start; a restart makes all of it void.
+#[derive(Debug, Default)]
+pub(super) struct Peer {
+    pub clock: PeerClock,
+    pub order: Order,
+    /// Signed frames that wait for earlier ones.
+    pub waiting: Waiting,
+    pub unknown_age: UnknownAge,
+    /// Send time of the newest probe, in microseconds modulo 2³².
+    newest_probe: Option<u32>,
+}
+
+impl Peer {
+    /// Whether the reports of a probe sent at `sent_us` count: one on a slower path may carry older state.
+    pub fn is_news(&mut self, sent_us: u32) -> bool {
+        let is_older = |newest: u32| sent_us.wrapping_sub(newest).cast_signed() < 0;
+        let is_news = !self.newest_probe.is_some_and(is_older);
+        if is_news {
+            self.newest_probe = Some(sent_us);
+        }
+        is_news
+    }
+}
 
 impl Gateway {
     /// Handles a new session: at the start, after a change of keys, after a restart of the peer.
     pub(super) fn on_session(&mut self, now: Instant, hello: &[u8], restarted: bool) {
-        self.session_up = true;
-        self.session_age = SessionAge::default();
-        self.sessions_so_far += 1;
-        self.record_event(now, What::Session { restarted });
+        self.session.on_established(restarted);
+        self.record.event(now, What::Session { restarted });
         if restarted {
-            self.peer_restarts += u64::from(self.sessions_so_far > 1);
             self.match_names(now, hello);
             self.reconnect();
             self.watch_duplicates(now);
         }
-        self.paths.iter_mut().for_each(Path::restart_numbers);
+        self.paths.iter_mut().for_each(|path| path.traffic.restart_numbers());
         self.probe_at_once(now);
     }
 
     /// Raises an alarm once when two gateways with the peer's key are heard.
     fn watch_duplicates(&mut self, now: Instant) {
         let is_duplicated = self.sessions.is_peer_duplicated(now);
-        let was_reported = core::mem::replace(&mut self.duplicate_reported, is_duplicated);
-        if is_duplicated && !was_reported {
-            let text = "two gateways with the peer's key are heard";
-            self.record_event(now, What::Alarm { text: text.into() });
+        if self.session.take_duplicate(is_duplicated) {
+            self.record.alarm(now, "two gateways with the peer's key are heard");
         }
     }
 
     /// Handles the end of the session, which no handshake has renewed.
     pub(super) fn on_session_expired(&mut self, now: Instant) {
-        self.session_up = false;
-        self.session_age.expired = true;
+        self.session.on_expired();
         let life = self.config.session.lifetime();
         let text = format!(
             "the session has ended: its keys could not be changed for {life}; nothing is sent or \
              accepted until a handshake gets through"
         );
-        self.record_event(now, What::Alarm { text });
+        self.record.alarm(now, text);
     }
 
     /// Raises an alarm, once, when a change of keys is overdue.
     pub(super) fn watch_session_age(&mut self, now: Instant) {
-        if self.session_age.overdue || !self.sessions.is_overdue(now) {
+        if !self.session.take_overdue(self.sessions.is_overdue(now)) {
             return;
         }
-        self.session_age.overdue = true;
         let left = self.sessions.time_left(now).unwrap_or_default();
         let text = format!(
             "the session's keys could not be changed, since no handshake gets through: it ends in {} s",
             left.as_nanos() / 1_000_000_000
         );
-        self.record_event(now, What::Alarm { text });
+        self.record.alarm(now, text);
     }
 
     /// Sets the numbers of paths and channels on the wire, which are the aircraft's, in the order of its file.
     fn match_names(&mut self, now: Instant, hello: &[u8]) {
         let Some(peer) = Hello::read(hello) else {
             let text = "the peer speaks another version of the protocol";
-            return self.record_event(now, What::Alarm { text: text.into() });
+            return self.record.alarm(now, text);
         };
         let aircraft_is_here = self.config.side == Side::Aircraft;
         let number = |here: usize, name: &str, theirs: &[Name]| {
@@ -84,7 +103,8 @@ impl Gateway {
             let names = names.join("`, `");
             format!("{what} `{names}` is {has} and not {not}: give it one name in both files")
         };
-        let mut alarms: Vec<String> = self.inner.set_peer(peer.tun).err().into_iter().collect();
+        let mut alarms: Vec<String> =
+            self.rules.inner_mut().set_peer(peer.tun).err().into_iter().collect();
         let mine: Vec<&str> = self.paths.iter().map(|path| path.name.as_str()).collect();
         let own: Vec<&str> = self.channels.iter().map(|channel| channel.name.as_str()).collect();
         for (what, mine, theirs) in [("path", mine, &peer.paths), ("channel", own, &peer.channels)]
@@ -108,7 +128,19 @@ impl Gateway {
             }
         }
         for text in alarms {
-            self.record_event(now, What::Alarm { text });
+            self.record.alarm(now, text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_that_was_overtaken_brings_no_news() {
+        let mut peer = Peer::default();
+        let news = [u32::MAX - 1, 5, u32::MAX, 5, 6].map(|sent_us| peer.is_news(sent_us));
+        assert_eq!(news, [true, true, false, true, true]);
     }
 }

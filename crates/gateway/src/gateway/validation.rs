@@ -12,15 +12,52 @@ use super::{BUNDLE, Gateway, Outgoing};
 use crate::config::Network;
 use crate::event::What;
 use crate::health::validation::Message;
+use crate::session::Bucket;
 use crate::{Class, Side};
 
 /// Copies examined per second: forwarded copies may be the only trace of the aircraft's address.
-pub(super) const COPIES: i64 = 100;
+const COPIES: i64 = 100;
 /// Maximum number of pending responses.
 const MAX_RESPONSES: usize = 64;
 /// Maximum number and age of datagrams held during address validation.
 const MAX_HELD: usize = 256;
 const MAX_HELD_FOR: Duration = Duration::from_secs(1);
+
+/// Messages about addresses that wait to leave.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    /// Responses to challenges, and proofs, each with its path.
+    responses: VecDeque<(PathId, Message)>,
+    held: Held,
+    /// Limit of the copies from other addresses that are examined.
+    copies: Bucket,
+}
+
+impl Default for Addresses {
+    fn default() -> Self {
+        let copies = Bucket::per_second(COPIES);
+        Self { responses: VecDeque::new(), held: Held::default(), copies }
+    }
+}
+
+impl Addresses {
+    /// Queues a validation message for a path.
+    pub fn respond(&mut self, id: PathId, message: Message) {
+        if self.responses.len() < MAX_RESPONSES {
+            self.responses.push_back((id, message));
+        }
+    }
+
+    /// Keeps a datagram of a path whose address is being validated.
+    pub fn hold(&mut self, at: Instant, path: PathId, class: Class, plain: &[u8]) {
+        self.held.keep(at, path, class, plain);
+    }
+
+    /// Drops the held datagrams.
+    pub fn forget_held(&mut self) {
+        self.held = Held::default();
+    }
+}
 
 impl Gateway {
     /// Learns the source address of a peer's datagram. Over UDP a new address must be validated; over TCP the
@@ -42,7 +79,7 @@ impl Gateway {
         }
         match self.config.network {
             Network::Udp => {
-                let rtt = path.min_rtt();
+                let rtt = path.timing.min_rtt();
                 path.validation.on_received(now, from, bytes, rtt);
             }
             Network::Tcp if newest => self.use_address(now, id, from),
@@ -62,7 +99,7 @@ impl Gateway {
             let path = gateway.paths.get(gateway.path_of(bytes).filter(|path| *path != BUNDLE)?)?;
             (gateway.config.side == Side::Ground && path.remote != Some(from)).then_some(())
         };
-        if is_copied(self).is_none() || !self.copies.take(now) {
+        if is_copied(self).is_none() || !self.addresses.copies.take(now) {
             return;
         }
         let wire = self.sessions.path_of_copy(bytes, scratch);
@@ -82,7 +119,7 @@ impl Gateway {
     ) {
         match Message::read(plain) {
             Some(Message::Challenge(token)) => {
-                self.respond(id, Message::Response(token));
+                self.addresses.respond(id, Message::Response(token));
             }
             Some(Message::Proof(proof)) => {
                 if self.config.side == Side::Ground && self.sessions.is_proof(now, from, &proof) {
@@ -98,14 +135,7 @@ impl Gateway {
                 }
                 self.settle_addresses(now);
             }
-            None => self.refused.unreadable += 1,
-        }
-    }
-
-    /// Queues a validation message for a path.
-    pub(super) fn respond(&mut self, id: PathId, message: Message) {
-        if self.responses.len() < MAX_RESPONSES {
-            self.responses.push_back((id, message));
+            None => self.record.on_unreadable(),
         }
     }
 
@@ -115,9 +145,9 @@ impl Gateway {
             let Some(path) = self.paths.get_mut(id) else { continue };
             if let Some(address) = path.validation.settle(now, path.remote) {
                 self.use_address(now, id, address);
-                self.held.release(id);
+                self.addresses.held.release(id);
             } else if !path.validation.is_open() {
-                self.held.forget(id);
+                self.addresses.held.forget(id);
             }
         }
     }
@@ -125,20 +155,25 @@ impl Gateway {
     fn use_address(&mut self, now: Instant, id: PathId, address: SocketAddr) {
         let Some(path) = self.paths.get_mut(id) else { return };
         if path.remote.replace(address).is_some() {
-            path.forget_size();
+            path.mtu.reset();
         }
         path.probe_at = path.probe_at.min(now);
         let what = What::Address { path: path.name.clone(), address: format!("{address}") };
-        self.record_event(now, what);
+        self.record.event(now, what);
         self.refresh_usable();
     }
 
     /// Returns the next response or challenge, or the next control message first sent to a wrong address.
-    pub(super) fn poll_validation(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Outgoing> {
-        while let Some((id, message)) = self.responses.pop_front() {
-            let to = self.paths.get(id).and_then(|path| self.reach(path));
-            message.write(&mut self.plain);
-            if let Some(outgoing) = to.and_then(|to| self.seal_plain(now, id, to, None, out)) {
+    pub(super) fn poll_validation(
+        &mut self,
+        now: Instant,
+        plain: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Option<Outgoing> {
+        while let Some((id, message)) = self.addresses.responses.pop_front() {
+            let Some(to) = self.paths.reach(id) else { continue };
+            message.write(plain);
+            if let Some(outgoing) = self.seal(now, (id, to), None, plain, out) {
                 return Some(outgoing);
             }
         }
@@ -148,46 +183,29 @@ impl Gateway {
             let mut draw = || sessions.draw_token();
             let challenge = path.validation.poll_challenge(now, path.remote, &mut draw);
             let Some((to, token)) = challenge else { continue };
-            Message::Challenge(token).write(&mut self.plain);
-            if let Some(outgoing) = self.seal_plain(now, id, to, None, out) {
+            Message::Challenge(token).write(plain);
+            if let Some(outgoing) = self.seal(now, (id, to), None, plain, out) {
                 return Some(outgoing);
             }
         }
-        while let Some(Datagram { path: id, at, class, plain }) = self.held.released.pop_front() {
+        while let Some(Datagram { path: id, at, class, plain }) =
+            self.addresses.held.released.pop_front()
+        {
             let life = self.config.class.deadline(class).unwrap_or(MAX_HELD_FOR);
-            if now.since(at) >= life.min(MAX_HELD_FOR) {
-                continue;
-            }
-            self.plain = plain;
-            let to = self.paths.get(id).and_then(|path| self.reach(path));
-            if let Some(outgoing) = to.and_then(|to| self.seal_plain(now, id, to, Some(class), out))
-            {
+            let to = self.paths.reach(id).filter(|_| now.since(at) < life.min(MAX_HELD_FOR));
+            let Some(to) = to else { continue };
+            if let Some(outgoing) = self.seal(now, (id, to), Some(class), &plain, out) {
                 return Some(outgoing);
             }
         }
         None
-    }
-
-    /// Seals the contents of `plain`.
-    fn seal_plain(
-        &mut self,
-        now: Instant,
-        id: PathId,
-        to: SocketAddr,
-        class: Option<Class>,
-        out: &mut Vec<u8>,
-    ) -> Option<Outgoing> {
-        let wire = self.paths.get(id)?.wire?;
-        self.sessions.seal(now, PathId(wire), &self.plain, out).ok()?;
-        self.paths.get_mut(id)?.on_sent(out.len());
-        Some(Outgoing { path: id, to, class })
     }
 }
 
 /// Control sent during the validation of the aircraft's address, and datagrams held because no address was
 /// known. Both are sent to a new address once validated; the aircraft uses the first copy of each.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+struct Held {
     /// Oldest first.
     waiting: VecDeque<Datagram>,
     released: VecDeque<Datagram>,
@@ -203,11 +221,7 @@ struct Datagram {
 }
 
 impl Held {
-    /// Keeps a datagram, if the validation of its path is `open`.
-    pub fn keep(&mut self, at: Instant, path: PathId, open: bool, class: Class, plain: &[u8]) {
-        if !open {
-            return;
-        }
+    fn keep(&mut self, at: Instant, path: PathId, class: Class, plain: &[u8]) {
         if self.waiting.len() >= MAX_HELD {
             self.waiting.pop_front();
         }
@@ -227,5 +241,23 @@ impl Held {
     /// Drops held datagrams: the address was right.
     fn forget(&mut self, path: PathId) {
         self.waiting.retain(|held| held.path != path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_datagrams_leave_only_by_the_path_that_has_a_new_address() {
+        let mut held = Held::default();
+        for path in [0, 1, 0, 2] {
+            held.keep(Instant::ZERO, PathId(path), Class::Control, &[path]);
+        }
+        held.forget(PathId(2));
+        held.release(PathId(0));
+        let released: Vec<Vec<u8>> = held.released.drain(..).map(|held| held.plain).collect();
+        assert_eq!(released, [[0], [0]]);
+        assert_eq!(held.waiting.len(), 1);
     }
 }

@@ -109,6 +109,8 @@ pub struct MtuSearch {
     raise: (Instant, Duration),
     /// Largest smaller size that arrived since the first loss of the size in use.
     fallback: Option<u32>,
+    /// Size of the padded probe that leaves next.
+    planned: Option<u32>,
     /// Black holes since the start.
     pub black_holes: u64,
 }
@@ -160,6 +162,7 @@ impl MtuSearch {
             search_at: Instant::ZERO,
             raise: (Instant::FAR_FUTURE, RAISE[0]),
             fallback: None,
+            planned: None,
             black_holes: 0,
         }
     }
@@ -209,6 +212,16 @@ impl MtuSearch {
         let sibling = small.map_or(number, |sent| sent.number);
         self.sent.push_back(Sent { number, padded, sibling, fate: Fate::Unknown });
         number
+    }
+
+    /// Plans the padded probe that is due, as [`poll_probe`](Self::poll_probe) returns it.
+    pub fn plan_probe(&mut self, now: Instant, spent: bool) {
+        self.planned = self.poll_probe(now, spent);
+    }
+
+    /// Takes the size of the planned probe.
+    pub const fn take_planned(&mut self) -> Option<u32> {
+        self.planned.take()
     }
 
     /// Returns the IP packet size of the padded probe that is due, in bytes. Must be called right after a

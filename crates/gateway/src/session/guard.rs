@@ -29,6 +29,7 @@ const NETWORK_SOURCES: usize = 4;
 const MAX_SOURCES: usize = 1024;
 
 /// Token bucket with a capacity of one second.
+#[derive(Debug)]
 pub(crate) struct Bucket {
     every: Duration,
     /// Time at which it has all tokens but one.

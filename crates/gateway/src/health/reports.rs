@@ -1,0 +1,72 @@
+//! Reports of both ends on a path: each tells how it receives.
+
+use super::probe::{Probe, Report};
+use super::seen::ProbesSeen;
+use crate::event::PathState;
+
+/// Reports on one path.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathReports {
+    /// Received probes of the peer.
+    seen: ProbesSeen,
+    /// State of the path at the peer.
+    outgoing: PathState,
+    /// Last report of the peer.
+    last: Option<Report>,
+    incoming_mtu: Option<(u32, bool)>,
+}
+
+impl PathReports {
+    /// Records a probe of the peer on this path.
+    pub fn on_probe(&mut self, probe: &Probe) {
+        self.seen.on_received(probe.number);
+        self.incoming_mtu = Some((probe.mtu.into(), probe.mtu_error));
+    }
+
+    /// Records the peer's report on this path. Returns the one before it, and the state at the peer before it.
+    pub const fn on_report(&mut self, report: &Report) -> (Option<Report>, PathState) {
+        let before = core::mem::replace(&mut self.outgoing, report.state);
+        (self.last.replace(*report), before)
+    }
+
+    /// Returns the received probes of the peer.
+    pub const fn seen(&self) -> ProbesSeen {
+        self.seen
+    }
+
+    /// Returns the state for what we send.
+    pub const fn outgoing(&self) -> PathState {
+        self.outgoing
+    }
+
+    /// Returns the last report of the peer.
+    pub const fn last(&self) -> Option<Report> {
+        self.last
+    }
+
+    /// Returns the largest IP packet that the peer sends, in bytes, and whether its packets of the base size are lost.
+    pub const fn incoming_mtu(&self) -> Option<(u32, bool)> {
+        self.incoming_mtu
+    }
+
+    /// Returns the share of sent datagrams that are lost.
+    pub fn outgoing_loss(&self) -> f64 {
+        self.last.map_or(0.0, |report| f64::from(report.loss) / 65_535.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_gives_the_state_and_loss_of_what_is_sent() {
+        let mut reports = PathReports::default();
+        assert_eq!(reports.outgoing_loss().to_bits(), 0.0_f64.to_bits());
+        let report = Report { state: PathState::Up, loss: 6_554, ..Report::default() };
+        assert_eq!(reports.on_report(&report), (None, PathState::Unheard));
+        assert_eq!(reports.outgoing(), PathState::Up);
+        assert!((reports.outgoing_loss() - 0.1).abs() < 1e-4);
+        assert_eq!(reports.on_report(&Report::default()), (Some(report), PathState::Up));
+    }
+}
