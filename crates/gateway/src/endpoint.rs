@@ -266,20 +266,9 @@ impl ClassEndpoint {
         });
     }
 
-    /// Sets whether `path` may carry messages.
-    pub fn set_usable(&mut self, path: PathId, usable: bool) {
-        self.endpoint.set_usable(path, usable);
-    }
-
-    /// Processes a measurement of the queue of `path`: while it is too long, the fraction of the bytes in flight that
-    /// fits.
-    pub fn on_queue(&mut self, path: PathId, share: Option<f64>) {
-        self.endpoint.on_queue(path, share);
-    }
-
-    /// Probes `path` at once, since it works again.
-    pub fn retry(&mut self, now: Instant, path: PathId) {
-        self.endpoint.retry(now, path);
+    /// The transport, for what the driver knows of its paths.
+    pub const fn transport_mut(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
     }
 
     /// Time of the next call of [`wake`](Self::wake).

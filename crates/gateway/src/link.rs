@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use skybraid_transport::wire::datagram::Decoded;
-use skybraid_transport::{PathId, PathInfo, Role, TransportConfig};
+use skybraid_transport::{Endpoint, PathId, PathInfo, Role, TransportConfig};
 use skybraid_units::{Duration, Instant};
 
 use crate::endpoint::{Arrived, ClassEndpoint};
@@ -224,20 +224,9 @@ impl ClassLink {
         self.stats.late(refused.late);
     }
 
-    /// Sets whether `path` may carry messages.
-    pub fn set_usable(&mut self, path: PathId, usable: bool) {
-        self.endpoint.set_usable(path, usable);
-    }
-
-    /// Processes a measurement of the queue of `path`: while it is too long, the fraction of the bytes in flight that
-    /// fits.
-    pub fn on_queue(&mut self, path: PathId, share: Option<f64>) {
-        self.endpoint.on_queue(path, share);
-    }
-
-    /// Probes `path` at once, since it works again.
-    pub fn retry(&mut self, now: Instant, path: PathId) {
-        self.endpoint.retry(now, path);
+    /// The transport, for what the driver knows of its paths.
+    pub const fn transport_mut(&mut self) -> &mut Endpoint {
+        self.endpoint.transport_mut()
     }
 
     /// Time of the next call of [`wake`](Self::wake).

@@ -130,7 +130,7 @@ impl Gateway {
                 path.probe_at = path.probe_at.min(now);
             }
         }
-        self.hold_data(id);
+        self.hold_data(now, id);
         self.note_lateness(now, id);
         self.judge_held(now);
         self.limit_control(now, probe.lag_ms);

@@ -115,11 +115,13 @@ impl Gateway {
         if direction != Direction::Outgoing {
             self.probe_at_once(now);
         }
-        self.hold_data(id);
+        self.hold_data(now, id);
         self.refresh_usable();
         // After an outage of all paths the peer's reports never said that this one was down.
         if !from.is_alive() && to.is_alive() {
-            Class::ALL.into_iter().for_each(|class| self.classes[class].retry(now, id));
+            Class::ALL
+                .into_iter()
+                .for_each(|class| self.classes[class].transport_mut().retry(now, id));
         }
     }
 
@@ -195,7 +197,7 @@ impl Gateway {
                     _ => worth > 0 && worth == best,
                 };
                 if !self.config.network.bundles(class) {
-                    self.classes[class].set_usable(id, usable);
+                    self.classes[class].transport_mut().set_usable(id, usable);
                 }
             }
         }

@@ -141,13 +141,13 @@ impl Gateway {
     }
 
     /// Holds data back from a path with a queue in which control would wait, or lets it on again.
-    pub(super) fn hold_data(&mut self, id: PathId) {
+    pub(super) fn hold_data(&mut self, now: Instant, id: PathId) {
         let Some(path) = self.paths.get(id).filter(|_| self.config.network == Network::Udp) else {
             return;
         };
         let share = path.timing.queue().share().filter(|_| path.is_heard());
         for class in Class::ALL.into_iter().filter(|class| *class != Class::Control) {
-            self.classes[class].on_queue(id, share);
+            self.classes[class].transport_mut().on_queue(now, id, share);
         }
     }
 

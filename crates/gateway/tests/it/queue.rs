@@ -66,3 +66,19 @@ fn copies_of_control_do_not_fill_a_slow_network_for_good() {
     let slow = field.snapshot(AIRCRAFT).paths[1].outgoing_delay_ms;
     assert!(slow.is_some_and(|ms| ms < 3_000.0), "{slow:?}");
 }
+
+#[test]
+fn control_is_soon_fast_again_after_all_rates_have_fallen() {
+    let mut field = Field::new(6, &shapes(Rate::from_mbps(5.0)), EXTRA);
+    talk(&mut field, 10_000, |field, at| {
+        if at == 6_000 {
+            let fallen = shapes(Rate::from_mbps(0.2));
+            (0..3).for_each(|path| field.reshape(path, &fallen[path]));
+        }
+        (0..8).for_each(|_| field.write(AIRCRAFT, VIDEO, &[7; 1_250]));
+    });
+    let sent = 7_500..9_000;
+    let delays = delays(&field, GROUND).into_iter().filter(|(number, _)| sent.contains(number));
+    let in_time = delays.filter(|(_, delay)| *delay <= 300.0).count();
+    assert!(in_time >= 74, "{in_time} of 75 within 300 ms");
+}

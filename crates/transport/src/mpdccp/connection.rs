@@ -135,9 +135,9 @@ impl Connection {
     }
 
     /// Processes a measurement of the queue of `path`.
-    pub fn on_queue(&mut self, path: PathId, share: Option<f64>) {
+    pub fn on_queue(&mut self, now: Instant, path: PathId, share: Option<f64>) {
         if let Some(subflow) = self.subflows.get_mut(path.index()) {
-            subflow.on_queue(share);
+            subflow.on_queue(now, share);
         }
     }
 

@@ -144,6 +144,12 @@ impl SentPackets {
         self.pipe * self.segment
     }
 
+    /// Time of sending of the second-oldest data packet in flight.
+    pub fn second_oldest(&self) -> Option<Instant> {
+        let in_flight = self.sent.iter().filter(|sent| sent.state == State::InFlight);
+        in_flight.map(|sent| sent.at).nth(1)
+    }
+
     /// Data packets marked lost so far.
     pub const fn losses(&self) -> u64 {
         self.losses

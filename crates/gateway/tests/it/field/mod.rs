@@ -51,6 +51,7 @@ pub struct Way {
 }
 
 /// A path's rate, delay and MTU.
+#[derive(Clone, Copy)]
 pub struct Shape(pub &'static str, pub Rate, pub Duration, pub u64);
 
 pub const LTE: fn() -> Shape =
@@ -156,19 +157,12 @@ impl Field {
         let configs: [GatewayConfig; 2] = [config(AIRCRAFT), config(GROUND)];
         let mut shapes: Vec<&Shape> = shapes.iter().collect();
         shapes.sort_by_key(|shape| shape.0);
-        let way = |(index, Shape(name, rate, delay, mtu)): (usize, &&Shape)| {
-            let link = |direction: &str| {
-                let plain = LinkConfig::plain(RateSource::Constant(*rate), *delay);
-                let config = LinkConfig { mtu: Bytes::new(*mtu), ..plain };
-                Link::new(&config, name, direction, Seed(seed))
-            };
-            Way {
-                links: [link("uplink"), link("downlink")],
-                faults: [Fault::default(); 2],
-                aircraft: format!("10.{index}.0.1:5000").parse().unwrap(),
-                ground: format!("192.0.2.1:{}", 4100 + index).parse().unwrap(),
-                bytes: [0; 2],
-            }
+        let way = |(index, Shape(name, rate, delay, mtu)): (usize, &&Shape)| Way {
+            links: links(&Shape(name, *rate, *delay, *mtu), seed),
+            faults: [Fault::default(); 2],
+            aircraft: format!("10.{index}.0.1:5000").parse().unwrap(),
+            ground: format!("192.0.2.1:{}", 4100 + index).parse().unwrap(),
+            bytes: [0; 2],
         };
         let ways: Vec<Way> = shapes.iter().enumerate().map(way).collect();
         let now = Instant::ZERO;
@@ -287,6 +281,11 @@ impl Field {
         let waits = self.stopped[side].iter_mut().flatten();
         waits.for_each(|(arrived, _)| *arrived = self.now);
         self.go_on(side);
+    }
+
+    /// A path has this shape from now on; what waits in its queues leaves as before.
+    pub fn reshape(&mut self, path: usize, shape: &Shape) {
+        self.ways[path].links = links(shape, self.seed);
     }
 
     /// A path's interface at the aircraft goes away or comes back.
@@ -434,6 +433,13 @@ impl Field {
     pub fn snapshot(&self, side: usize) -> Snapshot {
         self.ends[side].snapshot(self.clock(side, self.now))
     }
+}
+
+/// A link each way.
+fn links(Shape(name, rate, delay, mtu): &Shape, seed: u64) -> [Link; 2] {
+    let plain = LinkConfig::plain(RateSource::Constant(*rate), *delay);
+    let config = LinkConfig { mtu: Bytes::new(*mtu), ..plain };
+    ["uplink", "downlink"].map(|direction| Link::new(&config, name, direction, Seed(seed)))
 }
 
 fn clock(side: usize, at: Instant) -> Instant {

@@ -50,6 +50,9 @@ impl Subflow {
             self.sample_rtt(rtt);
         }
         self.on_progress(now);
+        if self.limit.is_overdue() {
+            self.check_age(now);
+        }
         self.totals.acked_bytes += progress.payload;
         self.window.on_acked(u64::from(progress.delivered) * u64::from(self.segment));
         if progress.delivered > 0 || progress.lost > 0 {

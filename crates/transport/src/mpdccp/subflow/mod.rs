@@ -169,8 +169,15 @@ impl Subflow {
     }
 
     /// Processes a measurement of the path's queue.
-    pub fn on_queue(&mut self, share: Option<f64>) {
+    pub fn on_queue(&mut self, now: Instant, share: Option<f64>) {
         self.limit.on_queue(share, self.sent.in_flight(), u64::from(self.segment));
+        self.check_age(now);
+    }
+
+    /// Pauses the subflow if acknowledgements are overdue.
+    fn check_age(&mut self, now: Instant) {
+        let age = self.sent.second_oldest().map(|at| now.since(at));
+        self.limit.on_age(now, age, self.timer.rtt().min_rtt());
     }
 
     /// Time until the next datagram assigned could leave, by the pace.

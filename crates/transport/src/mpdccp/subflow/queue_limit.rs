@@ -1,10 +1,20 @@
 //! Limit of a subflow by the queue of its path, which its driver measures with traffic of its own.
+//!
+//! A measurement is known a round trip and a queue later. Until then, acknowledgements that are overdue pause the
+//! subflow: after a sudden fall of the rate they are the first sign of a queue.
+
+use skybraid_units::{Duration, Instant};
 
 /// Minimum limit while nothing is held back, in segments.
 const MIN_SEGMENTS: u64 = 2;
 /// Growth of the limit with each measurement of a short queue, as a divisor, and at least this part of a segment.
 const GROWTH: u64 = 16;
 const MIN_GROWTH: u64 = 8;
+
+/// Excess over the lowest round trip that makes acknowledgements overdue.
+const MAX_EXCESS: Duration = Duration::from_millis(75);
+/// Maximum length of a pause: by then a queue has been measured, and a path that has become slower is no queue.
+const MAX_PAUSE: Duration = Duration::from_millis(300);
 
 /// Limit of what is in flight.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +23,9 @@ pub struct QueueLimit {
     bytes: u64,
     /// While it is: bytes in flight when it became too long, and those that may be once it is short again.
     held: Option<Held>,
+    /// Time since which acknowledgements are overdue.
+    overdue: Option<Instant>,
+    paused: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +36,7 @@ struct Held {
 
 impl Default for QueueLimit {
     fn default() -> Self {
-        Self { bytes: u64::MAX, held: None }
+        Self { bytes: u64::MAX, held: None, overdue: None, paused: false }
     }
 }
 
@@ -31,7 +44,20 @@ impl QueueLimit {
     /// Bytes that may be in flight; 0 while nothing may leave.
     #[inline]
     pub const fn bytes(&self) -> u64 {
-        self.bytes
+        if self.paused { 0 } else { self.bytes }
+    }
+
+    /// True if acknowledgements were overdue at the last call of [`on_age`](Self::on_age).
+    #[inline]
+    pub const fn is_overdue(&self) -> bool {
+        self.overdue.is_some()
+    }
+
+    /// Processes the age of the second-oldest packet in flight, if there are two: the oldest alone may be lost.
+    pub fn on_age(&mut self, now: Instant, age: Option<Duration>, min_rtt: Option<Duration>) {
+        let is_overdue = age.zip(min_rtt).is_some_and(|(age, min)| age > min + MAX_EXCESS);
+        self.overdue = is_overdue.then(|| self.overdue.unwrap_or(now));
+        self.paused = self.overdue.is_some_and(|since| now.since(since) < MAX_PAUSE);
     }
 
     /// Processes a measurement of the queue: while it is too long, the `share` of the bytes in flight that fits.
@@ -67,5 +93,21 @@ mod tests {
         assert_eq!(after(None, 0), 17_000);
         assert_eq!(after(Some(0.5), 1_000), 0);
         assert_eq!(after(None, 0), 2_125);
+    }
+
+    #[test]
+    fn overdue_acknowledgements_pause_for_a_limited_time() {
+        let mut limit = QueueLimit::default();
+        let mut paused = |at_ms, age_ms: Option<i64>| {
+            let rtt = Some(Duration::from_millis(50));
+            limit.on_age(Instant::from_millis(at_ms), age_ms.map(Duration::from_millis), rtt);
+            limit.bytes() == 0
+        };
+        assert!(!paused(0, Some(120)));
+        assert!(paused(50, Some(130)) && paused(300, Some(400)));
+        // A path that stays slower is no queue of this end.
+        assert!(!paused(350, Some(500)) && !paused(900, Some(500)));
+        assert!(!paused(950, None));
+        assert!(paused(1_000, Some(130)));
     }
 }
