@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import time
 import tomllib
 import tty
@@ -90,6 +91,38 @@ def test_a_tun_interface_that_carries_nothing_is_on_the_page(tmp_path: Path) -> 
             if "flush" in words:
                 wires.air.run("ip", "address", "add", "10.77.0.2/24", "dev", "skybraid0")
             gateway.until(lambda state: state["alarms"] == [], 5)
+
+
+def test_a_tun_interface_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    aircraft, ground = ({"tun": {"address": address}} for address in ("10.77.0.2/24", "10.77.0.1/24"))
+    with contextlib.closing(Wires(PATHS)) as wires, linked(tmp_path, wires, aircraft, ground) as (gateway, _):
+        time.sleep(0.5)
+        wires.air.run("ip", "link", "delete", "skybraid0")
+        deadline = time.monotonic() + 5
+        while "10.77.0.2" not in wires.air.run("ip", "-brief", "address"):
+            assert time.monotonic() < deadline, gateway.status()["alarms"]
+            time.sleep(0.1)
+        gateway.until(lambda state: state["alarms"] == [], 5)
+
+
+def test_clients_that_take_every_descriptor_leave_the_paths_theirs(tmp_path: Path) -> None:
+    aircraft = {"mavlink": [{"tcp_listen": "127.0.0.1:5760"}]}
+    with contextlib.closing(Wires(PATHS)) as wires, linked(tmp_path, wires, aircraft, {}) as (gateway, ground):
+        gateway.stop()
+        gateway.wrapper = ("prlimit", "--nofile=40")
+        gateway.start()
+        gateway.until_linked(len(PATHS))
+        with contextlib.ExitStack() as clients:
+            for _ in range(60):
+                client = clients.enter_context(wires.air.socket(socket.SOCK_STREAM))
+                client.settimeout(1)
+                with contextlib.suppress(OSError):
+                    client.connect(("127.0.0.1", 5760))
+            # The socket of a path is opened again with its interface.
+            wires.air.run("ip", "link", "set", "dish", "down")
+            ground.until(lambda state: any(path["incoming"] == "down" for path in state["paths"]), 5)
+            wires.air.run("ip", "link", "set", "dish", "up")
+            ground.until_linked(len(PATHS), 10)
 
 
 def test_of_two_ground_stations_with_one_key_one_keeps_the_session(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use skybraid_units::{Duration, Instant};
 
-use super::accept::{PAUSE, accept_all, source_of};
+use super::accept::{FOR_OWN, PAUSE, accept_all, source_of};
 use super::host::Hosts;
 use skybraid_io::clock::Clock;
 
@@ -220,7 +220,7 @@ pub(super) fn serve(
                 && now.since(client.since) < MAX_CONNECTION_TIME
         });
         if ready.first() == Some(&true) {
-            let accepted = accept_all(listener, &mut |stream, from| {
+            let accepted = accept_all(listener, FOR_OWN, &mut |stream, from| {
                 let Ok(local) = stream.local_addr() else { return };
                 if stream.set_nonblocking(true).is_err() {
                     return;

@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::frame_stream::{FrameStream, ReadResult};
 use super::{Counts, Write};
-use crate::accept::{accept_all, source_of};
+use crate::accept::{FOR_OWN, accept_all, source_of};
 use crate::poller::{Ready, Source};
 use crate::tools::Tools;
 
@@ -92,7 +92,7 @@ impl Connections {
         room: usize,
         tools: &Tools,
     ) -> bool {
-        accept_all(listener, &mut |stream, peer| {
+        accept_all(listener, FOR_OWN, &mut |stream, peer| {
             if self.connections.len() >= MAX_CLIENTS
                 && let Some(at) = self.to_replace(source_of(peer.ip()))
             {

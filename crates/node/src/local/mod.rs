@@ -211,8 +211,8 @@ impl Local {
     }
 
     /// Raises an alarm while the TUN interface is down or lacks its address.
-    pub fn watch_tun(&self, interfaces: &Interfaces, tools: &mut Tools) {
-        if let Some(tun) = &self.tun {
+    pub fn watch_tun(&mut self, interfaces: &Interfaces, tools: &mut Tools) {
+        if let Some(tun) = &mut self.tun {
             tun.watch(interfaces, tools);
         }
     }

@@ -51,6 +51,8 @@ pub struct Tun {
     config: TunConfig,
     /// `None` while the interface does not exist.
     device: Option<File>,
+    /// The system has listed the device since it was made.
+    listed: bool,
     coalescer: Coalescer,
     /// Buffer for reuse.
     room: Vec<u8>,
@@ -84,7 +86,18 @@ impl Tun {
         let min: u32 = if config.address.contains(':') { 1280 } else { 576 };
         let (config, device, mtus) = (config.clone(), Some(device), [min.min(mtu), mtu]);
         let (counts, coalescer, room) = (Counts::default(), Coalescer::default(), Vec::new());
-        Ok(Self { name, counts, channel, config, device, coalescer, room, mtus, mtu })
+        Ok(Self {
+            name,
+            counts,
+            channel,
+            config,
+            device,
+            listed: false,
+            coalescer,
+            room,
+            mtus,
+            mtu,
+        })
     }
 
     /// Returns whether the interface exists.
@@ -114,9 +127,18 @@ impl Tun {
     }
 
     /// Raises an alarm while the interface, which somebody else may have changed, carries nothing.
-    pub fn watch(&self, interfaces: &Interfaces, tools: &mut Tools) {
-        let own = interfaces.by_name(&self.config.name).filter(|_| self.device.is_some());
-        let Some((_, interface)) = own else { return };
+    pub fn watch(&mut self, interfaces: &Interfaces, tools: &mut Tools) {
+        if self.device.is_none() {
+            return;
+        }
+        let Some((_, interface)) = interfaces.by_name(&self.config.name) else {
+            // Not every kernel wakes those who wait for a device that is removed.
+            if self.listed {
+                self.lose(tools, "it has been removed");
+            }
+            return;
+        };
+        self.listed = true;
         let address = address(&self.config).ok().map(|(address, _)| address);
         let lacks = match address {
             _ if !interface.up => "is down",
@@ -125,6 +147,12 @@ impl Tun {
         };
         let text = format!("{} {lacks}: something else on this machine changes it", self.name);
         tools.alarms.raise(&self.name, text);
+    }
+
+    /// Closes a device that is gone; [`retry`](Self::retry) makes another one.
+    fn lose(&mut self, tools: &mut Tools, why: impl std::fmt::Display) {
+        (self.device, self.listed) = (None, false);
+        tools.alarms.raise(&self.name, format!("{} is gone: {why}", self.name));
     }
 
     /// Lowers the interface's MTU to the size that the paths carry without fragments, and raises it again up
@@ -159,8 +187,7 @@ impl Tun {
                 Err(error) => {
                     // The interface has been removed, which makes its device readable for good.
                     if error.raw_os_error() == Some(libc::EBADFD) {
-                        self.device = None;
-                        tools.alarms.raise(&self.name, format!("{} is gone: {error}", self.name));
+                        self.lose(tools, error);
                     }
                     return false;
                 }

@@ -376,7 +376,7 @@ impl Streams {
             return;
         };
         let Some(open) = &listener.open else { return };
-        let accepted = accept_all(open, &mut |socket, peer| {
+        let accepted = accept_all(open, 0, &mut |socket, peer| {
             let waiting: Vec<(usize, IpAddr)> = streams
                 .iter()
                 .enumerate()
