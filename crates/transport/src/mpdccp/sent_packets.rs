@@ -144,10 +144,12 @@ impl SentPackets {
         self.pipe * self.segment
     }
 
-    /// Time of sending of the second-oldest data packet in flight.
-    pub fn second_oldest(&self) -> Option<Instant> {
-        let in_flight = self.sent.iter().filter(|sent| sent.state == State::InFlight);
-        in_flight.map(|sent| sent.at).nth(1)
+    /// Time of sending of data packet number `place` after the newest that the peer has reported, if that many are in
+    /// flight. Older ones without an acknowledgement are most likely lost.
+    pub fn sent_after_reported(&self, place: usize) -> Option<Instant> {
+        let reported = (self.known.newest() + 1).saturating_sub(self.base) as usize;
+        let later = self.sent.iter().skip(reported);
+        later.filter(|sent| sent.state == State::InFlight).map(|sent| sent.at).nth(place)
     }
 
     /// Data packets marked lost so far.
@@ -317,6 +319,19 @@ mod tests {
         assert_eq!((three.delivered, three.lost, three.last_lost), (1, 1, Some(2)));
         assert_eq!((sent.pipe(), sent.losses()), (1, 1));
         assert_eq!(sent.in_flight(), 1000, "a packet counts as a full segment");
+    }
+
+    #[test]
+    fn packets_after_the_newest_reported_one_show_a_queue() {
+        let mut sent = sent_packets(6);
+        assert_eq!(sent.sent_after_reported(0), Some(at(1)));
+        sent.on_ack(at(100), &vector(&[1, 3]));
+        assert_eq!(
+            [0, 2, 3].map(|place| sent.sent_after_reported(place)),
+            [Some(at(4)), Some(at(6)), None]
+        );
+        sent.abandon();
+        assert_eq!(sent.sent_after_reported(0), None);
     }
 
     #[test]

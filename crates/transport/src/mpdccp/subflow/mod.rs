@@ -176,7 +176,7 @@ impl Subflow {
 
     /// Pauses the subflow if acknowledgements are overdue.
     fn check_age(&mut self, now: Instant) {
-        let age = self.sent.second_oldest().map(|at| now.since(at));
+        let age = self.sent.sent_after_reported(QueueLimit::OVERDUE).map(|at| now.since(at));
         self.limit.on_age(now, age, self.timer.rtt().min_rtt());
     }
 

@@ -41,6 +41,9 @@ impl Default for QueueLimit {
 }
 
 impl QueueLimit {
+    /// Packets in a row that may lack an acknowledgement because they are lost.
+    pub const OVERDUE: usize = 3;
+
     /// Bytes that may be in flight; 0 while nothing may leave.
     #[inline]
     pub const fn bytes(&self) -> u64 {
@@ -53,7 +56,8 @@ impl QueueLimit {
         self.overdue.is_some()
     }
 
-    /// Processes the age of the second-oldest packet in flight, if there are two: the oldest alone may be lost.
+    /// Processes the age of a packet in flight, which [`OVERDUE`](Self::OVERDUE) others precede since the last
+    /// acknowledgement.
     pub fn on_age(&mut self, now: Instant, age: Option<Duration>, min_rtt: Option<Duration>) {
         let is_overdue = age.zip(min_rtt).is_some_and(|(age, min)| age > min + MAX_EXCESS);
         self.overdue = is_overdue.then(|| self.overdue.unwrap_or(now));
