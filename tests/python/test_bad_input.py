@@ -123,6 +123,8 @@ def test_a_missing_file_names_the_one_that_was_meant(skybraid: Command, tmp_path
     refused(skybraid("run", "first"), "first: cannot read the scenario", "did you mean first.toml?")
     refused(skybraid("run", "frist.toml"), "did you mean first.toml?")
     refused(skybraid("report", "runs/first"), "found no such folder", "did you mean runs/first-1?")
+    (tmp_path / "aircraft-20261128T063527Z.jsonl").touch()
+    refused(skybraid("report", "aircraft.jsonl"), "did you mean aircraft-20261128T063527Z.jsonl?")
     for other in ("elsewhere/x.toml", "plans.toml"):
         assert "did you mean" not in skybraid("run", other).stderr
 

@@ -92,6 +92,10 @@ def meant_by(path: Path) -> str:
         there = [each.name for each in path.parent.iterdir() if each.name != path.name]
     except OSError:
         return ""
+    # A result and a gateway's log have a seed or a time behind their name.
+    later = [name for name in there if name.startswith(f"{path.stem}-") and name.endswith(path.suffix)]
+    if later:
+        return f"; did you mean {path.with_name(max(later))}?"
     # Endings alone make two names alike.
     return likely(path.name, there, path.with_name, cutoff=0.8)
 

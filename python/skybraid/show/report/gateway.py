@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from skybraid.model.formatting import count, percent, size, span
+from skybraid.model.formatting import count, milliseconds, percent, size, span
 from skybraid.show.palette import COLOURS, path_colour
 from skybraid.show.report.charts import (
     Charts,
@@ -60,12 +60,24 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Section of the report about one log."""
+    """Section of the report about one log.
+
+    Attributes:
+        log: the log.
+        title: its side and name.
+        begun: when it began, as text.
+        drawings: charts that show whether traffic got through.
+        over_time: charts of the paths, which the page folds.
+        paths: rows of the table of paths.
+        classes: rows of the table of classes.
+        refused: datagrams that were refused, in words.
+    """
 
     log: GatewayLog
     title: str
     begun: str
     drawings: list[Drawing]
+    over_time: list[Drawing]
     paths: list[list[str]]
     classes: list[list[str]]
     refused: str
@@ -234,44 +246,52 @@ def events(logs: Sequence[GatewayLog], offsets: Sequence[float]) -> Table:
 
 def _section(log: GatewayLog, title: str, offset_s: float, number: int, charts: Charts, clock: Clock) -> Section:
     drawings: list[Drawing] = []
+    over_time: list[Drawing] = []
 
-    def add(name: str, title: str, drawn: Figure, caption: str = "") -> None:
-        drawings.append(Drawing(title, caption, charts.add(f"{name}-{number}", drawn)))
+    def add(to: list[Drawing], name: str, title: str, drawn: Figure, caption: str) -> None:
+        to.append(Drawing(title, caption, charts.add(f"{name}-{number}", drawn)))
 
     shift = round(offset_s * 1e9)
     paths = log.paths.with_columns(pl.col("time_ns") + shift)
     classes = log.classes.with_columns(pl.col("time_ns") + shift)
     caption = "State of each path in both directions. Suspected: silent for three probe intervals; down: declared dead."
-    add("states", "Path states", _states(log, offset_s, clock), caption)
+    add(drawings, "states", "Path states", _states(log, offset_s, clock), caption)
     if not paths.is_empty():
         caption = "Smoothed round-trip time of each path: mean with a band from minimum to maximum."
-        add("rtt", "Round-trip time", _series(log, paths, clock, ["rtt_ms"], "round-trip time, ms", "ms"), caption)
+        add(
+            over_time,
+            "rtt",
+            "Round-trip time",
+            _series(log, paths, clock, ["rtt_ms"], "round-trip time, ms", "ms"),
+            caption,
+        )
         caption = "As far as the clocks of both sides can be compared. Dashed: from the peer."
         names = ["outgoing_delay_ms", "incoming_delay_ms"]
-        add("delay", "One-way delay", _series(log, paths, clock, names, "one-way delay, ms", "ms"), caption)
+        add(over_time, "delay", "One-way delay", _series(log, paths, clock, names, "one-way delay, ms", "ms"), caption)
         caption = "Share of the datagrams that did not arrive. Dashed: from the peer."
         names = ["outgoing_loss", "incoming_loss"]
         lost = paths.with_columns(pl.col(names) * 100)
-        add("loss", "Loss", _series(log, lost, clock, names, "loss, %", "%"), caption)
+        add(over_time, "loss", "Loss", _series(log, lost, clock, names, "loss, %", "%"), caption)
         caption = "Sent and received data. Dashed: from the peer."
         names = ["outgoing_bps", "incoming_bps"]
         carried = paths.with_columns(pl.col(names) / 1e6)
-        add("rate", "Rate", _series(log, carried, clock, names, "rate, Mbit/s", "Mbit/s"), caption)
+        add(over_time, "rate", "Rate", _series(log, carried, clock, names, "rate, Mbit/s", "Mbit/s"), caption)
     if not classes.is_empty():
         caption = "Age of control messages at delivery, and the longest gap between two of them."
-        add("control", "Control", _control(classes, clock), caption)
+        add(drawings, "control", "Control", _control(classes, clock), caption)
         for name in CLASSES:
             own = classes.filter(pl.col("name") == name)
             if own["delivered"].max():
                 drawn = _shares(log, own, clock)
                 add(
+                    drawings,
                     f"share-{name}",
                     f"{name.capitalize()}: traffic by path",
                     drawn,
                     "Share of messages delivered first, by path.",
                 )
     begun = datetime.datetime.fromtimestamp(log.begun_unix, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return Section(log, title, begun, drawings, _path_rows(log), _class_rows(log), _refused(log))
+    return Section(log, title, begun, drawings, over_time, _path_rows(log), _class_rows(log), _refused(log))
 
 
 def _states(log: GatewayLog, offset_s: float, clock: Clock) -> Figure:
@@ -398,8 +418,8 @@ def _path_rows(log: GatewayLog) -> list[list[str]]:
                 name,
                 size(float(one.get("outgoing_bytes") or 0)),
                 size(float(one.get("incoming_bytes") or 0)),
-                _number(own["rtt_ms"].median(), "ms"),
-                _number(own["rtt_ms"].max(), "ms"),
+                _delay(own["rtt_ms"].median()),
+                _delay(own["rtt_ms"].max()),
                 _share(own["outgoing_loss"].mean()),
                 _share(own["incoming_loss"].mean()),
                 count(int(one.get("given_up") or 0)),
@@ -420,9 +440,9 @@ def _class_rows(log: GatewayLog) -> list[list[str]]:
             [
                 str(one.get("name")),
                 *(count(int(one.get(name) or 0)) for name in counts),
-                _number(own["delay_p50_ms"].median(), "ms"),
-                _number(own["delay_p99_ms"].max(), "ms"),
-                _number(own["longest_gap_ms"].max(), "ms"),
+                _delay(own["delay_p50_ms"].median()),
+                _delay(own["delay_p99_ms"].max()),
+                _delay(own["longest_gap_ms"].max()),
             ]
         )
     return rows
@@ -436,8 +456,8 @@ def _refused(log: GatewayLog) -> str:
     return f"Datagrams from outside that were refused: {kinds}."
 
 
-def _number(value: object, unit: str) -> str:
-    return f"{value:.3g} {unit}" if isinstance(value, float) else "–"
+def _delay(value: object) -> str:
+    return milliseconds(value) if isinstance(value, float) else "–"
 
 
 def _share(value: object) -> str:

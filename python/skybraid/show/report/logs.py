@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from skybraid.model.errors import ResultError
+from skybraid.model.errors import ResultError, meant_by
+from skybraid.model.formatting import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -115,7 +116,7 @@ class GatewayLog:
         try:
             text = file.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            raise ResultError(f"{file}: cannot read the log: {error.strerror}") from error
+            raise ResultError(f"{file}: cannot read the log: {error.strerror}{meant_by(file)}") from error
         lines = text.split("\n")
         head = _header(file, lines[0])
         notes: list[str] = []
@@ -131,7 +132,7 @@ class GatewayLog:
         starts = sorted(unix - time_s for time_s, unix, _ in entries if unix is not None)
         if starts and starts[-1] - starts[0] > 1:
             notes.append(
-                f"The wall clock was set on the way, by {starts[-1] - starts[0]:.3g} s; times are since the start."
+                f"The wall clock was set on the way, by {span(starts[-1] - starts[0])}; times are since the start."
             )
         return cls(
             file,
