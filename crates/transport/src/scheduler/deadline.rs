@@ -6,10 +6,11 @@ use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
-use super::hedge::{ACK_DELAY, WITHIN, one_way, positive};
+use super::hedge::{ACK_DELAY, WITHIN, positive};
 use super::low_rtt::lowest_rtt;
-use super::odds::{BEYOND, BINS, Chances, Estimate, INDEPENDENT, PERSISTENT, PathOdds, joint};
-use super::warning::Warning;
+use super::odds::{BINS, Estimate, PathOdds, joint};
+use super::plan::{Plan, STEPS, Terms};
+use super::route::{PathState, Route, bins, expected};
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
@@ -94,22 +95,28 @@ impl Config {
         self.ack_delay.unwrap_or(part.min(Duration::from_millis(40)))
     }
 
+    /// Returns the share of the messages that may be missed.
+    fn allowed(&self) -> f64 {
+        self.share.complement().ratio()
+    }
+
+    /// Returns the price of a copy with all savings, as a chance of a miss.
+    fn min_price(&self) -> f64 {
+        (MIN_PRICE_SHARES * self.allowed()).clamp(MIN_PRICE, 1.0)
+    }
+
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        let fresh = PathState {
-            warning: Warning::new(self.memory),
-            last_sent: None,
-            back: Duration::ZERO,
-            silent_after: Duration::MAX,
-            decided: None,
-        };
         Box::new(Deadline {
             config: self.clone(),
             ack_delay: self.ack_delay(),
             within: self.within,
             purse: Purse::new(self.budget.ratio(), INITIAL_FILL),
             odds: PathOdds::default(),
-            paths: PerPath::new(fresh),
+            paths: PerPath::new(PathState::new(self.memory)),
+            changes: 0,
+            kept: None,
+            price: (1.0, self.min_price()),
             forecast: Forecast::default(),
         })
     }
@@ -119,15 +126,9 @@ impl Config {
 const INITIAL_FILL: f64 = 0.5;
 /// Time within which a message must arrive if nothing says so.
 const USUAL: Duration = Duration::from_millis(300);
-/// Factor between two estimates of a chance that are not distinguished.
-const SIMILAR: f64 = 3.0;
 /// Lowest price of a copy with all savings, in shares that may be missed, and as a chance.
 const MIN_PRICE_SHARES: f64 = 50.0;
 const MIN_PRICE: f64 = 1e-9;
-/// Age beyond the round-trip time of a packet without a fate at which its path is silent.
-const SILENCE: Duration = Duration::from_millis(300);
-/// Parts of the time in which decisions are taken.
-const STEPS: usize = 16;
 
 #[derive(Debug)]
 struct Deadline {
@@ -139,91 +140,42 @@ struct Deadline {
     /// Fates of earlier packets.
     odds: PathOdds,
     paths: PerPath<PathState>,
+    /// Number of changes of what is known of paths.
+    changes: u64,
+    /// The last plan.
+    kept: Option<(Situation, Plan)>,
+    /// The last share of the savings, and the price of a copy with it.
+    price: (f64, f64),
     forecast: Forecast,
 }
 
-#[derive(Clone, Debug)]
-struct PathState {
-    warning: Warning<Mark>,
-    /// Time of sending of the last packet.
-    last_sent: Option<Instant>,
-    /// Time that an acknowledgement takes from the packet's arrival on.
-    back: Duration,
-    /// Age of a packet without a fate from which on the path is silent.
-    silent_after: Duration,
-    /// Time of the last decision about the path and its level then, while nothing has changed that.
-    decided: Option<(Instant, usize)>,
-}
-
-/// State in which a packet left.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    level: usize,
-    /// Number of independent packets that it counts as.
-    weight: f64,
-}
-
-/// A path that may carry a copy.
-#[derive(Clone, Copy, Debug)]
-struct Route {
-    path: PathId,
-    level: usize,
-    is_silent: bool,
-    /// Chance that a copy misses the whole time.
-    late: Estimate,
+/// A path's place among others, from the best on; silent ones come last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// The bits of the chance to be late, which have the order of chances, and one above them for a silent path.
+    late: u64,
     srtt: Duration,
-    /// Time that an acknowledgement takes from the packet's arrival on.
-    back: Duration,
-    /// Age of a packet by which its acknowledgement may be expected.
-    expected: Duration,
 }
 
-impl Route {
-    /// True if the path is not expected to deliver in time.
-    const fn is_troubled(&self) -> bool {
-        self.level >= BEYOND
-    }
+impl Rank {
+    /// Behind all paths.
+    const MAX: Self = Self { late: u64::MAX, srtt: Duration::MAX };
 
-    /// Returns the chance of a miss of a copy here and one on `other` once the first is overdue, which is
-    /// `missed` by the means.
-    fn hedged_by(&self, other: &Self, missed: f64) -> Estimate {
-        // The copy comes too late more often than both fail together.
-        let too_late = missed / self.late.mean - joint(other.late.mean);
-        self.late.times(&other.late.while_another_fails(too_late))
+    const fn new(is_silent: bool, late: f64, srtt: Duration) -> Self {
+        Self { late: late.to_bits() | (is_silent as u64) << 63, srtt }
     }
 }
 
-/// Copies that are planned for a message, and what they cost.
-#[derive(Clone, Copy, Debug)]
-struct Plan {
-    /// Chance of a miss.
-    missed: f64,
-    /// The same, and the price of the further copies.
-    cost: f64,
-}
-
-/// Returns the number of whole [`BINS`] of the time `within` in `span`.
-#[inline]
-fn bins(span: Duration, within: Duration) -> usize {
-    let part = span.as_secs_f64() / within.as_secs_f64() * BINS as f64;
-    part.max(0.0).min(BINS as f64) as u32 as usize
-}
-
-impl PathState {
-    /// True if nothing has come back for long. What fails may be the way back alone.
-    fn is_silent(&self, now: Instant) -> bool {
-        self.warning.age(now) > self.silent_after
-    }
-
-    /// Returns the sign of trouble on the path, in eighths of the time `within`.
-    fn level(&mut self, now: Instant, within: Duration) -> usize {
-        let sign = self.warning.sign(now, self.back);
-        let goes_on = self.warning.newest() > within || self.is_silent(now);
-        match bins(sign, within) / (BINS / BEYOND) {
-            BEYOND if goes_on => PERSISTENT,
-            level => level,
-        }
-    }
+/// All that a plan depends on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Situation {
+    /// Number of changes of what is known of paths.
+    changes: u64,
+    /// Paths from the best on.
+    paths: [Option<PathId>; 3],
+    /// Whole [`BINS`] of the time that are left.
+    left: usize,
+    price: f64,
 }
 
 impl Deadline {
@@ -231,40 +183,75 @@ impl Deadline {
         self.within.unwrap_or(USUAL)
     }
 
-    /// Returns the number of whole [`BINS`] of the time in `span`.
-    fn bins(&self, span: Duration) -> usize {
-        bins(span, self.within())
+    /// Takes the deadline from the first message that has one.
+    fn learn_within(&mut self, now: Instant, unit: &Unit) {
+        if self.within.is_none() {
+            let left = unit.deadline.map(|deadline| deadline.since(now));
+            self.within = left.filter(|left| left.is_positive());
+            self.paths.iter_mut().for_each(PathState::forget_level);
+        }
+    }
+
+    /// Brings the state of a path up to date. Returns it with its chance to be late.
+    #[inline]
+    fn refresh(&mut self, now: Instant, view: &PathView) -> (&PathState, Estimate) {
+        let within = self.within();
+        let state = &mut self.paths[view.id];
+        let has_changed = state.refresh(now, view, within, self.ack_delay);
+        let (chances, has_learned) = self.odds.update(view.id, state.level());
+        self.changes += u64::from(has_changed || has_learned);
+        (state, chances.late())
     }
 
     fn route(&mut self, now: Instant, view: &PathView) -> Route {
-        let within = self.within();
-        let back = one_way(view, 0) + self.ack_delay;
-        let state = &mut self.paths[view.id];
-        state.back = back;
-        state.silent_after = SILENCE + view.srtt.unwrap_or(SILENCE);
-        let level = state.level(now, within);
-        state.decided = Some((now, level));
-        let is_silent = state.is_silent(now);
-        let late = self.odds.update(view.id, level).late();
-        let srtt = view.srtt.unwrap_or(Duration::MAX);
-        Route { path: view.id, level, is_silent, late, srtt, back, expected: self.expected(view) }
+        let (state, late) = self.refresh(now, view);
+        state.route(view.id, late)
     }
 
-    /// Returns the age of a packet by which its acknowledgement may be expected.
-    fn expected(&self, view: &PathView) -> Duration {
-        view.srtt.unwrap_or(Duration::ZERO) + view.rtt_deviation + self.ack_delay
+    /// Returns up to three paths with room, from the best on.
+    #[inline]
+    fn best(&mut self, now: Instant, paths: &[PathView]) -> [Option<PathId>; 3] {
+        let mut best = [(Rank::MAX, None); 3];
+        for view in candidates(paths).filter(|path| path.has_room) {
+            let (state, late) = self.refresh(now, view);
+            let srtt = view.srtt.unwrap_or(Duration::MAX);
+            let rank = Rank::new(state.is_silent(), late.mean, srtt);
+            let found = (rank, Some(view.id));
+            best = match best {
+                [one, two, _] if rank < one.0 => [found, one, two],
+                [one, two, _] if rank < two.0 => [one, found, two],
+                [one, two, three] if rank < three.0 => [one, two, found],
+                others => others,
+            };
+        }
+        best.map(|(_, path)| path)
     }
 
-    /// Returns the share of the messages that may be missed.
-    fn allowed(&self) -> f64 {
-        self.config.share.complement().ratio()
+    /// Returns the plan for a message, of which all that it depends on is often what it was.
+    fn plan(&mut self, situation: Situation) -> Option<Plan> {
+        if let Some((kept, plan)) = &self.kept
+            && *kept == situation
+        {
+            return Some(*plan);
+        }
+        let Situation { paths, left, price, .. } = situation;
+        let routes = paths.map(|path| {
+            let state = &self.paths[path?];
+            Some(state.route(path?, self.odds.chances(path?, state.level()).late()))
+        });
+        let plan = Terms { within: self.within(), left, price }.plan(&self.odds, routes)?;
+        self.kept = Some((situation, plan));
+        Some(plan)
     }
 
     /// Price of a copy, as a chance of a miss: from the lowest, with all savings, to certainty without
     /// any. It stays low until most is spent, since trouble comes in bursts.
-    fn price(&self) -> f64 {
-        let min = (MIN_PRICE_SHARES * self.allowed()).clamp(MIN_PRICE, 1.0);
-        libm::pow(min, libm::sqrt(self.purse.fill()))
+    fn price(&mut self) -> f64 {
+        let fill = self.purse.fill();
+        if fill != self.price.0 {
+            self.price = (fill, libm::pow(self.config.min_price(), libm::sqrt(fill)));
+        }
+        self.price.1
     }
 
     /// Pays for a further copy. Returns false if the budget does not allow it.
@@ -276,65 +263,17 @@ impl Deadline {
         bought
     }
 
-    /// Records the chance of a miss of a message as planned, and with a copy on each path.
-    fn expect(&mut self, unit: &Unit, missed: Estimate, min_missed: Estimate, others: f64) {
-        let bytes = unit.bytes.get() as f64;
-        let planned = Planned { bytes, missed, min_missed, others };
-        self.forecast.on_planned(self.within(), self.allowed(), &planned);
-    }
-
-    /// Returns the plan of a copy on `first`, and one on `other` if that is not acknowledged by the
-    /// best time for it, `left` before the deadline.
-    ///
-    /// Trouble begins at any time, and is noticed once the first packet in it is overdue: all that are
-    /// in flight by then are copied, each at an age from none to that of the first.
-    fn hedged(&self, first: &Route, other: &Route, left: Duration, price: f64) -> Plan {
-        let steps = self.bins(left);
-        let back = self.bins(first.back);
-        let overdue = self.bins(first.expected) + 1;
-        let of_first = self.odds.chances(first.path, first.level);
-        let of_other = self.odds.chances(other.path, other.level);
-        let copy_costs =
-            |age: usize| price * of_first.longer_than(age.min(BINS).saturating_sub(back));
-        let too_late = |age: usize| match steps.checked_sub(age) {
-            Some(left) => misses_too(other, of_other, left),
-            None => 1.0,
+    /// Records the chance of a miss of a message with the further copies that were bought, and with one on each path.
+    fn expect(&mut self, unit: &Unit, plan: &Plan, bought: usize) {
+        let [.., min_missed] = plan.missed;
+        let planned = Planned {
+            bytes: unit.bytes.get() as f64,
+            missed: plan.missed.get(bought).copied().unwrap_or(min_missed),
+            min_missed,
+            others: plan.others as f64,
         };
-        let end = steps.max(overdue);
-        let least = copy_costs(end);
-        let late = first.late.mean;
-        let mut best = Plan { missed: late, cost: late };
-        let (mut sum, mut ages, mut age) = (0.0, 0.0, 0);
-        while age <= end {
-            sum += too_late(age);
-            ages += 1.0;
-            if age >= overdue {
-                // The later the copy, the more often it is late, and the less often it is needed.
-                let missed = late * sum / ages;
-                if missed + least >= best.cost {
-                    break;
-                }
-                let cost = missed + copy_costs(age);
-                if cost < best.cost {
-                    best = Plan { missed, cost };
-                }
-            }
-            age += BINS / STEPS;
-        }
-        best
+        self.forecast.on_planned(self.within(), self.config.allowed(), &planned);
     }
-}
-
-/// Returns the chance that a copy on `other`, of which `odds` hold, does not arrive within `left`, if the first one misses
-/// the whole time: failures come together, longer delays on the way do not.
-fn misses_too(other: &Route, odds: &Chances, left: usize) -> f64 {
-    (odds.longer_than(left) + joint(other.late.mean) - other.late.mean).min(1.0)
-}
-
-/// Paths from the best on; silent ones come last.
-fn by_chance(one: &Route, other: &Route) -> core::cmp::Ordering {
-    let silence = one.is_silent.cmp(&other.is_silent);
-    silence.then(one.late.mean.total_cmp(&other.late.mean)).then(one.srtt.cmp(&other.srtt))
 }
 
 impl Scheduler for Deadline {
@@ -342,60 +281,27 @@ impl Scheduler for Deadline {
         if !unit.carried_by.is_empty() {
             return lowest_rtt(unit, paths);
         }
-        self.within = self.config.within.or(self.within).or_else(|| {
-            unit.deadline.map(|deadline| deadline.since(now)).filter(|left| left.is_positive())
-        });
-        let mut best: [Option<Route>; 3] = [None; 3];
-        for view in candidates(paths).filter(|path| path.has_room) {
-            let route = self.route(now, view);
-            let is_better = |other: &Route| by_chance(&route, other).is_lt();
-            let place = best.iter().position(|other| other.as_ref().is_none_or(is_better));
-            if let Some(place) = place {
-                best.copy_within(place..2, place + 1);
-                best[place] = Some(route);
-            }
+        self.learn_within(now, unit);
+        let best = self.best(now, paths);
+        if best[0].is_none() {
+            return wait_for_room(paths);
         }
-        let [Some(mut first), second, third] = best else { return wait_for_room(paths) };
         self.purse.earn(unit.bytes);
-        // What a silent path holds up is in the way once it is back.
-        let is_tried = |route: &Route| !route.is_silent || first.is_troubled();
-        let (second, third) = (second.filter(is_tried), third.filter(is_tried));
-        let Some(mut second) = second else {
-            self.expect(unit, first.late, first.late, 0.0);
-            return Choice::Send(PathSet::only(first.path), Reason::OnlyPath);
-        };
         let left = unit.deadline.map_or(self.within(), |deadline| deadline.since(now));
-        let price = self.price();
-        let left = left.min(self.within());
-        let mut single = self.hedged(&first, &second, left, price);
-        if second.srtt < first.srtt {
-            // The faster path leaves more time for a further copy.
-            let faster = self.hedged(&second, &first, left, price);
-            if faster.cost <= single.cost * SIMILAR {
-                core::mem::swap(&mut first, &mut second);
-                single = faster;
-            }
-        }
-        let both = first.late.and(&second.late);
-        let two = both.mean + price;
-        let all = third.map_or(both, |third| both.and(&third.late));
-        let three = third.map(|third| (third, all.mean + 2.0 * price));
-        let mut set = PathSet::only(first.path);
-        let mut planned = first.hedged_by(&second, single.missed);
-        if let Some((third, cost)) = three
-            && cost < two.min(single.cost)
-            && self.buy(unit)
-        {
-            let last = self.buy(unit).then_some(third.path);
-            set = [first.path, second.path].into_iter().chain(last).collect();
-            planned = if last.is_some() { all } else { both };
-        } else if two < single.cost && self.buy(unit) {
-            set = [first.path, second.path].into_iter().collect();
-            planned = both;
-        }
-        let others = if third.is_some() { 2.0 } else { 1.0 };
-        self.expect(unit, planned, all, others);
-        let reason = if set.len() > 1 { Reason::Risk } else { Reason::LowestRtt };
+        let left = bins(left, self.within());
+        let situation =
+            Situation { changes: self.changes, paths: best, left, price: self.price() };
+        let Some(plan) = self.plan(situation) else { return wait_for_room(paths) };
+        let [first, second, third] = best;
+        let order = if plan.is_swapped { [second, first, third] } else { best };
+        let bought = (1..plan.copies).take_while(|_| self.buy(unit)).count();
+        let set: PathSet = order.into_iter().flatten().take(1 + bought).collect();
+        self.expect(unit, &plan, bought);
+        let reason = match (bought, plan.others) {
+            (0, 0) => Reason::OnlyPath,
+            (0, _) => Reason::LowestRtt,
+            _ => Reason::Risk,
+        };
         Choice::Send(set, reason)
     }
 
@@ -413,21 +319,12 @@ impl Scheduler for Deadline {
 
     fn on_sent(&mut self, now: Instant, path: PathId) {
         let within = self.within();
-        let state = &mut self.paths[path];
-        let level = match state.decided.take() {
-            Some((at, level)) if at == now => level,
-            _ => state.level(now, within),
-        };
-        let since = state.last_sent.replace(now).map_or(INDEPENDENT, |last| now.since(last));
-        let weight = (since.as_secs_f64() / INDEPENDENT.as_secs_f64()).min(1.0);
-        state.warning.on_sent(now, Mark { level, weight });
+        self.paths[path].on_sent(now, within);
     }
 
     fn on_settled(&mut self, now: Instant, path: PathId, sent: Instant, delay: Option<Duration>) {
-        let bins = delay.map_or(BINS, |delay| self.bins(delay));
-        let state = &mut self.paths[path];
-        state.decided = None;
-        if let Some(mark) = state.warning.on_settled(now, sent, delay) {
+        let bins = delay.map_or(BINS, |delay| bins(delay, self.within()));
+        if let Some(mark) = self.paths[path].on_settled(now, sent, delay) {
             self.odds.on_settled(path, mark.level, bins, mark.weight);
         }
     }
@@ -444,7 +341,7 @@ impl Scheduler for Deadline {
         }
         let deadline = first_sent + self.within();
         let carried = paths.iter().filter(|path| unit.carried_by.contains(path.id));
-        let acked = first_sent + carried.map(|view| self.expected(view)).min()?;
+        let acked = first_sent + carried.map(|view| expected(view, self.ack_delay)).min()?;
         let at = acked.max(now + self.within() / STEPS as i64);
         (at < deadline).then_some(at)
     }
@@ -457,7 +354,8 @@ impl Scheduler for Deadline {
         paths: &[PathView],
     ) -> PathSet {
         let age = now.since(first_sent);
-        let step = self.within() / STEPS as i64;
+        let within = self.within();
+        let step = within / STEPS as i64;
         // The chance of a miss with what was sent, the next time that anything is learned, and the
         // chance that there is still no acknowledgement by then.
         let (mut late, mut next, mut stays) = (1.0_f64, age + step, 1.0_f64);
@@ -466,14 +364,14 @@ impl Scheduler for Deadline {
             let route = self.route(now, view);
             is_troubled &= route.is_troubled();
             let unacked = |age: Duration| {
-                let bins = self.bins(age - route.back);
+                let bins = bins(age - route.back, within);
                 self.odds.chance(route.path, route.level, bins).max(route.late.mean)
             };
             next = next.max(route.expected);
             late = late.min(route.late.mean / unacked(age));
             stays = stays.min(unacked(next) / unacked(age));
         }
-        let (left, later) = (self.bins(self.within() - age), self.bins(self.within() - next));
+        let (left, later) = (bins(within - age, within), bins(within - next, within));
         let mut best: Option<(PathId, f64, f64)> = None;
         let untried = candidates(paths).filter(|path| !unit.carried_by.contains(path.id));
         for view in untried {
@@ -482,7 +380,8 @@ impl Scheduler for Deadline {
                 continue;
             }
             let of_route = self.odds.chances(route.path, route.level);
-            let missed = |left: usize| misses_too(&route, of_route, left);
+            let together = joint(route.late.mean);
+            let missed = |left: usize| of_route.misses_too(left, together);
             if best.is_none_or(|(_, least, _)| missed(left) < least) {
                 best = Some((route.path, missed(left), missed(later)));
             }

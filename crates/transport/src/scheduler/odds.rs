@@ -103,6 +103,18 @@ impl Count {
         self.total += weight;
         self.rows.add(if bins == BINS { weight } else { 0.0 }, weight);
     }
+
+    /// Returns the numbers of packets that took so many parts of the time or more.
+    #[inline]
+    fn tail(&self) -> Tail {
+        let mut tail = [0.0; BINS + 1];
+        let mut longer = 0.0;
+        for (sum, count) in tail.iter_mut().zip(&self.took).rev() {
+            longer += *count;
+            *sum = longer;
+        }
+        tail
+    }
 }
 
 impl Counts {
@@ -128,28 +140,6 @@ fn prior() -> [Tail; LEVELS] {
         }
     }
     tails
-}
-
-/// Estimate of a chance from the packets counted so far, from the longest time on: the mean of what was
-/// counted and of what holds without it.
-struct Mean<'a> {
-    count: &'a Count,
-    weight: f64,
-    scale: f64,
-    longer: f64,
-}
-
-impl<'a> Mean<'a> {
-    fn new(count: &'a Count, weight: f64) -> Self {
-        Self { count, weight, scale: 1.0 / (count.total + weight), longer: 0.0 }
-    }
-
-    /// Returns the chance to take `bins` parts of the time or more, of which `without` holds without
-    /// counts. Called for each of [`BINS`] to 0 in turn.
-    fn next(&mut self, bins: usize, without: f64) -> f64 {
-        self.longer += self.count.took[bins];
-        (self.longer + self.weight * without) * self.scale
-    }
 }
 
 /// A chance with its 95 % interval.
@@ -233,7 +223,8 @@ impl core::ops::AddAssign for Estimate {
 fn poisson(seen: f64) -> [f64; 2] {
     let quantile = |shape: f64, deviations: f64| {
         let root = 1.0 - 1.0 / (9.0 * shape) + deviations / (3.0 * libm::sqrt(shape));
-        shape * libm::pow(root.max(0.0), 3.0)
+        let root = root.max(0.0);
+        shape * root * root * root
     };
     [if seen > 0.0 { quantile(seen, -1.96) } else { 0.0 }, quantile(seen + 1.0, 1.96)]
 }
@@ -262,24 +253,35 @@ impl Chances {
         self.longer[bins]
     }
 
+    /// Returns the chance that a copy does not arrive within `left` parts of the time, if another one misses the whole time,
+    /// as both do with the chance `together` then: failures come together, longer delays on the way do not.
+    #[inline]
+    pub fn misses_too(&self, left: usize, together: f64) -> f64 {
+        let chance = self.longer[left] + together - self.late.mean;
+        if chance < 1.0 { chance } else { 1.0 }
+    }
+
     /// Returns the chance to miss the whole time.
     #[inline]
     pub fn late(&self) -> Estimate {
         self.late
     }
 
+    /// Each chance is the mean of what was counted and of what holds without that.
     #[inline(never)]
     fn update(&mut self, own: &Counts, all: &Count, level: usize, prior: &Tail) {
-        let mut at_any = Mean::new(&own.at_any, PRIOR);
-        let mut of_all = Mean::new(all, PRIOR);
-        let mut of_own = Mean::new(&own.at_level[level], POOLED);
-        for (bins, longer) in self.longer.iter_mut().enumerate().rev() {
+        let at_level = &own.at_level[level];
+        let (at_any, of_all, of_own) = (own.at_any.tail(), all.tail(), at_level.tail());
+        let [any_scale, all_scale] = [&own.at_any, all].map(|count| 1.0 / (count.total + PRIOR));
+        let own_scale = 1.0 / (at_level.total + POOLED);
+        for bins in 0..BINS + 1 {
             // After a sign of trouble half of the packets take as long as usual on the path.
             let as_warned = prior[bins];
-            let usual = at_any.next(bins, as_warned);
-            *longer = of_own.next(bins, of_all.next(bins, (as_warned + usual) / 2.0));
+            let usual = (at_any[bins] + PRIOR * as_warned) * any_scale;
+            let pooled = (of_all[bins] + PRIOR * ((as_warned + usual) / 2.0)) * all_scale;
+            self.longer[bins] = (of_own[bins] + POOLED * pooled) * own_scale;
         }
-        self.late = Estimate::of(self.longer[BINS], &own.at_level[level], &own.at_any);
+        self.late = Estimate::of(self.longer[BINS], at_level, &own.at_any);
     }
 }
 
@@ -322,16 +324,17 @@ impl PathOdds {
     }
 
     /// Updates the chances of packets on `path` at `level`, if as much as one independent packet has been
-    /// counted since. Returns them.
+    /// counted since. Returns them, and true if so.
     #[inline]
-    pub fn update(&mut self, path: PathId, level: usize) -> &Chances {
+    pub fn update(&mut self, path: PathId, level: usize) -> (&Chances, bool) {
         let PathState { counts, chances } = &mut self.paths[path];
         let chances = &mut chances[level];
-        if self.settled - chances.as_of >= 1.0 {
+        let is_due = self.settled - chances.as_of >= 1.0;
+        if is_due {
             chances.update(counts, &self.all[level], level, &self.prior[level]);
             chances.as_of = self.settled;
         }
-        chances
+        (chances, is_due)
     }
 
     /// Returns the chance of a packet on `path` at `level` to take longer than `bins` parts of the
@@ -413,14 +416,19 @@ mod tests {
     #[test]
     fn an_interval_narrows_with_what_was_counted() {
         let mut odds = PathOdds::default();
-        let before = odds.update(PATH, 0).late();
+        let before = late(&mut odds);
         assert!(before.low == 0.0 && before.high > 0.05, "{before:?}");
         for packet in 0..10_000 {
             odds.on_settled(PATH, 0, if packet % 100 == 0 { BINS } else { 25 }, 1.0);
         }
-        let after = odds.update(PATH, 0).late();
+        let after = late(&mut odds);
         assert!(0.0075 < after.low && after.low < 0.01, "{after:?}");
         assert!(0.01 < after.high && after.high < 0.0125, "{after:?}");
+    }
+
+    /// Returns the chance of packets at level 0 to be late, brought up to date.
+    fn late(odds: &mut PathOdds) -> Estimate {
+        odds.update(PATH, 0).0.late()
     }
 
     /// Returns the interval after 10,000 packets in time but for 100 late ones, `together` at a time.
@@ -430,7 +438,7 @@ mod tests {
             let is_late = packet % (100 * together) < together;
             odds.on_settled(PATH, 0, if is_late { BINS } else { 25 }, 1.0);
         }
-        odds.update(PATH, 0).late()
+        late(&mut odds)
     }
 
     // Four episodes: Garwood's interval of 4 is 1.09 to 10.24, of 100 it is 81.4 to 121.6. Whole rows hold up to a
@@ -463,7 +471,7 @@ mod tests {
                 odds.on_settled(PATH, 0, if left > 0 { BINS } else { 25 }, 1.0);
                 left = left.saturating_sub(1);
             }
-            let Estimate { low, high, .. } = odds.update(PATH, 0).late();
+            let Estimate { low, high, .. } = late(&mut odds);
             covered += u32::from(low <= late && late <= high);
             ratio += high / late / 200.0;
         }

@@ -53,6 +53,17 @@ impl<Mark: Copy> Warning<Mark> {
         self.worst.push_back((now, delay));
     }
 
+    /// Removes the packet sent at that instant, the oldest as a rule, and returns its mark.
+    fn take(&mut self, sent_at: Instant) -> Option<Mark> {
+        let packet = if self.oldest() == Some(sent_at) {
+            self.in_flight.pop_front()
+        } else {
+            let index = self.in_flight.iter().position(|(at, _)| *at == sent_at)?;
+            self.in_flight.remove(index)
+        };
+        packet.map(|(_, mark)| mark)
+    }
+
     /// Records an arrival after `delay` one way, or a loss, which is as bad as any delay. Returns the packet's mark.
     pub fn on_settled(
         &mut self,
@@ -60,8 +71,7 @@ impl<Mark: Copy> Warning<Mark> {
         sent_at: Instant,
         delay: Option<Duration>,
     ) -> Option<Mark> {
-        let index = self.in_flight.iter().position(|(at, _)| *at == sent_at);
-        let mark = index.and_then(|index| self.in_flight.remove(index)).map(|(_, mark)| mark);
+        let mark = self.take(sent_at);
         let delay_or_max = delay.unwrap_or(Duration::MAX);
         self.remember(now, delay_or_max);
         if sent_at >= self.newest.0 {
@@ -93,9 +103,25 @@ impl<Mark: Copy> Warning<Mark> {
         self.newest.1
     }
 
+    /// Time of sending of the oldest packet in flight.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.in_flight.front().map(|(sent_at, _)| *sent_at)
+    }
+
     /// Age of the oldest packet in flight; zero without one.
     pub fn age(&self, now: Instant) -> Duration {
-        self.in_flight.front().map_or(Duration::ZERO, |(oldest, _)| now.since(*oldest))
+        self.oldest().map_or(Duration::ZERO, |oldest| now.since(oldest))
+    }
+
+    /// Returns a time until which no delay is forgotten and no packet in flight is older than `age`, if no packet leaves or
+    /// is settled; `None` while the predicted delay rises.
+    pub fn holds_until(&self, now: Instant, age: Duration) -> Option<Instant> {
+        let rises = |(sent_at, delay)| self.slope > 0.0 && now.since(sent_at) < delay;
+        if self.last.is_some_and(rises) {
+            return None;
+        }
+        let forgets = self.worst.front().map_or(Instant::FAR_FUTURE, |(at, _)| *at + self.memory);
+        Some(self.oldest().map_or(forgets, |oldest| forgets.min(oldest + age)))
     }
 
     /// Delay of a packet that leaves now, if the delay goes on rising as between the last two.

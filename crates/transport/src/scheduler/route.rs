@@ -1,0 +1,194 @@
+//! A path as the scheduler `deadline` sees it: its sign of trouble, and its chance to deliver in time.
+
+use skybraid_units::{Duration, Instant};
+
+use super::hedge::one_way;
+use super::odds::{BEYOND, BINS, Estimate, INDEPENDENT, PERSISTENT, joint};
+use super::warning::Warning;
+use crate::{PathId, PathView};
+
+/// Age beyond the round-trip time of a packet without a fate at which its path is silent.
+const SILENCE: Duration = Duration::from_millis(300);
+/// Margin of a time that decides about levels; larger than the error of a floating-point number.
+const MARGIN: Duration = Duration::from_nanos(2);
+
+/// State in which a packet left.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    pub level: usize,
+    /// Number of independent packets that it counts as.
+    pub weight: f64,
+}
+
+/// State of a path.
+#[derive(Clone, Debug)]
+pub struct PathState {
+    warning: Warning<Mark>,
+    /// Time of sending of the last packet.
+    last_sent: Option<Instant>,
+    /// Round-trip time and its deviation in the last view.
+    measured: (Option<Duration>, Duration),
+    /// Time that an acknowledgement takes from the packet's arrival on.
+    back: Duration,
+    /// Age of a packet by which its acknowledgement may be expected.
+    expected: Duration,
+    /// Age of a packet without a fate from which on the path is silent.
+    silent_after: Duration,
+    /// Sign of trouble, and whether nothing has come back for long.
+    level: usize,
+    is_silent: bool,
+    /// Time until which these two hold, while nothing else changes them.
+    holds_until: Option<Instant>,
+}
+
+impl PathState {
+    /// Creates the state of a path without measurements, on which bad delays are remembered for `memory`.
+    pub const fn new(memory: Duration) -> Self {
+        Self {
+            warning: Warning::new(memory),
+            last_sent: None,
+            measured: (None, Duration::ZERO),
+            back: Duration::ZERO,
+            expected: Duration::ZERO,
+            silent_after: Duration::MAX,
+            level: 0,
+            is_silent: false,
+            holds_until: None,
+        }
+    }
+
+    /// Takes over what is measured, and judges the path if that or anything else has changed. Returns true if a [`Route`]
+    /// here may differ from before.
+    #[inline]
+    pub fn refresh(
+        &mut self,
+        now: Instant,
+        view: &PathView,
+        within: Duration,
+        ack_delay: Duration,
+    ) -> bool {
+        let measured = (view.srtt, view.rtt_deviation);
+        let is_measured = measured != self.measured || self.silent_after == Duration::MAX;
+        if is_measured {
+            self.measured = measured;
+            self.back = one_way(view, 0) + ack_delay;
+            self.expected = expected(view, ack_delay);
+            self.silent_after = SILENCE + view.srtt.unwrap_or(SILENCE);
+            self.forget_level();
+        }
+        self.judge(now, within) || is_measured
+    }
+
+    /// Forgets the level, which something changes that is not in this state.
+    pub const fn forget_level(&mut self) {
+        self.holds_until = None;
+    }
+
+    /// Judges the path, if it was not judged since anything changed. Returns true if the level differs from before.
+    #[inline]
+    fn judge(&mut self, now: Instant, within: Duration) -> bool {
+        if self.holds_until.is_some_and(|until| now <= until) {
+            return false;
+        }
+        let before = (self.level, self.is_silent);
+        self.judge_afresh(now, within);
+        before != (self.level, self.is_silent)
+    }
+
+    fn judge_afresh(&mut self, now: Instant, within: Duration) {
+        let sign = self.warning.sign(now, self.back);
+        self.is_silent = self.warning.age(now) > self.silent_after;
+        let eighths = bins(sign, within) / (BINS / BEYOND);
+        let goes_on = self.warning.newest() > within || self.is_silent;
+        self.level = if eighths == BEYOND && goes_on { PERSISTENT } else { eighths };
+        let next_level = match eighths {
+            BEYOND => Duration::MAX,
+            eighths => within / BEYOND as i64 * (eighths as i64 + 1) - MARGIN,
+        };
+        let silent_after = if self.is_silent { Duration::MAX } else { self.silent_after };
+        self.holds_until = self.warning.holds_until(now, silent_after.min(self.back + next_level));
+    }
+
+    /// Records a packet that leaves.
+    pub fn on_sent(&mut self, now: Instant, within: Duration) {
+        self.judge(now, within);
+        let since = self.last_sent.replace(now).map_or(INDEPENDENT, |last| now.since(last));
+        let weight = (since.as_secs_f64() / INDEPENDENT.as_secs_f64()).min(1.0);
+        let oldest = self.warning.oldest();
+        self.warning.on_sent(now, Mark { level: self.level, weight });
+        if self.warning.oldest() != oldest {
+            self.forget_level();
+        }
+    }
+
+    /// Records the fate of the packet sent at `sent`; no delay if it is lost. Returns the state in which it left.
+    pub fn on_settled(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        delay: Option<Duration>,
+    ) -> Option<Mark> {
+        self.forget_level();
+        self.warning.on_settled(now, sent, delay)
+    }
+
+    /// Sign of trouble, as of the last [`refresh`](Self::refresh).
+    pub const fn level(&self) -> usize {
+        self.level
+    }
+
+    /// True if nothing has come back for long. What fails may be the way back alone.
+    pub const fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    /// Returns the path for a copy, which is late with the chance `late`.
+    pub fn route(&self, path: PathId, late: Estimate) -> Route {
+        let Self { level, is_silent, back, expected, .. } = *self;
+        let srtt = self.measured.0.unwrap_or(Duration::MAX);
+        Route { path, level, is_silent, late, srtt, back, expected }
+    }
+}
+
+/// Returns the age of a packet by which its acknowledgement may be expected.
+pub fn expected(view: &PathView, ack_delay: Duration) -> Duration {
+    view.srtt.unwrap_or(Duration::ZERO) + view.rtt_deviation + ack_delay
+}
+
+/// Returns the number of whole [`BINS`] of the time `within` in `span`.
+#[inline]
+pub fn bins(span: Duration, within: Duration) -> usize {
+    let part = span.as_secs_f64() / within.as_secs_f64() * BINS as f64;
+    part.max(0.0).min(BINS as f64) as u32 as usize
+}
+
+/// A path that may carry a copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub path: PathId,
+    pub level: usize,
+    pub is_silent: bool,
+    /// Chance that a copy misses the whole time.
+    pub late: Estimate,
+    /// Round-trip time; the maximum if it is not known.
+    pub srtt: Duration,
+    /// Time that an acknowledgement takes from the packet's arrival on.
+    pub back: Duration,
+    /// Age of a packet by which its acknowledgement may be expected.
+    pub expected: Duration,
+}
+
+impl Route {
+    /// True if the path is not expected to deliver in time.
+    pub const fn is_troubled(&self) -> bool {
+        self.level >= BEYOND
+    }
+
+    /// Returns the chance of a miss of a copy here and one on `other` once the first is overdue, which is
+    /// `missed` by the means.
+    pub fn hedged_by(&self, other: &Self, missed: f64) -> Estimate {
+        // The copy comes too late more often than both fail together.
+        let too_late = missed / self.late.mean - joint(other.late.mean);
+        self.late.times(&other.late.while_another_fails(too_late))
+    }
+}
