@@ -8,9 +8,9 @@ use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
 use super::hedge::{ACK_DELAY, WITHIN, positive};
 use super::low_rtt::lowest_rtt;
-use super::odds::{BINS, Estimate, PathOdds, joint};
+use super::odds::{BINS, PathOdds, joint};
 use super::plan::{Plan, STEPS, Terms};
-use super::route::{PathState, Route, bins, expected};
+use super::route::{PathState, Rank, Times, bins, expected};
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
@@ -149,23 +149,6 @@ struct Deadline {
     forecast: Forecast,
 }
 
-/// A path's place among others, from the best on; silent ones come last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    /// The bits of the chance to be late, which have the order of chances, and one above them for a silent path.
-    late: u64,
-    srtt: Duration,
-}
-
-impl Rank {
-    /// Behind all paths.
-    const MAX: Self = Self { late: u64::MAX, srtt: Duration::MAX };
-
-    const fn new(is_silent: bool, late: f64, srtt: Duration) -> Self {
-        Self { late: late.to_bits() | (is_silent as u64) << 63, srtt }
-    }
-}
-
 /// All that a plan depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Situation {
@@ -192,20 +175,22 @@ impl Deadline {
         }
     }
 
-    /// Brings the state of a path up to date. Returns it with its chance to be late.
+    /// Returns the state of a path, brought up to date.
     #[inline]
-    fn refresh(&mut self, now: Instant, view: &PathView) -> (&PathState, Estimate) {
-        let within = self.within();
-        let state = &mut self.paths[view.id];
-        let has_changed = state.refresh(now, view, within, self.ack_delay);
-        let (chances, has_learned) = self.odds.update(view.id, state.level());
-        self.changes += u64::from(has_changed || has_learned);
-        (state, chances.late())
+    fn refresh(&mut self, now: Instant, view: &PathView) -> &PathState {
+        let is_current = self.paths[view.id].is_current(now, view, self.odds.settled());
+        if !is_current {
+            self.update(now, view);
+        }
+        &self.paths[view.id]
     }
 
-    fn route(&mut self, now: Instant, view: &PathView) -> Route {
-        let (state, late) = self.refresh(now, view);
-        state.route(view.id, late)
+    /// Brings the state of a path up to date.
+    #[inline(never)]
+    fn update(&mut self, now: Instant, view: &PathView) {
+        let times = Times { within: self.within(), ack_delay: self.ack_delay };
+        let has_changed = self.paths[view.id].refresh(now, view, times, &mut self.odds);
+        self.changes += u64::from(has_changed);
     }
 
     /// Returns up to three paths with room, from the best on.
@@ -213,9 +198,7 @@ impl Deadline {
     fn best(&mut self, now: Instant, paths: &[PathView]) -> [Option<PathId>; 3] {
         let mut best = [(Rank::MAX, None); 3];
         for view in candidates(paths).filter(|path| path.has_room) {
-            let (state, late) = self.refresh(now, view);
-            let srtt = view.srtt.unwrap_or(Duration::MAX);
-            let rank = Rank::new(state.is_silent(), late.mean, srtt);
+            let rank = self.refresh(now, view).rank();
             let found = (rank, Some(view.id));
             best = match best {
                 [one, two, _] if rank < one.0 => [found, one, two],
@@ -235,10 +218,7 @@ impl Deadline {
             return Some(*plan);
         }
         let Situation { paths, left, price, .. } = situation;
-        let routes = paths.map(|path| {
-            let state = &self.paths[path?];
-            Some(state.route(path?, self.odds.chances(path?, state.level()).late()))
-        });
+        let routes = paths.map(|path| path.map(|path| self.paths[path].route(path)));
         let plan = Terms { within: self.within(), left, price }.plan(&self.odds, routes)?;
         self.kept = Some((situation, plan));
         Some(plan)
@@ -361,7 +341,7 @@ impl Scheduler for Deadline {
         let (mut late, mut next, mut stays) = (1.0_f64, age + step, 1.0_f64);
         let mut is_troubled = true;
         for view in paths.iter().filter(|path| unit.carried_by.contains(path.id)) {
-            let route = self.route(now, view);
+            let route = self.refresh(now, view).route(view.id);
             is_troubled &= route.is_troubled();
             let unacked = |age: Duration| {
                 let bins = bins(age - route.back, within);
@@ -375,7 +355,7 @@ impl Scheduler for Deadline {
         let mut best: Option<(PathId, f64, f64)> = None;
         let untried = candidates(paths).filter(|path| !unit.carried_by.contains(path.id));
         for view in untried {
-            let route = self.route(now, view);
+            let route = self.refresh(now, view).route(view.id);
             if route.is_silent && !is_troubled {
                 continue;
             }

@@ -103,18 +103,6 @@ impl Count {
         self.total += weight;
         self.rows.add(if bins == BINS { weight } else { 0.0 }, weight);
     }
-
-    /// Returns the numbers of packets that took so many parts of the time or more.
-    #[inline]
-    fn tail(&self) -> Tail {
-        let mut tail = [0.0; BINS + 1];
-        let mut longer = 0.0;
-        for (sum, count) in tail.iter_mut().zip(&self.took).rev() {
-            longer += *count;
-            *sum = longer;
-        }
-        tail
-    }
 }
 
 impl Counts {
@@ -142,6 +130,28 @@ fn prior() -> [Tail; LEVELS] {
     tails
 }
 
+/// Estimate of a chance from the packets counted so far, from the longest time on: the mean of what was
+/// counted and of what holds without it.
+struct Mean<'a> {
+    count: &'a Count,
+    weight: f64,
+    scale: f64,
+    longer: f64,
+}
+
+impl<'a> Mean<'a> {
+    fn new(count: &'a Count, weight: f64) -> Self {
+        Self { count, weight, scale: 1.0 / (count.total + weight), longer: 0.0 }
+    }
+
+    /// Returns the chance to take `bins` parts of the time or more, of which `without` holds without
+    /// counts. Called for each of [`BINS`] to 0 in turn.
+    fn next(&mut self, bins: usize, without: f64) -> f64 {
+        self.longer += self.count.took[bins];
+        (self.longer + self.weight * without) * self.scale
+    }
+}
+
 /// A chance with its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
@@ -151,6 +161,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The estimate without any measurement or assumption.
+    pub const UNKNOWN: Self = Self { mean: 1.0, low: 0.0, high: 1.0 };
+
     /// Returns the interval of a chance of `mean`, of which `own` was counted at this level, and `of_path` at
     /// any. What is assumed raises the upper end, and never the lower one: that is what was counted, less by
     /// as much as the path's episodes of late packets may be too many.
@@ -242,7 +255,7 @@ pub struct Chances {
 impl Chances {
     const UNKNOWN: Self = Self {
         longer: [1.0; BINS + 1],
-        late: Estimate { mean: 1.0, low: 0.0, high: 1.0 },
+        late: Estimate::UNKNOWN,
         as_of: f64::NEG_INFINITY,
     };
 
@@ -262,26 +275,27 @@ impl Chances {
     }
 
     /// Returns the chance to miss the whole time.
-    #[inline]
     pub fn late(&self) -> Estimate {
         self.late
     }
 
-    /// Each chance is the mean of what was counted and of what holds without that.
+    /// Number of independent packets counted before the last update.
+    pub fn as_of(&self) -> f64 {
+        self.as_of
+    }
+
     #[inline(never)]
     fn update(&mut self, own: &Counts, all: &Count, level: usize, prior: &Tail) {
-        let at_level = &own.at_level[level];
-        let (at_any, of_all, of_own) = (own.at_any.tail(), all.tail(), at_level.tail());
-        let [any_scale, all_scale] = [&own.at_any, all].map(|count| 1.0 / (count.total + PRIOR));
-        let own_scale = 1.0 / (at_level.total + POOLED);
-        for bins in 0..BINS + 1 {
+        let mut at_any = Mean::new(&own.at_any, PRIOR);
+        let mut of_all = Mean::new(all, PRIOR);
+        let mut of_own = Mean::new(&own.at_level[level], POOLED);
+        for (bins, longer) in self.longer.iter_mut().enumerate().rev() {
             // After a sign of trouble half of the packets take as long as usual on the path.
             let as_warned = prior[bins];
-            let usual = (at_any[bins] + PRIOR * as_warned) * any_scale;
-            let pooled = (of_all[bins] + PRIOR * ((as_warned + usual) / 2.0)) * all_scale;
-            self.longer[bins] = (of_own[bins] + POOLED * pooled) * own_scale;
+            let usual = at_any.next(bins, as_warned);
+            *longer = of_own.next(bins, of_all.next(bins, (as_warned + usual) / 2.0));
         }
-        self.late = Estimate::of(self.longer[BINS], at_level, &own.at_any);
+        self.late = Estimate::of(self.longer[BINS], &own.at_level[level], &own.at_any);
     }
 }
 
@@ -324,17 +338,21 @@ impl PathOdds {
     }
 
     /// Updates the chances of packets on `path` at `level`, if as much as one independent packet has been
-    /// counted since. Returns them, and true if so.
-    #[inline]
-    pub fn update(&mut self, path: PathId, level: usize) -> (&Chances, bool) {
+    /// counted since. Returns them.
+    pub fn update(&mut self, path: PathId, level: usize) -> &Chances {
         let PathState { counts, chances } = &mut self.paths[path];
         let chances = &mut chances[level];
-        let is_due = self.settled - chances.as_of >= 1.0;
-        if is_due {
+        if is_due(chances.as_of, self.settled) {
             chances.update(counts, &self.all[level], level, &self.prior[level]);
             chances.as_of = self.settled;
         }
-        (chances, is_due)
+        chances
+    }
+
+    /// Number of independent packets counted so far.
+    #[inline]
+    pub const fn settled(&self) -> f64 {
+        self.settled
     }
 
     /// Returns the chance of a packet on `path` at `level` to take longer than `bins` parts of the
@@ -348,6 +366,12 @@ impl PathOdds {
     pub fn chances(&self, path: PathId, level: usize) -> &Chances {
         &self.paths[path].chances[level]
     }
+}
+
+/// True if chances are to be updated that were `as_of` so many independent packets, of `settled` ones.
+#[inline]
+pub fn is_due(as_of: f64, settled: f64) -> bool {
+    settled - as_of >= 1.0
 }
 
 /// Returns the chance that a second copy misses too, if a first one does.
@@ -428,7 +452,7 @@ mod tests {
 
     /// Returns the chance of packets at level 0 to be late, brought up to date.
     fn late(odds: &mut PathOdds) -> Estimate {
-        odds.update(PATH, 0).0.late()
+        odds.update(PATH, 0).late()
     }
 
     /// Returns the interval after 10,000 packets in time but for 100 late ones, `together` at a time.

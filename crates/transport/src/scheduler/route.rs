@@ -3,7 +3,7 @@
 use skybraid_units::{Duration, Instant};
 
 use super::hedge::one_way;
-use super::odds::{BEYOND, BINS, Estimate, INDEPENDENT, PERSISTENT, joint};
+use super::odds::{BEYOND, BINS, Estimate, INDEPENDENT, PERSISTENT, PathOdds, is_due, joint};
 use super::warning::Warning;
 use crate::{PathId, PathView};
 
@@ -18,6 +18,15 @@ pub struct Mark {
     pub level: usize,
     /// Number of independent packets that it counts as.
     pub weight: f64,
+}
+
+/// Times of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Time within which messages must arrive.
+    pub within: Duration,
+    /// Maximum time for which the receiver holds an acknowledgement.
+    pub ack_delay: Duration,
 }
 
 /// State of a path.
@@ -39,6 +48,9 @@ pub struct PathState {
     is_silent: bool,
     /// Time until which these two hold, while nothing else changes them.
     holds_until: Option<Instant>,
+    /// Chance of a copy to miss the whole time, and the number of independent packets that it is of.
+    late: Estimate,
+    late_as_of: f64,
 }
 
 impl PathState {
@@ -54,29 +66,44 @@ impl PathState {
             level: 0,
             is_silent: false,
             holds_until: None,
+            late: Estimate::UNKNOWN,
+            late_as_of: f64::NEG_INFINITY,
         }
     }
 
-    /// Takes over what is measured, and judges the path if that or anything else has changed. Returns true if a [`Route`]
-    /// here may differ from before.
+    /// True if [`refresh`](Self::refresh) would change nothing, with so many independent packets `settled`.
     #[inline]
+    pub fn is_current(&self, now: Instant, view: &PathView, settled: f64) -> bool {
+        self.holds_until.is_some_and(|until| now <= until)
+            && !is_due(self.late_as_of, settled)
+            && self.measured == (view.srtt, view.rtt_deviation)
+    }
+
+    /// Takes over what is measured, judges the path, and looks up its chance. Returns true if a [`Route`] here may differ
+    /// from before.
     pub fn refresh(
         &mut self,
         now: Instant,
         view: &PathView,
-        within: Duration,
-        ack_delay: Duration,
+        times: Times,
+        odds: &mut PathOdds,
     ) -> bool {
         let measured = (view.srtt, view.rtt_deviation);
         let is_measured = measured != self.measured || self.silent_after == Duration::MAX;
         if is_measured {
             self.measured = measured;
-            self.back = one_way(view, 0) + ack_delay;
-            self.expected = expected(view, ack_delay);
+            self.back = one_way(view, 0) + times.ack_delay;
+            self.expected = expected(view, times.ack_delay);
             self.silent_after = SILENCE + view.srtt.unwrap_or(SILENCE);
             self.forget_level();
         }
-        self.judge(now, within) || is_measured
+        self.judge(now, times.within);
+        if !is_due(self.late_as_of, odds.settled()) {
+            return is_measured;
+        }
+        let chances = odds.update(view.id, self.level);
+        (self.late, self.late_as_of) = (chances.late(), chances.as_of());
+        true
     }
 
     /// Forgets the level, which something changes that is not in this state.
@@ -84,15 +111,15 @@ impl PathState {
         self.holds_until = None;
     }
 
-    /// Judges the path, if it was not judged since anything changed. Returns true if the level differs from before.
-    #[inline]
-    fn judge(&mut self, now: Instant, within: Duration) -> bool {
-        if self.holds_until.is_some_and(|until| now <= until) {
-            return false;
+    /// Judges the path, if it was not judged since anything changed.
+    fn judge(&mut self, now: Instant, within: Duration) {
+        if self.holds_until.is_none_or(|until| now > until) {
+            let before = (self.level, self.is_silent);
+            self.judge_afresh(now, within);
+            if before != (self.level, self.is_silent) {
+                self.late_as_of = f64::NEG_INFINITY;
+            }
         }
-        let before = (self.level, self.is_silent);
-        self.judge_afresh(now, within);
-        before != (self.level, self.is_silent)
     }
 
     fn judge_afresh(&mut self, now: Instant, within: Duration) {
@@ -132,22 +159,32 @@ impl PathState {
         self.warning.on_settled(now, sent, delay)
     }
 
-    /// Sign of trouble, as of the last [`refresh`](Self::refresh).
-    pub const fn level(&self) -> usize {
-        self.level
+    /// Returns its place among others, as of the last [`refresh`](Self::refresh).
+    #[inline]
+    pub fn rank(&self) -> Rank {
+        let late = self.late.mean.to_bits() | u64::from(self.is_silent) << 63;
+        Rank { late, srtt: self.measured.0.unwrap_or(Duration::MAX) }
     }
 
-    /// True if nothing has come back for long. What fails may be the way back alone.
-    pub const fn is_silent(&self) -> bool {
-        self.is_silent
-    }
-
-    /// Returns the path for a copy, which is late with the chance `late`.
-    pub fn route(&self, path: PathId, late: Estimate) -> Route {
-        let Self { level, is_silent, back, expected, .. } = *self;
+    /// Returns the path for a copy, as of the last [`refresh`](Self::refresh).
+    pub fn route(&self, path: PathId) -> Route {
+        let Self { level, is_silent, late, back, expected, .. } = *self;
         let srtt = self.measured.0.unwrap_or(Duration::MAX);
         Route { path, level, is_silent, late, srtt, back, expected }
     }
+}
+
+/// A path's place among others, from the best on; silent ones come last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// The bits of the chance to be late, which have the order of chances, and one above them for a silent path.
+    late: u64,
+    srtt: Duration,
+}
+
+impl Rank {
+    /// Behind all paths.
+    pub const MAX: Self = Self { late: u64::MAX, srtt: Duration::MAX };
 }
 
 /// Returns the age of a packet by which its acknowledgement may be expected.
