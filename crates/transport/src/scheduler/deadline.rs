@@ -10,7 +10,7 @@ use super::hedge::{ACK_DELAY, WITHIN, positive};
 use super::low_rtt::lowest_rtt;
 use super::odds::{BINS, PathOdds, joint};
 use super::plan::{Plan, STEPS, Terms};
-use super::route::{PathState, Rank, Times, bins, expected};
+use super::route::{PathState, Rank, Route, Times, bins, expected};
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
@@ -156,9 +156,7 @@ struct Situation {
     changes: u64,
     /// Paths from the best on.
     paths: [Option<PathId>; 3],
-    /// Whole [`BINS`] of the time that are left.
-    left: usize,
-    price: f64,
+    terms: Terms,
 }
 
 impl Deadline {
@@ -175,14 +173,20 @@ impl Deadline {
         }
     }
 
-    /// Returns the state of a path, brought up to date.
+    /// Returns the place of a path that is brought up to date.
     #[inline]
-    fn refresh(&mut self, now: Instant, view: &PathView) -> &PathState {
-        let is_current = self.paths[view.id].is_current(now, view, self.odds.settled());
-        if !is_current {
+    fn rank(&mut self, now: Instant, view: &PathView) -> Rank {
+        let settled = self.odds.settled();
+        self.paths[view.id].current_rank(now, view, settled).unwrap_or_else(|| {
             self.update(now, view);
-        }
-        &self.paths[view.id]
+            self.paths[view.id].rank()
+        })
+    }
+
+    /// Returns a path that is brought up to date.
+    fn route(&mut self, now: Instant, view: &PathView) -> Route {
+        self.rank(now, view);
+        self.paths[view.id].route(view.id)
     }
 
     /// Brings the state of a path up to date.
@@ -198,7 +202,7 @@ impl Deadline {
     fn best(&mut self, now: Instant, paths: &[PathView]) -> [Option<PathId>; 3] {
         let mut best = [(Rank::MAX, None); 3];
         for view in candidates(paths).filter(|path| path.has_room) {
-            let rank = self.refresh(now, view).rank();
+            let rank = self.rank(now, view);
             let found = (rank, Some(view.id));
             best = match best {
                 [one, two, _] if rank < one.0 => [found, one, two],
@@ -217,9 +221,9 @@ impl Deadline {
         {
             return Some(*plan);
         }
-        let Situation { paths, left, price, .. } = situation;
+        let Situation { paths, terms, .. } = situation;
         let routes = paths.map(|path| path.map(|path| self.paths[path].route(path)));
-        let plan = Terms { within: self.within(), left, price }.plan(&self.odds, routes)?;
+        let plan = terms.plan(&self.odds, routes)?;
         self.kept = Some((situation, plan));
         Some(plan)
     }
@@ -268,9 +272,8 @@ impl Scheduler for Deadline {
         }
         self.purse.earn(unit.bytes);
         let left = unit.deadline.map_or(self.within(), |deadline| deadline.since(now));
-        let left = bins(left, self.within());
-        let situation =
-            Situation { changes: self.changes, paths: best, left, price: self.price() };
+        let terms = Terms { left: bins(left, self.within()), price: self.price() };
+        let situation = Situation { changes: self.changes, paths: best, terms };
         let Some(plan) = self.plan(situation) else { return wait_for_room(paths) };
         let [first, second, third] = best;
         let order = if plan.is_swapped { [second, first, third] } else { best };
@@ -341,7 +344,7 @@ impl Scheduler for Deadline {
         let (mut late, mut next, mut stays) = (1.0_f64, age + step, 1.0_f64);
         let mut is_troubled = true;
         for view in paths.iter().filter(|path| unit.carried_by.contains(path.id)) {
-            let route = self.refresh(now, view).route(view.id);
+            let route = self.route(now, view);
             is_troubled &= route.is_troubled();
             let unacked = |age: Duration| {
                 let bins = bins(age - route.back, within);
@@ -355,7 +358,7 @@ impl Scheduler for Deadline {
         let mut best: Option<(PathId, f64, f64)> = None;
         let untried = candidates(paths).filter(|path| !unit.carried_by.contains(path.id));
         for view in untried {
-            let route = self.refresh(now, view).route(view.id);
+            let route = self.route(now, view);
             if route.is_silent && !is_troubled {
                 continue;
             }

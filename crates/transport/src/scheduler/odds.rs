@@ -209,10 +209,11 @@ impl Estimate {
 
     /// Returns the greater of both, end by end.
     pub fn max(&self, other: &Self) -> Self {
+        let greater = |one: f64, other: f64| if one > other { one } else { other };
         Self {
-            mean: self.mean.max(other.mean),
-            low: self.low.max(other.low),
-            high: self.high.max(other.high),
+            mean: greater(self.mean, other.mean),
+            low: greater(self.low, other.low),
+            high: greater(self.high, other.high),
         }
     }
 

@@ -1,9 +1,7 @@
 //! Copies of a message before a deadline: the chance of a miss with them, and their price.
 
-use skybraid_units::Duration;
-
 use super::odds::{BINS, Estimate, PathOdds, joint};
-use super::route::{Route, bins};
+use super::route::Route;
 
 /// Parts of the time until the deadline in which decisions are taken.
 pub const STEPS: usize = 16;
@@ -35,11 +33,9 @@ pub struct Plan {
 }
 
 /// Time and price for which a plan is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Time within which messages must arrive.
-    pub within: Duration,
-    /// Whole [`BINS`] of it that are left.
+    /// Whole [`BINS`] of the time that are left.
     pub left: usize,
     /// Price of a further copy, as a chance of a miss.
     pub price: f64,
@@ -87,9 +83,9 @@ impl Terms {
     /// Trouble begins at any time, and is noticed once the first packet in it is overdue: all that are
     /// in flight by then are copied, each at an age from none to that of the first.
     fn hedged(&self, odds: &PathOdds, first: &Route, other: &Route) -> Hedged {
-        let Self { within, left, price } = *self;
-        let back = bins(first.back, within);
-        let overdue = bins(first.expected, within) + 1;
+        let Self { left, price } = *self;
+        let back = first.back_bins;
+        let overdue = first.expected_bins + 1;
         let of_first = odds.chances(first.path, first.level);
         let copy_costs =
             |age: usize| price * of_first.longer_than(age.min(BINS).saturating_sub(back));

@@ -43,6 +43,9 @@ pub struct PathState {
     expected: Duration,
     /// Age of a packet without a fate from which on the path is silent.
     silent_after: Duration,
+    /// Whole [`BINS`] of the time in `back`, and in `expected`.
+    back_bins: usize,
+    expected_bins: usize,
     /// Sign of trouble, and whether nothing has come back for long.
     level: usize,
     is_silent: bool,
@@ -63,6 +66,8 @@ impl PathState {
             back: Duration::ZERO,
             expected: Duration::ZERO,
             silent_after: Duration::MAX,
+            back_bins: 0,
+            expected_bins: 0,
             level: 0,
             is_silent: false,
             holds_until: None,
@@ -71,12 +76,14 @@ impl PathState {
         }
     }
 
-    /// True if [`refresh`](Self::refresh) would change nothing, with so many independent packets `settled`.
+    /// Returns the [`rank`](Self::rank) if [`refresh`](Self::refresh) would change nothing, with so many independent packets
+    /// `settled`.
     #[inline]
-    pub fn is_current(&self, now: Instant, view: &PathView, settled: f64) -> bool {
-        self.holds_until.is_some_and(|until| now <= until)
+    pub fn current_rank(&self, now: Instant, view: &PathView, settled: f64) -> Option<Rank> {
+        let is_current = self.holds_until.is_some_and(|until| now <= until)
             && !is_due(self.late_as_of, settled)
-            && self.measured == (view.srtt, view.rtt_deviation)
+            && self.measured == (view.srtt, view.rtt_deviation);
+        is_current.then(|| self.rank())
     }
 
     /// Takes over what is measured, judges the path, and looks up its chance. Returns true if a [`Route`] here may differ
@@ -95,6 +102,8 @@ impl PathState {
             self.back = one_way(view, 0) + times.ack_delay;
             self.expected = expected(view, times.ack_delay);
             self.silent_after = SILENCE + view.srtt.unwrap_or(SILENCE);
+            self.back_bins = bins(self.back, times.within);
+            self.expected_bins = bins(self.expected, times.within);
             self.forget_level();
         }
         self.judge(now, times.within);
@@ -168,9 +177,9 @@ impl PathState {
 
     /// Returns the path for a copy, as of the last [`refresh`](Self::refresh).
     pub fn route(&self, path: PathId) -> Route {
-        let Self { level, is_silent, late, back, expected, .. } = *self;
+        let Self { level, is_silent, late, back, expected, back_bins, expected_bins, .. } = *self;
         let srtt = self.measured.0.unwrap_or(Duration::MAX);
-        Route { path, level, is_silent, late, srtt, back, expected }
+        Route { path, level, is_silent, late, srtt, back, expected, back_bins, expected_bins }
     }
 }
 
@@ -213,6 +222,9 @@ pub struct Route {
     pub back: Duration,
     /// Age of a packet by which its acknowledgement may be expected.
     pub expected: Duration,
+    /// Whole [`BINS`] of the time in `back`, and in `expected`.
+    pub back_bins: usize,
+    pub expected_bins: usize,
 }
 
 impl Route {
