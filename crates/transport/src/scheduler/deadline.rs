@@ -154,8 +154,8 @@ struct Deadline {
 struct Situation {
     /// Number of changes of what is known of paths.
     changes: u64,
-    /// Paths from the best on.
-    paths: [Option<PathId>; 3],
+    first: PathId,
+    others: [Option<PathId>; 2],
     terms: Terms,
 }
 
@@ -166,10 +166,10 @@ impl Deadline {
 
     /// Takes the deadline from the first message that has one.
     fn learn_within(&mut self, now: Instant, unit: &Unit) {
-        if self.within.is_none() {
-            let left = unit.deadline.map(|deadline| deadline.since(now));
-            self.within = left.filter(|left| left.is_positive());
-            self.paths.iter_mut().for_each(PathState::forget_level);
+        let left = unit.deadline.map(|deadline| deadline.since(now));
+        if self.within.is_none() && left.is_some_and(|left| left.is_positive()) {
+            self.within = left;
+            self.paths.iter_mut().for_each(PathState::forget_times);
         }
     }
 
@@ -215,17 +215,17 @@ impl Deadline {
     }
 
     /// Returns the plan for a message, of which all that it depends on is often what it was.
-    fn plan(&mut self, situation: Situation) -> Option<Plan> {
-        if let Some((kept, plan)) = &self.kept
-            && *kept == situation
-        {
-            return Some(*plan);
+    fn plan(&mut self, situation: Situation) -> Plan {
+        match self.kept {
+            Some((kept, plan)) if kept == situation => plan,
+            _ => {
+                let Situation { first, others, terms, .. } = situation;
+                let route = |path: PathId| self.paths[path].route(path);
+                let plan = terms.plan(&self.odds, route(first), others.map(|path| path.map(route)));
+                self.kept = Some((situation, plan));
+                plan
+            }
         }
-        let Situation { paths, terms, .. } = situation;
-        let routes = paths.map(|path| path.map(|path| self.paths[path].route(path)));
-        let plan = terms.plan(&self.odds, routes)?;
-        self.kept = Some((situation, plan));
-        Some(plan)
     }
 
     /// Price of a copy, as a chance of a miss: from the lowest, with all savings, to certainty without
@@ -267,16 +267,13 @@ impl Scheduler for Deadline {
         }
         self.learn_within(now, unit);
         let best = self.best(now, paths);
-        if best[0].is_none() {
-            return wait_for_room(paths);
-        }
+        let [Some(first), second, third] = best else { return wait_for_room(paths) };
         self.purse.earn(unit.bytes);
         let left = unit.deadline.map_or(self.within(), |deadline| deadline.since(now));
         let terms = Terms { left: bins(left, self.within()), price: self.price() };
-        let situation = Situation { changes: self.changes, paths: best, terms };
-        let Some(plan) = self.plan(situation) else { return wait_for_room(paths) };
-        let [first, second, third] = best;
-        let order = if plan.is_swapped { [second, first, third] } else { best };
+        let others = [second, third];
+        let plan = self.plan(Situation { changes: self.changes, first, others, terms });
+        let order = if plan.is_swapped { [second, Some(first), third] } else { best };
         let bought = (1..plan.copies).take_while(|_| self.buy(unit)).count();
         let set: PathSet = order.into_iter().flatten().take(1 + bought).collect();
         self.expect(unit, &plan, bought);

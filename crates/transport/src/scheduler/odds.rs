@@ -254,11 +254,8 @@ pub struct Chances {
 }
 
 impl Chances {
-    const UNKNOWN: Self = Self {
-        longer: [1.0; BINS + 1],
-        late: Estimate::UNKNOWN,
-        as_of: f64::NEG_INFINITY,
-    };
+    const UNKNOWN: Self =
+        Self { longer: [1.0; BINS + 1], late: Estimate::UNKNOWN, as_of: f64::NEG_INFINITY };
 
     /// Returns the chance to take longer than `bins` parts of the time until the deadline; the more of
     /// them, the smaller it is.

@@ -42,14 +42,13 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Returns the plan of the least cost for a message over up to three paths, from the best on.
-    pub fn plan(&self, odds: &PathOdds, routes: [Option<Route>; 3]) -> Option<Plan> {
-        let [Some(mut first), second, third] = routes else { return None };
+    /// Returns the plan of the least cost for a message over the best path, and up to two others from the better one on.
+    pub fn plan(&self, odds: &PathOdds, mut first: Route, others: [Option<Route>; 2]) -> Plan {
         // What a silent path holds up is in the way once it is back.
         let is_tried = |route: &Route| !route.is_silent || first.is_troubled();
-        let (second, third) = (second.filter(is_tried), third.filter(is_tried));
+        let [second, third] = others.map(|route| route.filter(is_tried));
         let Some(mut second) = second else {
-            return Some(Plan { copies: 1, is_swapped: false, others: 0, missed: [first.late; 3] });
+            return Plan { copies: 1, is_swapped: false, others: 0, missed: [first.late; 3] };
         };
         let mut single = self.hedged(odds, &first, &second);
         let mut is_swapped = false;
@@ -74,7 +73,7 @@ impl Terms {
         };
         let others = if third.is_some() { 2 } else { 1 };
         let missed = [first.hedged_by(&second, single.missed), both, all];
-        Some(Plan { copies, is_swapped, others, missed })
+        Plan { copies, is_swapped, others, missed }
     }
 
     /// Returns the plan of a copy on `first`, and one on `other` if that is not acknowledged by the

@@ -35,8 +35,8 @@ pub struct PathState {
     warning: Warning<Mark>,
     /// Time of sending of the last packet.
     last_sent: Option<Instant>,
-    /// Round-trip time and its deviation in the last view.
-    measured: (Option<Duration>, Duration),
+    /// Round-trip time and its deviation in the last view; `None` before the first one.
+    measured: Option<(Option<Duration>, Duration)>,
     /// Time that an acknowledgement takes from the packet's arrival on.
     back: Duration,
     /// Age of a packet by which its acknowledgement may be expected.
@@ -62,7 +62,7 @@ impl PathState {
         Self {
             warning: Warning::new(memory),
             last_sent: None,
-            measured: (None, Duration::ZERO),
+            measured: None,
             back: Duration::ZERO,
             expected: Duration::ZERO,
             silent_after: Duration::MAX,
@@ -82,7 +82,7 @@ impl PathState {
     pub fn current_rank(&self, now: Instant, view: &PathView, settled: f64) -> Option<Rank> {
         let is_current = self.holds_until.is_some_and(|until| now <= until)
             && !is_due(self.late_as_of, settled)
-            && self.measured == (view.srtt, view.rtt_deviation);
+            && self.measured == Some((view.srtt, view.rtt_deviation));
         is_current.then(|| self.rank())
     }
 
@@ -95,8 +95,8 @@ impl PathState {
         times: Times,
         odds: &mut PathOdds,
     ) -> bool {
-        let measured = (view.srtt, view.rtt_deviation);
-        let is_measured = measured != self.measured || self.silent_after == Duration::MAX;
+        let measured = Some((view.srtt, view.rtt_deviation));
+        let is_measured = measured != self.measured;
         if is_measured {
             self.measured = measured;
             self.back = one_way(view, 0) + times.ack_delay;
@@ -104,7 +104,7 @@ impl PathState {
             self.silent_after = SILENCE + view.srtt.unwrap_or(SILENCE);
             self.back_bins = bins(self.back, times.within);
             self.expected_bins = bins(self.expected, times.within);
-            self.forget_level();
+            self.holds_until = None;
         }
         self.judge(now, times.within);
         if !is_due(self.late_as_of, odds.settled()) {
@@ -115,9 +115,9 @@ impl PathState {
         true
     }
 
-    /// Forgets the level, which something changes that is not in this state.
-    pub const fn forget_level(&mut self) {
-        self.holds_until = None;
+    /// Forgets all that depends on the time within which messages must arrive.
+    pub const fn forget_times(&mut self) {
+        (self.measured, self.holds_until) = (None, None);
     }
 
     /// Judges the path, if it was not judged since anything changed.
@@ -153,7 +153,7 @@ impl PathState {
         let oldest = self.warning.oldest();
         self.warning.on_sent(now, Mark { level: self.level, weight });
         if self.warning.oldest() != oldest {
-            self.forget_level();
+            self.holds_until = None;
         }
     }
 
@@ -164,7 +164,7 @@ impl PathState {
         sent: Instant,
         delay: Option<Duration>,
     ) -> Option<Mark> {
-        self.forget_level();
+        self.holds_until = None;
         self.warning.on_settled(now, sent, delay)
     }
 
@@ -172,13 +172,18 @@ impl PathState {
     #[inline]
     pub fn rank(&self) -> Rank {
         let late = self.late.mean.to_bits() | u64::from(self.is_silent) << 63;
-        Rank { late, srtt: self.measured.0.unwrap_or(Duration::MAX) }
+        Rank { late, srtt: self.srtt() }
+    }
+
+    /// Round-trip time; the maximum if it is not known.
+    fn srtt(&self) -> Duration {
+        self.measured.and_then(|(srtt, _)| srtt).unwrap_or(Duration::MAX)
     }
 
     /// Returns the path for a copy, as of the last [`refresh`](Self::refresh).
     pub fn route(&self, path: PathId) -> Route {
         let Self { level, is_silent, late, back, expected, back_bins, expected_bins, .. } = *self;
-        let srtt = self.measured.0.unwrap_or(Duration::MAX);
+        let srtt = self.srtt();
         Route { path, level, is_silent, late, srtt, back, expected, back_bins, expected_bins }
     }
 }
@@ -239,5 +244,54 @@ impl Route {
         // The copy comes too late more often than both fail together.
         let too_late = missed / self.late.mean - joint(other.late.mean);
         self.late.times(&other.late.while_another_fails(too_late))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skybraid_units::Seed;
+
+    use super::super::testing::{at, ms, paths};
+    use super::*;
+
+    const TIMES: Times = Times { within: ms(160), ack_delay: ms(16) };
+
+    // What is judged anew each time is the reference.
+    #[test]
+    fn a_level_that_is_kept_is_that_of_now() {
+        let mut stream = Seed(1).stream("fates");
+        let (mut odds, mut kept) = (PathOdds::default(), PathState::new(ms(1000)));
+        let mut seen = [false; 10];
+        for now in 0..60_000 {
+            // Whole milliseconds meet the bounds of levels, 20 ms each, exactly.
+            if now % 40 == 0 && now % 9000 < 7000 {
+                kept.on_sent(at(now), TIMES.within);
+            }
+            let age = if stream.between(0.0, 1.0) < 0.9 { 60 } else { 250 };
+            if (now - age) % 40 == 0 {
+                let delay = (age < 250).then(|| ms(stream.between(20.0, 60.0) as i64));
+                kept.on_settled(at(now), at(now - age), delay);
+            }
+            let view = &paths(&[60])[0];
+            let mut anew = kept.clone();
+            anew.forget_times();
+            kept.refresh(at(now), view, TIMES, &mut odds);
+            anew.refresh(at(now), view, TIMES, &mut odds);
+            assert_eq!((kept.level, kept.is_silent), (anew.level, anew.is_silent), "{now} ms");
+            seen[kept.level] = true;
+        }
+        assert!(seen.iter().filter(|seen| **seen).count() >= 8, "{seen:?}");
+    }
+
+    #[test]
+    fn silent_paths_come_last() {
+        let of = |is_silent: bool, mean: f64, srtt: i64| {
+            let late = Estimate { mean, ..Estimate::UNKNOWN };
+            let measured = Some((Some(ms(srtt)), Duration::ZERO));
+            PathState { is_silent, late, measured, ..PathState::new(ms(1000)) }.rank()
+        };
+        let ranks =
+            [of(false, 0.0, 50), of(false, 1e-6, 20), of(false, 1e-6, 30), of(true, 0.0, 1)];
+        assert!(ranks.is_sorted() && ranks[3] < Rank::MAX, "{ranks:?}");
     }
 }
