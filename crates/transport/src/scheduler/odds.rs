@@ -438,18 +438,18 @@ mod tests {
     #[test]
     fn an_interval_narrows_with_what_was_counted() {
         let mut odds = PathOdds::default();
-        let before = late(&mut odds);
+        let before = updated(&mut odds);
         assert!(before.low == 0.0 && before.high > 0.05, "{before:?}");
         for packet in 0..10_000 {
             odds.on_settled(PATH, 0, if packet % 100 == 0 { BINS } else { 25 }, 1.0);
         }
-        let after = late(&mut odds);
+        let after = updated(&mut odds);
         assert!(0.0075 < after.low && after.low < 0.01, "{after:?}");
         assert!(0.01 < after.high && after.high < 0.0125, "{after:?}");
     }
 
     /// Returns the chance of packets at level 0 to be late, brought up to date.
-    fn late(odds: &mut PathOdds) -> Estimate {
+    fn updated(odds: &mut PathOdds) -> Estimate {
         odds.update(PATH, 0).late()
     }
 
@@ -460,7 +460,7 @@ mod tests {
             let is_late = packet % (100 * together) < together;
             odds.on_settled(PATH, 0, if is_late { BINS } else { 25 }, 1.0);
         }
-        late(&mut odds)
+        updated(&mut odds)
     }
 
     // Four episodes: Garwood's interval of 4 is 1.09 to 10.24, of 100 it is 81.4 to 121.6. Whole rows hold up to a
@@ -493,7 +493,7 @@ mod tests {
                 odds.on_settled(PATH, 0, if left > 0 { BINS } else { 25 }, 1.0);
                 left = left.saturating_sub(1);
             }
-            let Estimate { low, high, .. } = late(&mut odds);
+            let Estimate { low, high, .. } = updated(&mut odds);
             covered += u32::from(low <= late && late <= high);
             ratio += high / late / 200.0;
         }
