@@ -81,7 +81,7 @@ impl Gateway {
         let bundled = self.config.network.bundles(class);
         // The MPTCP connection comes after the paths.
         let bundle = PathId(self.paths.len() as u8);
-        let mut whole = self.deliveries.buffer();
+        let mut whole = core::mem::take(&mut self.deliveries.message);
         while let Some((arrived, channel, stamp)) = self.classes[class].poll_message(&mut whole) {
             // Of a channel that the peer has alone.
             let Some(channel) = self.channels.by_wire(channel) else { continue };
@@ -89,7 +89,7 @@ impl Gateway {
             let incoming = Incoming { class, id: arrived.id, path, channel, stamp };
             self.judge(now, &incoming, &whole);
         }
-        self.deliveries.recycle(whole);
+        self.deliveries.message = whole;
         if class == Class::Control {
             self.drain_waiting(now);
         }
@@ -98,7 +98,7 @@ impl Gateway {
 
     /// Delivers signed frames whose turn has come.
     fn drain_waiting(&mut self, now: Instant) {
-        let mut whole = self.deliveries.buffer();
+        let mut whole = core::mem::take(&mut self.deliveries.message);
         while let Some(id) = self.peer.waiting.poll(now, &mut whole) {
             let head = whole.split_first_chunk::<{ Incoming::HEAD }>();
             let Some((head, bytes)) = head.promised("the head of a message that waited") else {
@@ -111,7 +111,7 @@ impl Gateway {
                 self.drop_message(Class::Control, Dropped::Late);
             }
         }
-        self.deliveries.recycle(whole);
+        self.deliveries.message = whole;
     }
 
     /// Delivers a message unless it is too old.

@@ -39,7 +39,7 @@ impl Gateway {
         socket: PathId,
     ) -> bool {
         self.control.on_lag(now, now.since(arrived));
-        let mut plain = self.deliveries.buffer();
+        let mut plain = core::mem::take(&mut self.deliveries.datagram);
         let mut authentic = false;
         match self.sessions.open(now, from, bytes, &mut plain) {
             Opened::Message { path, number, current, newest } => {
@@ -77,7 +77,7 @@ impl Gateway {
                 self.handshakes.on_asked(from, socket);
             }
         }
-        self.deliveries.recycle(plain);
+        self.deliveries.datagram = plain;
         authentic
     }
 
@@ -152,7 +152,7 @@ impl Gateway {
         if !self.session.is_up() {
             return None;
         }
-        let mut plain = self.deliveries.buffer();
+        let mut plain = core::mem::take(&mut self.deliveries.datagram);
         let outgoing = self
             .poll_validation(now, &mut plain, out)
             .or_else(|| self.poll_probe(now, &mut plain, out))
@@ -160,7 +160,7 @@ impl Gateway {
                 let mut classes = Class::ALL.into_iter();
                 classes.find_map(|class| self.poll_class(now, class, &mut plain, out))
             });
-        self.deliveries.recycle(plain);
+        self.deliveries.datagram = plain;
         outgoing
     }
 
