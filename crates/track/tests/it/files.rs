@@ -132,8 +132,11 @@ fn a_plan_gives_the_places_that_its_mission_flies_to() {
 
 #[test]
 fn a_plan_begins_at_home_and_ends_with_its_landing_pattern() {
+    let return_to_launch = r#"{ "autoContinue": true, "command": 20, "frame": 2,
+              "params": [0, 0, 0, 0, 0, 0, 0], "type": "SimpleItem" }"#;
+    assert!(PLAN.contains(return_to_launch));
     let away = PLAN.replace("null, 47.0, 7.0, 50]", "null, 47.01, 7.0, 50]").replace(
-        r#"{ "autoContinue": true, "command": 20, "frame": 2, "params": [0, 0, 0, 0, 0, 0, 0], "type": "SimpleItem" }"#,
+        return_to_launch,
         r#"{ "complexItemType": "fwLandingPattern", "landCoordinate": [47.0, 7.1, 0], "altitudesAreRelative": true,
              "landingApproachCoordinate": [47.05, 7.1, 40], "type": "ComplexItem" }"#,
     );
@@ -152,7 +155,7 @@ fn a_plan_begins_at_home_and_ends_with_its_landing_pattern() {
 #[test]
 fn an_error_in_a_plan_names_the_item_or_the_line() {
     for (old, new, expected) in [
-        ("\"version\": 1\n", "", "line 21: trailing comma"),
+        ("\"version\": 1\n", "", "line 25: trailing comma"),
         (
             "\"mission\"",
             "\"missions\"",
