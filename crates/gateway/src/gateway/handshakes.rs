@@ -18,7 +18,7 @@ const MAX_ASKERS: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     message: Vec<u8>,
-    /// Paths by which the message has not left yet.
+    /// Paths on which the message has not been sent.
     paths: PathSet,
     /// Senders of the last handshakes, each with its socket, newest first.
     askers: VecDeque<(SocketAddr, PathId)>,
@@ -27,7 +27,7 @@ pub(super) struct Handshakes {
 impl Handshakes {
     /// Remembers the sender of a handshake and the socket on which it came.
     pub fn on_asked(&mut self, from: SocketAddr, socket: PathId) {
-        if self.askers.back() != Some(&(from, socket)) {
+        if self.askers.front() != Some(&(from, socket)) {
             self.askers.truncate(MAX_ASKERS - 1);
             self.askers.push_front((from, socket));
         }
@@ -96,7 +96,8 @@ mod tests {
         }
         assert_eq!(handshakes.socket_of(asker(99)), Some(PathId(0)));
         assert_eq!(handshakes.socket_of(asker(20)), None);
-        handshakes.on_asked(asker(99), PathId(1));
+        (0..100).for_each(|_| handshakes.on_asked(asker(99), PathId(1)));
+        assert!(handshakes.socket_of(asker(60)).is_some(), "one who repeats takes one place");
         assert_eq!(handshakes.socket_of(asker(99)), Some(PathId(1)));
     }
 }
