@@ -134,15 +134,15 @@ mod tests {
         let second = Block::free(&[vehicle, end(first, 0, 2)]).unwrap();
         let on_ground = Block::free(&[ground]).unwrap();
         let within = Block::free(&[end(first, 0, 1)]).unwrap();
-        let beside = Block::free(&[end(first, 0, 1), end(within, 0, 2)]).unwrap();
+        let next_to = Block::free(&[end(first, 0, 1), end(within, 0, 2)]).unwrap();
         let elsewhere = Block::free(&[end(second, 0, 1)]).unwrap();
-        let errors = [first, second, on_ground, within, beside, elsewhere]
+        let errors = [first, second, on_ground, within, next_to, elsewhere]
             .map(|block| block.host(0, 0).v4.to_string());
         assert_eq!(
             errors,
             ["100.64.0.0", "100.72.0.0", "100.96.0.0", "100.68.0.0", "100.69.0.0", "100.76.0.0"]
         );
-        for (outer, inner) in [(first, within), (first, beside), (second, elsewhere)] {
+        for (outer, inner) in [(first, within), (first, next_to), (second, elsewhere)] {
             assert!(outer.of_vehicle().contains(end(inner, 15, 2)));
             assert!(!outer.of_vehicle().contains(end(outer, 15, 2)));
         }

@@ -14,7 +14,7 @@ const WRITES: Duration = Duration::from_secs(5);
 /// Additional delay that a sole control source may cause.
 const ALONE: Duration = Duration::from_millis(100);
 
-/// Limit of the rate of control, and the lag of the driver here, by which the peer limits its own.
+/// Rate limit of control, and the lag of the driver here, which probes carry to the peer for its own limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ControlLimit {
     limiter: RateLimiter,

@@ -63,7 +63,8 @@ impl Gateway {
     /// Records the peer's report on an outgoing path.
     pub(super) fn take_report(&mut self, now: Instant, id: PathId, report: &Report) {
         let Some(path) = self.paths.get_mut(id) else { return };
-        let (last, before) = path.reports.on_report(report);
+        let before = path.reports.outgoing();
+        let last = path.reports.on_report(report);
         let seen = report.seen;
         if report.state.is_alive() && last.is_some_and(|last| last.seen.newest != seen.newest) {
             self.peer.clock.on_report(now, Duration::from_micros(report.transit_us.into()));

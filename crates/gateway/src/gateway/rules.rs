@@ -26,7 +26,7 @@ pub(super) struct Outbound {
     pub class: Class,
     /// Sender of a MAVLink frame.
     pub component: Component,
-    /// Kind of which only the newest waits to be sent.
+    /// Key of messages that supersede one another in the queue.
     pub kind: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Reports of both ends on a path: each tells how it receives.
+//! Reception reports of both ends for a path.
 
 use super::probe::{Probe, Report};
 use super::seen::ProbesSeen;
@@ -9,8 +9,6 @@ use crate::event::PathState;
 pub struct PathReports {
     /// Received probes of the peer.
     seen: ProbesSeen,
-    /// State of the path at the peer.
-    outgoing: PathState,
     /// Last report of the peer.
     last: Option<Report>,
     incoming_mtu: Option<(u32, bool)>,
@@ -23,10 +21,9 @@ impl PathReports {
         self.incoming_mtu = Some((probe.mtu.into(), probe.mtu_error));
     }
 
-    /// Records the peer's report on this path. Returns the one before it, and the state at the peer before it.
-    pub const fn on_report(&mut self, report: &Report) -> (Option<Report>, PathState) {
-        let before = core::mem::replace(&mut self.outgoing, report.state);
-        (self.last.replace(*report), before)
+    /// Records the peer's report on this path. Returns the one before it.
+    pub const fn on_report(&mut self, report: &Report) -> Option<Report> {
+        self.last.replace(*report)
     }
 
     /// Returns the received probes of the peer.
@@ -34,9 +31,9 @@ impl PathReports {
         self.seen
     }
 
-    /// Returns the state for what we send.
-    pub const fn outgoing(&self) -> PathState {
-        self.outgoing
+    /// Returns the state for what we send, which is the state at the peer.
+    pub fn outgoing(&self) -> PathState {
+        self.last.map_or(PathState::Unheard, |report| report.state)
     }
 
     /// Returns the last report of the peer.
@@ -64,9 +61,11 @@ mod tests {
         let mut reports = PathReports::default();
         assert_eq!(reports.outgoing_loss().to_bits(), 0.0_f64.to_bits());
         let report = Report { state: PathState::Up, loss: 6_554, ..Report::default() };
-        assert_eq!(reports.on_report(&report), (None, PathState::Unheard));
+        assert_eq!(reports.outgoing(), PathState::Unheard);
+        assert_eq!(reports.on_report(&report), None);
         assert_eq!(reports.outgoing(), PathState::Up);
         assert!((reports.outgoing_loss() - 0.1).abs() < 1e-4);
-        assert_eq!(reports.on_report(&Report::default()), (Some(report), PathState::Up));
+        assert_eq!(reports.on_report(&Report::default()), Some(report));
+        assert_eq!(reports.outgoing(), Report::default().state);
     }
 }

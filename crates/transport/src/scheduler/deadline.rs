@@ -214,7 +214,7 @@ impl Deadline {
         best.map(|(_, path)| path)
     }
 
-    /// Returns the plan for a message, of which all that it depends on is often what it was.
+    /// Returns the plan for a message; the last plan is reused in the same situation.
     fn plan(&mut self, situation: Situation) -> Plan {
         match self.kept {
             Some((kept, plan)) if kept == situation => plan,

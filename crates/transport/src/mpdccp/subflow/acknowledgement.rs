@@ -22,7 +22,7 @@ impl Subflow {
         Some(age)
     }
 
-    /// Handles an answer of the peer by which the path works.
+    /// Handles an acknowledgement or a SyncAck, which shows that the path works.
     pub(super) fn on_progress(&mut self, now: Instant) {
         self.timer.on_progress();
         self.probe.on_progress();

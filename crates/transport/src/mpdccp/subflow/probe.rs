@@ -67,7 +67,7 @@ impl Probe {
         self.sent = None;
     }
 
-    /// Handles progress of the path, by which neither a probe in flight nor another one is needed.
+    /// Cancels the probe and the Sync that is due: the path makes progress.
     pub const fn on_progress(&mut self) {
         self.sync_due = false;
         self.sent = None;
