@@ -34,6 +34,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path.name not in LONG, -tests[item.path], item.path))
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Names bytes by their length: what a compressor writes differs from second to second, and workers must agree."""
+    return f"{len(val)}B" if isinstance(val, bytes) else None
+
+
 TWO_PATHS = """
 name = "Two plain paths"
 duration = "10s"
