@@ -89,20 +89,21 @@ node-twice:
 	install -D $(TWICE)/one/source/target/skybraid-node dist/skybraid-node-$(NODE_TARGET)
 	$(CHECKSUMS)
 
-# Wheels that need no Rust, for these systems, in dist/. Zig brings the C libraries of all of them. Those of macOS:
-# WHEEL_TARGETS="aarch64-apple-darwin x86_64-apple-darwin". That of Windows is built on Windows: cross-built, maturin 1.16
-# has the linker export `PyInit_skybraid._core`, which no module defines.
-WHEEL_TARGETS ?= x86_64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-gnu aarch64-unknown-linux-musl
+# Wheels that need no Rust, for these systems, in dist/. Zig brings the C libraries of all of them but Windows, which
+# is linked by Debian's gcc-mingw-w64-x86-64. Those of macOS: WHEEL_TARGETS="aarch64-apple-darwin x86_64-apple-darwin".
+WHEEL_TARGETS ?= x86_64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-gnu aarch64-unknown-linux-musl \
+	$(if $(shell command -v x86_64-w64-mingw32-gcc),x86_64-pc-windows-gnu)
 wheel: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 wheel: $(VENV)/.zig
 	rustup target add $(WHEEL_TARGETS)
 	for target in $(WHEEL_TARGETS); do \
 		case $$target in \
-			*-linux-gnu) system=manylinux2014 ;; \
-			*-linux-musl) system=musllinux_1_2 ;; \
-			*) system=pypi ;; \
+			*-linux-gnu) options="--zig --compatibility manylinux2014" ;; \
+			*-linux-musl) options="--zig --compatibility musllinux_1_2" ;; \
+			*-windows-gnu) options="--compatibility pypi" ;; \
+			*) options="--zig --compatibility pypi" ;; \
 		esac; \
-		maturin build --release --locked --strip --zig --target $$target --compatibility $$system --out dist || exit 1; \
+		maturin build --release --locked --strip --target $$target $$options --out dist || exit 1; \
 	done
 	$(CHECKSUMS)
 

@@ -49,6 +49,16 @@ def test_all_wheels_are_small_and_of_the_stable_interface() -> None:
         assert not [name for name in names if "__pycache__" in name or name.endswith(".pyi.bak")]
 
 
+def test_the_module_of_windows_is_what_python_there_loads() -> None:
+    """A cross-built one lacked its entry once."""
+    found = sorted((ROOT / "dist").glob("skybraid-*-win_amd64.whl"))
+    if not found:
+        pytest.skip("needs dist/*-win_amd64.whl from `make wheel`, which needs gcc-mingw-w64-x86-64")
+    module = zipfile.ZipFile(found[-1]).read("skybraid/_core.pyd")
+    assert b"PyInit__core\0" in module
+    assert b"python3.dll\0" in module
+
+
 def test_what_is_installed_is_as_large_as_the_readme_says(fresh: Path) -> None:
     folder = next((fresh.parent / "lib").glob("python3*/site-packages"))
     sizes = {

@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 
-from conftest import TWO_PATHS, Command
+from conftest import TWO_PATHS, Command, emulator_lacks
 from skybraid.cli.doctor import Check, conclusions
 
 MET = TWO_PATHS.replace('share = "99.999%"', 'share = "75%"').replace('share = "95%"', 'share = "50%"')
@@ -233,6 +234,14 @@ def test_a_new_algorithm_keeps_to_its_interface_and_is_compared(
     assert "python:my_own" in done.stdout, done.stderr
 
 
+@pytest.mark.parametrize("like", ["scheduler", "congestion"])
+def test_an_own_algorithm_may_have_a_path_of_windows(skybraid: Command, tmp_path: Path, like: str) -> None:
+    name = "C:\\Users\\new\\own.py"
+    skybraid("new", name, "--like", like)
+    with warnings.catch_warnings(action="error"):
+        compile((tmp_path / name).read_text(encoding="utf-8"), name, "exec")
+
+
 def test_the_doctor_lists_capabilities_and_fixes(skybraid: Command) -> None:
     done = skybraid("doctor", "--json")
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
@@ -256,6 +265,12 @@ def test_the_doctor_concludes_which_commands_work(lacks: list[str], expected: li
     checks = [Check("Y", "run", present=True, found="it")]
     checks += [Check("X", needed_for, present=False, found="nothing") for needed_for in lacks]
     assert [line.split(": ", 1)[1] for line in conclusions(checks)] == expected
+
+
+def test_what_the_emulator_lacks_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = {"name": "veth", "needed": True, "present": False, "found": "no permission", "fix": "run as root"}
+    monkeypatch.setattr("skybraid._core.capabilities", lambda: [lacking])
+    assert emulator_lacks() == "veth (found no permission; run as root)"
 
 
 def test_the_version_is_printed(skybraid: Command) -> None:

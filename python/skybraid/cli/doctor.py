@@ -92,8 +92,6 @@ def _memory() -> Check:
 
 
 def _kernel() -> list[Check]:
-    if not sys.platform.startswith("linux"):
-        return [Check("Linux kernel", "emulate", present=False, found=sys.platform, fix="emulate on a Linux machine")]
     return [
         Check(
             str(capability["name"]),

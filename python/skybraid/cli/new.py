@@ -127,7 +127,7 @@ def _filled(text: str, path: Path) -> str:
     title = path.stem.replace("-", " ").replace("_", " ")
     title = json.dumps(title[:1].upper() + title[1:], ensure_ascii=False)[1:-1]
     word = re.sub(r"\W+", "_", path.stem).strip("_").lower() or "mine"
-    return text.replace("@NAME@", title).replace("@FILE@", str(path)).replace("@WORD@", word)
+    return text.replace("@NAME@", title).replace("@FILE@", shlex.quote(str(path))).replace("@WORD@", word)
 
 
 def _named(text: str) -> tuple[str, list[Path]]:

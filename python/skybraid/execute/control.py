@@ -75,7 +75,7 @@ def folder() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and os.access(runtime, os.W_OK):
         return Path(runtime) / "skybraid"
-    return Path(f"/tmp/skybraid-{os.getuid()}")
+    return Path("/tmp/skybraid" if sys.platform == "win32" else f"/tmp/skybraid-{os.getuid()}")
 
 
 def own_label(name: str) -> str:

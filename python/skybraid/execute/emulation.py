@@ -7,7 +7,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -312,7 +311,5 @@ def _someone_listens(pid: int) -> bool:
 
 def lacks() -> str:
     """Returns what this machine lacks for the emulator and how to get it, or nothing."""
-    if not sys.platform.startswith("linux"):
-        return f"Linux (found {sys.platform})"
     missing = [one for one in _core.capabilities() if one["needed"] and not one["present"]]
-    return "; ".join(f"{one['name']} (found {one['found']}; {one['mend']})" for one in missing)
+    return "; ".join(f"{one['name']} (found {one['found']}; {one['fix']})" for one in missing)

@@ -161,6 +161,9 @@ def write_whole(path: Path, data: bytes) -> None:
             opened.write(data)
             opened.flush()
             os.fsync(opened.fileno())
+            if sys.platform != "win32":
+                aside.replace(path)
+        if sys.platform == "win32":  # An open file is not renamed there.
             aside.replace(path)
         flush(path.parent)
     except OSError as error:
