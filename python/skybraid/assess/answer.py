@@ -40,7 +40,10 @@ SIEVED = 40
 """Transports of each flow that a first look of `LOOK_S` leaves."""
 
 LOOK_S = 20.0
-"""Part of one flight in s by which hopeless transports are sorted out, and by which the cost of a run is known."""
+"""Part of one flight in s by which hopeless transports are sorted out, and by which the cost of a run is known.
+
+With less than `BUDGET_S` of computing time it is shorter by as much.
+"""
 
 BUDGET_S = 40.0
 """Computing time in s that the runs may take by default."""
@@ -212,7 +215,7 @@ class _Rounds:
 
     def __init__(self, runner: _Runner, budget_s: float, progress: Callable[[float], None], started: float) -> None:
         self._runner, self._budget_s, self._progress, self._started = runner, budget_s, progress, started
-        self._look_s = min(LOOK_S, max(runner.longest_s, 1.0))
+        self._look_s = max(min(LOOK_S * min(budget_s / BUDGET_S, 1.0), runner.longest_s), 1.0)
         self._cost = math.nan
         """Computing time of a simulated second."""
 
