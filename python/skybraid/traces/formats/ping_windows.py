@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from skybraid.traces.formats.probes import of_probes, stamped_probes
@@ -41,58 +42,62 @@ def read(source: Source, options: Options) -> list[Measurement]:
     Raises:
         TraceError: there is no probe, or their number is not that of the statistics.
     """
-    prefixed = [_PREFIX.fullmatch(line.strip()) for line in source.lines]
-    first = _stamps(prefixed, options)
-    lines = [
-        (found["rest"] if found is not None and at in first else line)
-        for at, (line, found) in enumerate(zip(source.lines, prefixed, strict=True))
-    ]
-    rtt_ms: list[float] = []
-    stamps: dict[int, Stamp] = {}
-    heading = next((place for place, line in enumerate(lines) if line.strip()), 0)
-    if lines and _reply(lines[heading]) is not None:
-        # A log that was cut off at its beginning.
-        heading -= 1
-    is_over = False
-    for number, line in enumerate(lines[heading + 1 :], start=heading + 2):
-        reply = _reply(line)
-        # Statistics follow a blank line; after those of Ctrl+Break the probes go on.
-        is_over = reply is None and (is_over or (bool(rtt_ms) and not line.strip()))
-        if is_over or not line.strip():
-            continue
-        if reply is None and line.strip()[-1] not in ".!。" and source.drop_cut(number):
-            continue
-        if reply is None and line.startswith(" ") and rtt_ms:
-            source.fail(number, f"`{line.strip()}`", "a reply, a timeout, or a blank line before the statistics")
-        if number - 1 in first:
-            stamps[len(rtt_ms)] = first[number - 1]
-        rtt_ms.append(math.inf if reply is None else float(reply["rtt"]))
-    if not rtt_ms or all(math.isinf(value) for value in rtt_ms):
+    lines, stamps = _without_stamps(source, options)
+    probes = _probes(source, lines)
+    if not any(math.isfinite(rtt_ms) for rtt_ms in probes.values()):
         source.fail(None, "no reply", "lines such as `Reply from 10.0.0.1: bytes=32 time=12ms TTL=117`")
     counts = [match for line in lines if (match := _COUNTS.search(line)) and "ms" not in line and not _reply(line)]
-    if counts and int(counts[-1][1]) != len(rtt_ms):
-        source.fail(None, f"{len(rtt_ms)} probes", f"{counts[-1][1]} as the statistics say")
-    if len(stamps) == len(rtt_ms):
-        return [stamped_probes(source, dict(enumerate(rtt_ms)), stamps, len(rtt_ms) - 1)]
+    if counts and int(counts[-1][1]) != len(probes):
+        source.fail(None, f"{len(probes)} probes", f"{counts[-1][1]} as the statistics say")
+    rtt_ms = list(probes.values())
+    if probes.keys() <= stamps.keys():
+        sent_at = {number: stamps[at] for number, at in enumerate(probes)}
+        return [stamped_probes(source, dict(enumerate(rtt_ms)), sent_at, len(rtt_ms) - 1)]
     every_s = 1.0 if options.every_s is None else options.every_s
-    times_s, at_s = [], 0.0
-    for value in rtt_ms:
-        times_s.append(at_s)
-        at_s += every_s + (TIMEOUT_S if math.isinf(value) else 0.0)
+    steps_s = [every_s + (TIMEOUT_S if math.isinf(rtt) else 0.0) for rtt in rtt_ms]
+    *times_s, end_s = accumulate(steps_s, initial=0.0)
     notes = (f"no stamps: probes taken as {every_s:g} s apart (--every), timeouts as {TIMEOUT_S:g} s longer",)
-    return [of_probes(source, times_s, rtt_ms, None, at_s, notes)]
+    return [of_probes(source, times_s, rtt_ms, None, end_s, notes)]
+
+
+def _probes(source: Source, lines: list[str]) -> dict[int, float]:
+    """Returns the round trips in ms by the place of their line, infinite where there was no reply.
+
+    Raises:
+        TraceError: a line among them is none.
+    """
+    probes: dict[int, float] = {}
+    begin = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
+    # A log that was cut off at its beginning has no heading.
+    if begin < len(lines) and _reply(lines[begin]) is None:
+        begin += 1
+    is_over = False
+    for at, line in enumerate(lines[begin:], start=begin):
+        reply, text = _reply(line), line.strip()
+        # Statistics follow a blank line; after those of Ctrl+Break the probes go on.
+        is_over = reply is None and (is_over or (bool(probes) and not text))
+        if is_over or not text:
+            continue
+        if reply is None and text[-1] not in ".!。" and source.drop_cut(at + 1):
+            continue
+        if reply is None and line.startswith(" ") and probes:
+            source.fail(at + 1, f"`{text}`", "a reply, a timeout, or a blank line before the statistics")
+        probes[at] = math.inf if reply is None else float(reply["rtt"])
+    return probes
 
 
 def _reply(line: str) -> re.Match[str] | None:
     return _REPLY.search(line) or _IPV6_REPLY.search(line.strip())
 
 
-def _stamps(prefixed: list[re.Match[str] | None], options: Options) -> dict[int, Stamp]:
-    """Returns the stamps that a script wrote before lines, by the place of the line."""
-    texts = {at: found["stamp"] for at, found in enumerate(prefixed) if found is not None}
-    day_first = is_day_first(list(texts.values()))
-    if day_first is None and any(may_be_month_first(text) for text in texts.values()):
+def _without_stamps(source: Source, options: Options) -> tuple[list[str], dict[int, Stamp]]:
+    """Returns the lines without the stamps that a script wrote before them, and the stamps by the place of the line."""
+    prefixed = {at: found for at, line in enumerate(source.lines) if (found := _PREFIX.fullmatch(line.strip()))}
+    texts = [found["stamp"] for found in prefixed.values()]
+    day_first = is_day_first(texts)
+    if day_first is None and any(may_be_month_first(text) for text in texts):
         # Within a day nothing but the date of the start depends on it.
         day_first = False
-    read = {at: read_stamp(text, zone_of(options), is_day_first=day_first) for at, text in texts.items()}
-    return {at: stamp for at, stamp in read.items() if stamp is not None}
+    read = {at: read_stamp(one["stamp"], zone_of(options), is_day_first=day_first) for at, one in prefixed.items()}
+    stamps = {at: stamp for at, stamp in read.items() if stamp is not None}
+    return [prefixed[at]["rest"] if at in stamps else line for at, line in enumerate(source.lines)], stamps
