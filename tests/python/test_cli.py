@@ -1,6 +1,7 @@
 """The command: what it prints, the codes it leaves with, and that it never harms a result."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -265,6 +266,14 @@ def test_the_doctor_concludes_which_commands_work(lacks: list[str], expected: li
     checks = [Check("Y", "run", present=True, found="it")]
     checks += [Check("X", needed_for, present=False, found="nothing") for needed_for in lacks]
     assert [line.split(": ", 1)[1] for line in conclusions(checks)] == expected
+
+
+def test_a_character_that_a_terminal_lacks_is_replaced() -> None:
+    words = [sys.executable, "-m", "skybraid", "list", "schedulers"]
+    done = subprocess.run(words, env=os.environ | {"PYTHONIOENCODING": "cp1252"}, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "RFC 9897 §3.2.9" in done.stdout.decode("cp1252")
+    assert "least ?" in done.stdout.decode("cp1252")
 
 
 def test_what_the_emulator_lacks_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ Other distributions add commands through entry points of the group `skybraid.com
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -251,9 +252,18 @@ for _name, _entry in COMMANDS.items():
     app.command(name=_name, help=_entry.help)(_listed)
 
 
+def _let_all_characters_pass() -> None:
+    """Replaces characters that a terminal lacks; pipes and files of Windows, which have its code page, become UTF-8."""
+    encoding = "utf-8" if sys.platform == "win32" else None
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=encoding, errors=stream.errors if stream is sys.stdin else "replace")
+
+
 def main() -> None:
     """Runs the command line and exits with its code; reports errors in plain words."""
     interruption.catch_sigterm()
+    _let_all_characters_pass()
     if sys.argv[1:] == ["--version"]:  # typer needs 0.1 s to read it
         typer.echo(VERSION)
         return
