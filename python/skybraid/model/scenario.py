@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -253,13 +254,21 @@ def toml_value(value: object) -> str:
             return f"{{ {inside} }}"
         case list() | tuple():
             return f"[{', '.join(toml_value(item) for item in value)}]"
+        case str() | int():
+            return _toml_plain(value)
         case _:
             try:
-                return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
+                return _toml_plain.__wrapped__(value)
             except TypeError as error:
                 raise ScenarioError(f"{value!r}: {error}") from error
 
 
+@lru_cache(maxsize=4096, typed=True)
+def _toml_plain(value: object) -> str:
+    return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
+
+
+@lru_cache(maxsize=4096)
 def toml_key(name: str) -> str:
     """Formats a name for use in a dotted TOML key, quoted if needed."""
     return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")
