@@ -12,7 +12,7 @@ const REPEATS: usize = 8;
 
 /// Reads a kernel clock in nanoseconds; returns zero if it cannot be read, which does not happen on Linux.
 fn read(clock: ClockId) -> i64 {
-    clock_gettime(clock).map_or(0, |time| time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+    clock_gettime(clock).map_or(0, |time| std::time::Duration::from(time).as_nanos() as i64)
 }
 
 /// The kernel's `CLOCK_BOOTTIME` with the run's start as zero. Threads and processes of one machine that share
