@@ -161,17 +161,18 @@ impl CongestionWindow {
     }
 
     /// Records that data is about to be sent with nothing in flight. `app_limited` is true if the application had
-    /// nothing to send; `timeout` is the retransmission timeout.
+    /// nothing to send; `timeout` is the retransmission timeout. Returns true if nothing was sent for longer.
     pub fn on_restart(
         &mut self,
         now: Instant,
         app_limited: bool,
         timeout: Duration,
         srtt: Option<Duration>,
-    ) {
+    ) -> bool {
         let (span, rule) = (now.since(self.last_sent), self.idle_restart);
         self.control.on_restart(&Restart { now, span, app_limited });
-        let restarts = rule.restarts() && span > timeout;
+        let was_idle = span > timeout;
+        let restarts = rule.restarts() && was_idle;
         if restarts {
             self.control.on_idle(&Idle { now, span, timeout, rule, used: 0.0 });
             (self.filled_at, self.used) = (now, 0);
@@ -179,6 +180,7 @@ impl CongestionWindow {
         if restarts || app_limited {
             self.update(srtt);
         }
+        was_idle
     }
 
     /// Records that `in_flight` bytes are in flight after a transmission of new data in segments of `segment`. The use

@@ -41,7 +41,9 @@ impl Subflow {
         let idle = self.sent.pipe() == 0;
         if idle {
             let (app_limited, rtt) = (self.sent.is_app_limited(), self.timer.rtt());
-            self.window.on_restart(now, app_limited, rtt.timeout(), rtt.srtt());
+            if self.window.on_restart(now, app_limited, rtt.timeout(), rtt.srtt()) {
+                self.limit.on_restart(u64::from(self.segment), rtt.min_rtt());
+            }
         }
         self.window.on_sent(now, self.segment);
         let mut options = DccpOptions::NONE;

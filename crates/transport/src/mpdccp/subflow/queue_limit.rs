@@ -1,7 +1,8 @@
 //! Limit of a subflow by the queue of its path, which its driver measures with traffic of its own.
 //!
 //! A measurement is known a round trip and a queue later. Until then, acknowledgements that are overdue pause the
-//! subflow: after a sudden fall of the rate they are the first sign of a queue.
+//! subflow: after a sudden fall of the rate they are the first sign of a queue. A path that carried nothing begins with
+//! a few packets: one that has failed passes its load on to it, and may have failed for both.
 
 use skybraid_units::{Duration, Instant};
 
@@ -16,6 +17,11 @@ const MAX_EXCESS: Duration = Duration::from_millis(75);
 /// Maximum length of a pause: by then a queue has been measured, and a path that has become slower is no queue.
 const MAX_PAUSE: Duration = Duration::from_millis(300);
 
+/// Segments that may be in flight after an idle period until one is acknowledged: an initial window (RFC 3390).
+const RESTART_SEGMENTS: u64 = 4;
+/// Round trips above which it begins with its whole window: slow start would take longer than data waits.
+const MAX_RESTART_RTT: Duration = Duration::from_millis(300);
+
 /// Limit of what is in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimit {
@@ -26,6 +32,9 @@ pub struct QueueLimit {
     /// Time since which acknowledgements are overdue.
     overdue: Option<Instant>,
     paused: bool,
+    measured: bool,
+    /// Bytes that may be in flight after an idle period.
+    restart: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +45,8 @@ struct Held {
 
 impl Default for QueueLimit {
     fn default() -> Self {
-        Self { bytes: u64::MAX, held: None, overdue: None, paused: false }
+        let (bytes, restart) = (u64::MAX, u64::MAX);
+        Self { bytes, held: None, overdue: None, paused: false, measured: false, restart }
     }
 }
 
@@ -46,8 +56,25 @@ impl QueueLimit {
 
     /// Bytes that may be in flight; 0 while nothing may leave.
     #[inline]
-    pub const fn bytes(&self) -> u64 {
-        if self.paused { 0 } else { self.bytes }
+    pub fn bytes(&self) -> u64 {
+        if self.paused { 0 } else { self.bytes.min(self.restart) }
+    }
+
+    /// Records that data is sent after an idle period, in segments of `segment` bytes.
+    pub fn on_restart(&mut self, segment: u64, min_rtt: Option<Duration>) {
+        if self.measured && min_rtt.is_some_and(|min| min <= MAX_RESTART_RTT) {
+            self.restart = RESTART_SEGMENTS * segment;
+        }
+    }
+
+    /// Records that `bytes` were acknowledged, with a congestion window of `window` bytes: after an idle period as many
+    /// more may be in flight, as in slow start, until the window is reached.
+    #[inline]
+    pub const fn on_delivered(&mut self, bytes: u64, window: u64) {
+        self.restart = self.restart.saturating_add(bytes);
+        if self.restart > window {
+            self.restart = u64::MAX;
+        }
     }
 
     /// True if acknowledgements were overdue at the last call of [`on_age`](Self::on_age).
@@ -66,6 +93,7 @@ impl QueueLimit {
 
     /// Processes a measurement of the queue: while it is too long, the `share` of the bytes in flight that fits.
     pub fn on_queue(&mut self, share: Option<f64>, in_flight: u64, segment: u64) {
+        self.measured = true;
         if let Some(share) = share {
             let in_flight = self.held.map_or(self.bytes.min(in_flight), |held| held.in_flight);
             let after = ((in_flight as f64 * share) as u64).max(MIN_SEGMENTS * segment);
@@ -97,6 +125,23 @@ mod tests {
         assert_eq!(after(None, 0), 17_000);
         assert_eq!(after(Some(0.5), 1_000), 0);
         assert_eq!(after(None, 0), 2_125);
+    }
+
+    #[test]
+    fn an_idle_path_begins_with_four_packets_and_grows() {
+        let mut limit = QueueLimit::default();
+        let (lte, geo) = (Some(Duration::from_millis(50)), Some(Duration::from_millis(600)));
+        limit.on_restart(1_000, lte);
+        assert_eq!(limit.bytes(), u64::MAX, "nobody measures its queue");
+        limit.on_queue(None, 0, 1_000);
+        limit.on_restart(1_000, geo);
+        assert_eq!(limit.bytes(), u64::MAX);
+        limit.on_restart(1_000, lte);
+        assert_eq!(limit.bytes(), 4_000);
+        limit.on_delivered(3_000, 12_000);
+        assert_eq!(limit.bytes(), 7_000);
+        limit.on_delivered(6_000, 12_000);
+        assert_eq!(limit.bytes(), u64::MAX);
     }
 
     #[test]
