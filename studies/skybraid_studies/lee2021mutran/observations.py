@@ -92,8 +92,26 @@ _register("lee.within_tcp", lambda x, n, seed: _share_drawn(x, n, 1, seed))
 _register("lee.within_udp", lambda x, n, seed: _share_drawn(x, n, 0, seed))
 _register("lee.two_sigma_tcp", lambda x, n, _: mutran.expected_tcp_s(1, x, n) + 2 * mutran.spread_s(1, x, n))
 _register("lee.two_sigma_udp", lambda x, n, _: mutran.expected_udp_s(0, 1, x, n) + 2 * mutran.spread_s(1, x, n))
-calculation("lee.target_of_95")(lambda _, __: mutran.expected_tcp_s(1, 0.2) + 2 * mutran.spread_s(1, 0.2))
-calculation("lee.target_of_68")(lambda _, __: mutran.expected_tcp_s(1, 0.35) + mutran.spread_s(1, 0.35))
+
+
+def _target_of_95() -> float:
+    return mutran.expected_tcp_s(1, 0.2) + 2 * mutran.spread_s(1, 0.2)
+
+
+def _target_of_68() -> float:
+    return mutran.expected_tcp_s(1, 0.35) + mutran.spread_s(1, 0.35)
+
+
+def _counted(loss: float, target: float) -> float:
+    """Share in % within a target over one interface as the paper counts: of a normal delay, to both sides."""
+    deviations = (target - mutran.expected_tcp_s(1, loss)) / mutran.spread_s(1, loss)
+    return 100 * math.erf(deviations / math.sqrt(2))
+
+
+calculation("lee.target_of_95")(lambda _, __: _target_of_95())
+calculation("lee.target_of_68")(lambda _, __: _target_of_68())
+calculation("lee.counted_by_95")(lambda x, _: _counted(x, _target_of_95()))
+calculation("lee.counted_by_68")(lambda x, _: _counted(x, _target_of_68()))
 
 
 # Equations 1 to 9: x is the largest window in segments.
