@@ -45,6 +45,7 @@ fn any_stream() -> impl Strategy<Value = TransportConfig> {
     let detection = proptest::sample::select(vec![
         LossDetection::Rack,
         LossDetection::Sack,
+        LossDetection::Ns3,
         LossDetection::NewReno,
     ]);
     let manager = proptest::sample::select(vec![

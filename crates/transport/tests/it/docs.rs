@@ -68,6 +68,7 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
     let detection = match loss_detection {
         LossDetection::Rack => "rack",
         LossDetection::Sack => "sack",
+        LossDetection::Ns3 => "ns3",
         LossDetection::NewReno => "new_reno",
     };
     let rule = match rto_rule {

@@ -6,9 +6,14 @@ use super::{DUPLICATE_THRESHOLD, LossDetection, Progress, Scoreboard, Sent, Stat
 
 impl Scoreboard {
     /// Records a partial acknowledgement in fast recovery: without SACK, the oldest segment is lost (RFC 6582 §3.2
-    /// step 3).
+    /// step 3); ns-3 gives up the retransmission of the oldest segment.
     pub fn on_partial_ack(&mut self) {
-        if self.detection == LossDetection::NewReno {
+        let gives_up = match self.detection {
+            LossDetection::NewReno => true,
+            LossDetection::Ns3 => self.sent.front().is_some_and(|oldest| oldest.retransmitted),
+            LossDetection::Rack | LossDetection::Sack => false,
+        };
+        if gives_up {
             self.mark_first_lost();
         }
     }
@@ -35,6 +40,9 @@ impl Scoreboard {
     /// Records the end of a recovery.
     pub fn on_recovered(&mut self) {
         self.rack.on_recovered();
+        if self.detection == LossDetection::Ns3 {
+            self.duplicate_acks = 0;
+        }
     }
 
     /// Instant at which [`detect`](Self::detect) must be called.
@@ -97,6 +105,32 @@ impl Scoreboard {
                 self.judged = self.next;
             }
         }
+    }
+
+    /// Counts an acknowledgement with or without news of segments out of order. Returns true if a recovery begins:
+    /// with the third one since the cumulative acknowledgement advanced, or if the first segment after the oldest one
+    /// that is known to be lost or to have arrived is lost. (ns-3 looks for a lost segment from the second one on,
+    /// where RFC 6675 §5 step 2 has the first one.)
+    pub(super) fn count_news(&mut self, has_news: bool, recovering: bool, advanced: u64) -> bool {
+        if !has_news {
+            if advanced > 0 {
+                self.duplicate_acks = 0;
+            }
+            return false;
+        }
+        if recovering {
+            return false;
+        }
+        self.duplicate_acks += 1;
+        if self.duplicate_acks == DUPLICATE_THRESHOLD {
+            self.mark_first_lost();
+            return true;
+        }
+        let is_lost = |sent: &Sent| {
+            sent.state == State::Lost || sent.state == State::InFlight && sent.retransmitted
+        };
+        let mut later = self.sent.iter().skip(usize::from(advanced == 0));
+        later.find(|sent| sent.state == State::Sacked || is_lost(sent)).is_some_and(is_lost)
     }
 
     /// Restores the pipe from the segments in flight: the recovery is over.

@@ -25,6 +25,10 @@ pub enum LossDetection {
     Rack,
     /// By counting selective acknowledgements (RFC 6675).
     Sack,
+    /// By counting selective acknowledgements, as ns-3 did at least until 2020: a recovery begins with the third
+    /// acknowledgement with news of segments out of order since the cumulative one advanced, other lost segments are
+    /// retransmitted without one, and a partial acknowledgement repeats a retransmission that it does not cover.
+    Ns3,
     /// By counting duplicate acknowledgements; the peer sends no SACK (RFC 6582).
     NewReno,
 }
@@ -329,6 +333,14 @@ impl Scoreboard {
                 self.take_sacks(acked, &mut progress);
                 progress.found_loss = self.detect_by_sacks();
                 self.detect_lost_retransmissions();
+            }
+            LossDetection::Ns3 => {
+                let sacked_before = self.sacked_segments;
+                self.take_sacks(acked, &mut progress);
+                self.detect_by_sacks();
+                let has_news = self.sacked_segments > sacked_before;
+                progress.found_loss =
+                    self.count_news(has_news, acked.recovering, progress.advanced);
             }
             LossDetection::Rack => {
                 if acked.sacks.duplicate(acked.ack).is_some() {

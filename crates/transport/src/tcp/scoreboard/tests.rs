@@ -129,6 +129,60 @@ fn a_partial_acknowledgement_without_sack_marks_the_next_hole() {
     assert_eq!(window - board.in_flight(), 1000, "cwnd 10 against 9 outstanding");
 }
 
+// Source: `TcpSocketBase::DupAck` and `TcpTxBuffer` of ns-3 of 2018 to 2020.
+#[test]
+fn ns3_counts_from_the_last_cumulative_acknowledgement() {
+    for (detection, recovers) in [(LossDetection::Sack, true), (LossDetection::Ns3, false)] {
+        let mut board = board_with(10, detection);
+        let at = Instant::from_millis(100);
+        acknowledge(&mut board, at, 0, &sacks(0, &[(1, 2)]));
+        acknowledge(&mut board, at, 0, &sacks(0, &[(1, 2), (3, 4)]));
+        acknowledge(&mut board, at, 2000, &sacks(2000, &[(3, 4)]));
+        acknowledge(&mut board, at, 2000, &sacks(2000, &[(3, 5)]));
+        let second = acknowledge(&mut board, at, 2000, &sacks(2000, &[(3, 6)]));
+        assert_eq!(second.found_loss, recovers, "{detection:?}");
+        assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(2000), "retransmitted in any case");
+    }
+}
+
+#[test]
+fn ns3_recovers_at_the_third_news_of_segments_out_of_order() {
+    let mut board = board_with(10, LossDetection::Ns3);
+    let at = Instant::from_millis(100);
+    for end in 2..=4 {
+        let progress = acknowledge(&mut board, at, 0, &sacks(0, &[(1, end)]));
+        assert_eq!(progress.found_loss, end == 4);
+        assert!(!acknowledge(&mut board, at, 0, &sacks(0, &[(1, end)])).found_loss, "no news");
+    }
+    board.on_recovered();
+    let progress = acknowledge(&mut board, at, 0, &sacks(0, &[(1, 5)]));
+    assert!(!progress.found_loss, "counted anew after a recovery");
+}
+
+#[test]
+fn ns3_recovers_if_the_second_segment_is_lost() {
+    let at = Instant::from_millis(100);
+    for (first, recovers) in [(1, false), (2, true)] {
+        let mut board = board_with(10, LossDetection::Ns3);
+        let progress = acknowledge(&mut board, at, 0, &sacks(0, &[(first, first + 3)]));
+        assert_eq!(progress.found_loss, recovers);
+        assert_eq!(board.lost(), first * 1000);
+    }
+}
+
+#[test]
+fn ns3_repeats_a_retransmission_after_a_partial_acknowledgement() {
+    let mut board = board_with(10, LossDetection::Ns3);
+    let at = Instant::from_millis(100);
+    acknowledge(&mut board, at, 0, &sacks(0, &[(1, 2), (3, 6)]));
+    while board.next_lost().is_some() {
+        board.on_retransmitted(at);
+    }
+    acknowledge(&mut board, at, 2000, &sacks(2000, &[(3, 6)]));
+    board.on_partial_ack();
+    assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(2000));
+}
+
 // Source: RFC 8985 §6.2; the algorithm reference, §1.5.
 #[test]
 fn a_hole_is_lost_once_the_reordering_window_has_passed() {
