@@ -54,11 +54,9 @@ impl Subflow {
             self.check_age(now);
         }
         self.totals.acked_bytes += progress.payload;
-        self.window.on_acked(u64::from(progress.delivered) * u64::from(self.segment));
-        if progress.delivered > 0 {
-            let bytes = u64::from(progress.delivered) * u64::from(self.segment);
-            self.limit.on_delivered(bytes, self.window.bytes());
-        }
+        let delivered = u64::from(progress.delivered) * u64::from(self.segment);
+        self.window.on_acked(delivered);
+        self.limit.on_delivered(delivered, self.window.bytes());
         if progress.delivered > 0 || progress.lost > 0 {
             self.update_control(now, before, rtt, &progress, siblings);
         }
