@@ -403,9 +403,12 @@ def test_a_sweep_writes_its_report_where_it_is_asked_to(skybraid: Command, tiny:
 
 
 def test_a_dry_run_prints_the_points_and_writes_nothing(skybraid: Command, tiny: Path) -> None:
-    done = skybraid("sweep", tiny, "--vary", "path.near.delay=5ms,6ms", "--seeds", "1..4", "--dry-run")
+    words = ("sweep", tiny, "--vary", "path.near.delay=5ms,6ms", "--seeds", "1..4", "--dry-run")
+    done = skybraid(*words)
     assert done.returncode == 0
     assert "2 points, seeds 1..4: 8 runs, all checked; nothing was run" in done.stdout
+    listed = json.loads(skybraid(*words, "--json").stdout)
+    assert (listed["schema"], listed["seeds"], len(listed["points"])) == (1, [1, 2, 3, 4], 2)
     assert not (tiny.parent / "runs").exists()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 import sys
 import time
@@ -180,8 +179,7 @@ def _tell_plan(planned: Plan, *, as_json: bool) -> None:
     manifest = planned.manifest
     points = [dict(zip(manifest.columns, point.labels, strict=True)) for point in manifest.points]
     if as_json:
-        report_progress = {"name": manifest.name, "points": points, "seeds": planned.seeds, "notes": planned.notes}
-        typer.echo(json.dumps(report_progress, ensure_ascii=False))
+        print_json({"name": manifest.name, "points": points, "seeds": planned.seeds, "notes": planned.notes})
         return
     for note in planned.notes:
         typer.echo(f"note: {note}", err=True)
