@@ -50,7 +50,7 @@ def test_all_wheels_are_small_and_of_the_stable_interface() -> None:
 
 
 def test_the_module_of_windows_is_what_python_there_loads() -> None:
-    """A cross-built one lacked its entry once."""
+    """Without the entry and the stable interface, Python cannot import it; both may be lost in cross compilation."""
     found = sorted((ROOT / "dist").glob("skybraid-*-win_amd64.whl"))
     if not found:
         pytest.skip("needs dist/*-win_amd64.whl from `make wheel`, which needs gcc-mingw-w64-x86-64")

@@ -6,7 +6,6 @@ import io
 import lzma
 import math
 import zipfile
-from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -33,7 +32,7 @@ def zipped(*names: str) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name in names:
-            archive.writestr(zipfile.ZipInfo(name), UNITS)
+            archive.writestr(name, UNITS)
     return file.getvalue()
 
 
@@ -192,16 +191,15 @@ class TestParquet:
 
 class TestFiles:
     @pytest.mark.parametrize(
-        ("name", "compressed"),
+        ("name", "data"),
         [
-            ("a.csv.gz", gzip.compress),
-            ("a.csv.bz2", bz2.compress),
-            ("a.csv.xz", lzma.compress),
-            ("a.csv.zip", lambda _: zipped("a.csv", "__MACOSX/a.csv")),
+            ("a.csv.gz", gzip.compress(UNITS.encode())),
+            ("a.csv.bz2", bz2.compress(UNITS.encode())),
+            ("a.csv.xz", lzma.compress(UNITS.encode())),
+            ("a.csv.zip", zipped("a.csv", "__MACOSX/a.csv")),
         ],
     )
-    def test_a_compressed_file_is_read(self, name: str, compressed: Callable[[bytes], bytes], tmp_path: Path) -> None:
-        data = compressed(UNITS.encode())
+    def test_a_compressed_file_is_read(self, name: str, data: bytes, tmp_path: Path) -> None:
         ((written, _),) = import_files([write(tmp_path, name, data)], tmp_path / "out")
         assert written.name == "a.csv"
         with pytest.raises(TraceError, match="damaged"):

@@ -255,17 +255,19 @@ def toml_value(value: object) -> str:
         case list() | tuple():
             return f"[{', '.join(toml_value(item) for item in value)}]"
         case str() | int():
-            return _toml_plain(value)
+            return _cached_toml(value)
         case _:
-            try:
-                return _toml_plain.__wrapped__(value)
-            except TypeError as error:
-                raise ScenarioError(f"{value!r}: {error}") from error
+            return _toml(value)
 
 
-@lru_cache(maxsize=4096, typed=True)
-def _toml_plain(value: object) -> str:
-    return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
+def _toml(value: object) -> str:
+    try:
+        return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
+    except TypeError as error:
+        raise ScenarioError(f"{value!r}: {error}") from error
+
+
+_cached_toml = lru_cache(maxsize=4096, typed=True)(_toml)
 
 
 @lru_cache(maxsize=4096)

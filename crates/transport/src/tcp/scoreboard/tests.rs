@@ -156,7 +156,7 @@ fn ns3_recovers_at_the_third_news_of_segments_out_of_order() {
     }
     board.on_recovered();
     let progress = acknowledge(&mut board, at, 0, &sacks(0, &[(1, 5)]));
-    assert!(!progress.found_loss, "counted anew after a recovery");
+    assert!(!progress.found_loss, "the count begins at zero after a recovery");
 }
 
 #[test]
