@@ -22,10 +22,10 @@ pub const ABOUT: About = About {
     summary: "For each datagram the number of copies, their paths and times with the least sum of \
               the chance of a miss and the price of the copies. Chances are learned from what \
               became of earlier packets, by the worst recent sign of trouble on their path when \
-              they left, and whether it goes on; the odds of a failure are taken to be 3 times \
-              as high while another path fails. The price of a copy rises as the budget is used up, \
-              and is at least 50 times the share that may be missed. Over protocols that retransmit \
-              it is `low_rtt`.",
+              they left, whether it goes on, and whether a packet was late there in the last 4 s; \
+              the odds of a failure are taken to be 3 times as high while another path fails. The \
+              price of a copy rises as the budget is used up, and is at least 50 times the share \
+              that may be missed. Over protocols that retransmit it is `low_rtt`.",
     source: "this project; the correlation: measured between carriers (PAM 2025)",
     linux: "",
     parameters: &[
@@ -233,7 +233,7 @@ impl Deadline {
     fn price(&mut self) -> f64 {
         let fill = self.purse.fill();
         if fill != self.price.0 {
-            self.price = (fill, libm::pow(self.config.min_price(), libm::sqrt(fill)));
+            self.price = (fill, libm::pow(self.config.min_price(), libm::sqrt(libm::sqrt(fill))));
         }
         self.price.1
     }
@@ -303,8 +303,9 @@ impl Scheduler for Deadline {
     }
 
     fn on_settled(&mut self, now: Instant, path: PathId, sent: Instant, delay: Option<Duration>) {
-        let bins = delay.map_or(BINS, |delay| bins(delay, self.within()));
-        if let Some(mark) = self.paths[path].on_settled(now, sent, delay) {
+        let within = self.within();
+        let bins = delay.map_or(BINS, |delay| bins(delay, within));
+        if let Some(mark) = self.paths[path].on_settled(now, sent, delay, within) {
             self.odds.on_settled(path, mark.level, bins, mark.weight);
         }
     }

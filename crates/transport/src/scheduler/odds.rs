@@ -7,12 +7,16 @@ use crate::per_path::PerPath;
 
 /// Parts into which the time until the deadline is divided.
 pub const BINS: usize = 64;
-/// Signs of trouble that are distinguished: eighths of that time, and the two below.
-pub const LEVELS: usize = 10;
+/// Parts of that time in which the sign of trouble of a path that delivers in time may be.
+pub const SIGNS: usize = 8;
+/// Signs of trouble that are distinguished: eighths of that time, the same on a restless path, and the two below.
+pub const LEVELS: usize = 2 * SIGNS + 2;
+/// First level of a restless path: one on which a packet was late not long ago.
+pub const RESTLESS: usize = SIGNS;
 /// Sign of trouble beyond the time until the deadline, which the last packet did not meet.
-pub const BEYOND: usize = 8;
+pub const BEYOND: usize = 2 * SIGNS;
 /// The same where the last packet was late too, or nothing has come back for long.
-pub const PERSISTENT: usize = 9;
+pub const PERSISTENT: usize = BEYOND + 1;
 
 /// By parts of the time until the deadline, from none of it to all of it: packets that took longer,
 /// or the chance of it.
@@ -120,7 +124,8 @@ impl Counts {
 fn prior() -> [Tail; LEVELS] {
     let mut tails = [[1.0; BINS + 1]; LEVELS];
     for (level, tail) in tails.iter_mut().enumerate() {
-        let trouble = level.min(BEYOND) as f64 / BEYOND as f64;
+        let sign = if level < BEYOND { level % SIGNS } else { SIGNS };
+        let trouble = sign as f64 / SIGNS as f64;
         let late = 1e-3 * libm::pow(500.0, trouble);
         for (bin, chance) in tail.iter_mut().enumerate() {
             let above = 16.0 * (bin as f64 / BINS as f64 - trouble);
@@ -395,7 +400,7 @@ mod tests {
             for bins in 0..BINS {
                 assert!(odds.chance(PATH, level, bins + 1) <= odds.chance(PATH, level, bins));
             }
-            if (1..=BEYOND).contains(&level) {
+            if level < BEYOND && level % SIGNS > 0 {
                 assert!(odds.chance(PATH, level, BINS) > odds.chance(PATH, level - 1, BINS));
             }
         }

@@ -3,12 +3,16 @@
 use skybraid_units::{Duration, Instant};
 
 use super::hedge::one_way;
-use super::odds::{BEYOND, BINS, Estimate, INDEPENDENT, PERSISTENT, PathOdds, is_due, joint};
+use super::odds::{
+    BEYOND, BINS, Estimate, INDEPENDENT, PERSISTENT, PathOdds, RESTLESS, SIGNS, is_due, joint,
+};
 use super::warning::Warning;
 use crate::{PathId, PathView};
 
 /// Age beyond the round-trip time of a packet without a fate at which its path is silent.
 const SILENCE: Duration = Duration::from_millis(300);
+/// Time after a late packet for which its path is restless. Measured: its packets are late 5 to 20 times as often.
+const REST: Duration = Duration::from_secs(4);
 /// Margin of a time that decides about levels; larger than the error of a floating-point number.
 const MARGIN: Duration = Duration::from_nanos(2);
 
@@ -33,6 +37,8 @@ pub struct Times {
 #[derive(Clone, Debug)]
 pub struct PathState {
     warning: Warning<Mark>,
+    /// Time until which the path is restless.
+    restless_until: Instant,
     /// Time of sending of the last packet.
     last_sent: Option<Instant>,
     /// Round-trip time and its deviation in the last view; `None` before the first one.
@@ -61,6 +67,7 @@ impl PathState {
     pub const fn new(memory: Duration) -> Self {
         Self {
             warning: Warning::new(memory),
+            restless_until: Instant::ZERO,
             last_sent: None,
             measured: None,
             back: Duration::ZERO,
@@ -134,15 +141,23 @@ impl PathState {
     fn judge_afresh(&mut self, now: Instant, within: Duration) {
         let sign = self.warning.sign(now, self.back);
         self.is_silent = self.warning.age(now) > self.silent_after;
-        let eighths = bins(sign, within) / (BINS / BEYOND);
+        let eighths = bins(sign, within) / (BINS / SIGNS);
         let goes_on = self.warning.newest() > within || self.is_silent;
-        self.level = if eighths == BEYOND && goes_on { PERSISTENT } else { eighths };
+        let is_restless = now < self.restless_until;
+        self.level = match eighths {
+            SIGNS if goes_on => PERSISTENT,
+            SIGNS => BEYOND,
+            _ if is_restless => RESTLESS + eighths,
+            _ => eighths,
+        };
         let next_level = match eighths {
-            BEYOND => Duration::MAX,
-            eighths => within / BEYOND as i64 * (eighths as i64 + 1) - MARGIN,
+            SIGNS => Duration::MAX,
+            eighths => within / SIGNS as i64 * (eighths as i64 + 1) - MARGIN,
         };
         let silent_after = if self.is_silent { Duration::MAX } else { self.silent_after };
-        self.holds_until = self.warning.holds_until(now, silent_after.min(self.back + next_level));
+        let rests_at = if is_restless { self.restless_until - MARGIN } else { Instant::FAR_FUTURE };
+        let sign_holds = self.warning.holds_until(now, silent_after.min(self.back + next_level));
+        self.holds_until = sign_holds.map(|until| until.min(rests_at));
     }
 
     /// Records a packet that leaves.
@@ -157,14 +172,19 @@ impl PathState {
         }
     }
 
-    /// Records the fate of the packet sent at `sent`; no delay if it is lost. Returns the state in which it left.
+    /// Records the fate of the packet sent at `sent`, which had to arrive `within` a time; no delay if it is lost.
+    /// Returns the state in which it left.
     pub fn on_settled(
         &mut self,
         now: Instant,
         sent: Instant,
         delay: Option<Duration>,
+        within: Duration,
     ) -> Option<Mark> {
         self.holds_until = None;
+        if delay.is_none_or(|delay| delay > within) {
+            self.restless_until = now + REST;
+        }
         self.warning.on_settled(now, sent, delay)
     }
 
@@ -251,6 +271,7 @@ impl Route {
 mod tests {
     use skybraid_units::Seed;
 
+    use super::super::odds::LEVELS;
     use super::super::testing::{at, ms, paths};
     use super::*;
 
@@ -261,17 +282,20 @@ mod tests {
     fn a_level_that_is_kept_is_that_of_now() {
         let mut stream = Seed(1).stream("fates");
         let (mut odds, mut kept) = (PathOdds::default(), PathState::new(ms(1000)));
-        let mut seen = [false; 10];
-        for now in 0..60_000 {
+        let mut seen = [false; LEVELS];
+        for now in 0..150_000 {
             // Whole milliseconds meet the bounds of levels, 20 ms each, exactly.
             if now % 40 == 0 && now % 9000 < 7000 {
                 kept.on_sent(at(now), TIMES.within);
             }
-            let age = if stream.between(0.0, 1.0) < 0.99 { 60 } else { 250 };
-            if (now - age) % 40 == 0 {
-                let max = 30 + 20 * (now / 4000 % 8);
-                let delay = (age < 250).then(|| ms(stream.between(20.0, max as f64) as i64));
-                kept.on_settled(at(now), at(now - age), delay);
+            for age in [60, 250] {
+                // Every 211th packet is lost.
+                let sent = now - age;
+                if sent % 40 == 0 && (sent / 40 % 211 == 0) == (age == 250) {
+                    let max = 30 + 20 * (now / 4000 % 8);
+                    let delay = (age < 250).then(|| ms(stream.between(20.0, max as f64) as i64));
+                    kept.on_settled(at(now), at(sent), delay, TIMES.within);
+                }
             }
             let view = &paths(&[60])[0];
             let mut anew = kept.clone();
@@ -281,7 +305,24 @@ mod tests {
             assert_eq!((kept.level, kept.is_silent), (anew.level, anew.is_silent), "{now} ms");
             seen[kept.level] = true;
         }
-        assert!(seen.iter().all(|seen| *seen), "{seen:?}");
+        // Delays of 20 ms and more are never in the first eighth after a late packet.
+        let is_expected = |level: usize| seen[level] || level == RESTLESS;
+        assert!((0..LEVELS).all(is_expected), "{seen:?}");
+    }
+
+    // A packet that is late by 190 ms is forgotten as a sign after 1 s, and its path rests after 4 s.
+    #[test]
+    fn a_path_is_restless_for_4_s_after_a_late_packet() {
+        let (mut odds, mut path) = (PathOdds::default(), PathState::new(ms(1000)));
+        path.on_sent(at(0), TIMES.within);
+        path.on_settled(at(250), at(0), Some(ms(190)), TIMES.within);
+        path.on_sent(at(300), TIMES.within);
+        path.on_settled(at(360), at(300), Some(ms(30)), TIMES.within);
+        let mut level = |now| {
+            path.refresh(at(now), &paths(&[60])[0], TIMES, &mut odds);
+            path.level
+        };
+        assert_eq!([360, 1250, 1251, 4249, 4250].map(&mut level), [BEYOND, BEYOND, 9, 9, 1]);
     }
 
     #[test]
