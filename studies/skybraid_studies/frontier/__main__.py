@@ -12,7 +12,7 @@ import typer
 from skybraid_studies.engine.readings import measurements
 from skybraid_studies.frontier.bound import UpDown, bound, deadline_ms, drawn, least_missed
 from skybraid_studies.frontier.frontier import CONTROL, oracle, point, replay
-from skybraid_studies.frontier.measurements import CARRIERS, HALVES, NETWORKS, bursts, driven
+from skybraid_studies.frontier.measurements import CARRIERS, HALVES, NETWORKS, bursts, driven, late_shares
 from skybraid_studies.frontier.observations import (
     DEADLINES_MS,
     DRAWN,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 TABLES = (("pairs", "control"), ("triples", "control"), ("two_of_three", "control"), ("pairs", "mavlink"))
+SHUFFLED = (("shuffled", "control"),)
 DRIVES = (("driven_pairs", "control"), ("driven_triples", "control"))
 
 
@@ -155,6 +156,19 @@ def print_control(half: str) -> None:
     print_tables(TABLES, half)
 
 
+def print_shuffled(half: str) -> None:
+    """Prints the table over carriers that were measured at different times."""
+    print_tables(SHUFFLED, half)
+
+
+def print_restless(half: str) -> None:
+    """Prints how often a probe is late on a path that looks calm, within 4 s after a late one and else."""
+    typer.echo("| deadline | rested | restless |\n|---|---|---|")
+    for deadline in DEADLINES_MS:
+        rested, restless = (f"{100 * share:.2f} %" for share in late_shares(deadline, half))
+        typer.echo(f"| {deadline} ms | {rested} | {restless} |")
+
+
 def print_drives(half: str) -> None:
     """Prints the tables over measured capacities."""
     print_tables(DRIVES, half)
@@ -195,6 +209,8 @@ def print_calibration(half: str) -> None:
 
 PRINTERS = {
     "control": print_control,
+    "shuffled": print_shuffled,
+    "restless": print_restless,
     "drives": print_drives,
     "drawn": print_drawn,
     "video": print_video,
@@ -209,7 +225,8 @@ def missing(table: str) -> str | None:
     """Returns the measurements that a table needs and that are not there."""
     if table == "drives" and not driven(NETWORKS, HALVES[1]).episodes:
         return "conext23_paired"
-    if table in ("control", "video", "pictures", "calibration") and not all(bursts(carrier) for carrier in CARRIERS):
+    pinged = ("control", "shuffled", "restless", "video", "pictures", "calibration")
+    if table in pinged and not all(bursts(carrier) for carrier in CARRIERS):
         return "pam2025_multicarrier_ping"
     return None
 

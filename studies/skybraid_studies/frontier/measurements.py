@@ -35,6 +35,8 @@ PAUSE_S = 1.0
 BLOCK_S = 1800.0
 """The halves alternate by half hours, so that no place on the road is in both."""
 MIN_EPISODE_S = 3.0
+SHUFFLES = 8
+"""How often the bursts of two carriers are paired at random."""
 
 NETWORKS = ("starlink", "att", "tmobile", "verizon")
 """Networks whose capacities were measured in the same seconds."""
@@ -136,6 +138,25 @@ def together(carriers: tuple[str, ...], half: str) -> Together:
 
 
 @cache
+def shuffled(carriers: tuple[str, ...], half: str) -> Together:
+    """Bursts of the carriers in one half of the measurements, each with bursts of other times: no common failures."""
+    random = np.random.default_rng(1)
+    rows = [
+        [each.rtt_ms / 2 for each in bursts(carrier) if HALVES[int(each.start_s / BLOCK_S) % 2] == half]
+        for carrier in carriers
+    ]
+    count = min(map(len, rows))
+    episodes = []
+    for _ in range(SHUFFLES):
+        for group in zip(*(random.permutation(len(own))[:count] for own in rows), strict=True):
+            parts = [own[index] for own, index in zip(rows, group, strict=True)]
+            length = min(part.size for part in parts)
+            if length * STEP_S >= MIN_EPISODE_S:
+                episodes.append(np.array([part[:length] for part in parts]))
+    return Together(carriers, tuple(episodes))
+
+
+@cache
 def driven(networks: tuple[str, ...], half: str) -> Together:
     """Capacities of networks in drives without gaps; the halves alternate by day. None without the measurements."""
     file = measurements() / "conext23_paired" / "downlink.csv"
@@ -148,6 +169,24 @@ def driven(networks: tuple[str, ...], half: str) -> Together:
     drives = np.split(np.arange(times_s.size), gaps)
     own = (drive for drive in drives if HALVES[int(days[drive[0]]) % 2] == half)
     return Together(networks, tuple(rates[:, drive] for drive in own), CAPACITY, CAPACITY_STEP_S)
+
+
+SIGN_STEPS, REST_STEPS = 5, 20
+"""Probes for which a late one is a sign of trouble, and for which its path is restless: 1 and 4 s."""
+
+
+def late_shares(deadline_ms: float, half: str) -> tuple[float, float]:
+    """The share of probes that are late though none of the last second was: on rested and on restless paths."""
+    counts = np.zeros((2, 2))
+    for burst in itertools.chain.from_iterable(map(bursts, CARRIERS)):
+        if HALVES[int(burst.start_s / BLOCK_S) % 2] == half:
+            late = burst.rtt_ms / 2 > deadline_ms
+            for step in range(REST_STEPS, late.size):
+                if not late[step - SIGN_STEPS : step].any():
+                    is_restless = late[step - REST_STEPS : step].any()
+                    counts[int(is_restless)] += 1, late[step]
+    rested, restless = counts[:, 1] / counts[:, 0]
+    return float(rested), float(restless)
 
 
 def write(measured: Together, folder: Path) -> tuple[list[Path], list[tuple[float, float]]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from skybraid_studies.engine.theory import calculation
 from skybraid_studies.frontier.frontier import CONTROL, MAVLINK, oracle, point, replay
-from skybraid_studies.frontier.measurements import CARRIERS, HALVES, NETWORKS, driven, together
+from skybraid_studies.frontier.measurements import CARRIERS, HALVES, NETWORKS, driven, shuffled, together
 from skybraid_studies.frontier.population import DISH, DRONE, flights
 from skybraid_studies.frontier.rules import ORACLE, RULES
 from skybraid_studies.frontier.video import FILM_RULES, RATES, camera, film
@@ -29,6 +29,7 @@ SETS = {
     "triples": (CARRIERS,),
     # Duplication over two of the three carriers, at the times when all three were measured.
     "two_of_three": tuple(itertools.combinations(CARRIERS, 2)),
+    "shuffled": tuple(itertools.combinations(CARRIERS, 2)),
     "driven_pairs": tuple(itertools.combinations(NETWORKS, 2)),
     "driven_triples": tuple(itertools.combinations(NETWORKS, 3)),
 }
@@ -64,6 +65,8 @@ def outcomes(data: str, pattern: Pattern, rule: str, deadline_ms: int, half: str
 def _measured(data: str, paths: tuple[str, ...], half: str) -> Together:
     if data.startswith("driven"):
         return driven(paths, half)
+    if data == "shuffled":
+        return shuffled(paths, half)
     return together(CARRIERS, half).only(paths) if data == "two_of_three" else together(paths, half)
 
 
