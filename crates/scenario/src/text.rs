@@ -61,16 +61,19 @@ impl ScenarioText {
 
     /// Removes a campaign's `[sweep]`: scenarios that differ only in it are the same.
     fn remove_sweep(&mut self) {
+        if !self.effective.contains_key(SWEEP) {
+            return;
+        }
         let mut edited = self.effective.clone().into_mut();
-        if edited.remove(SWEEP).is_some()
-            && let Ok(without) = Document::parse(edited.to_string())
-        {
+        edited.remove(SWEEP);
+        if let Ok(without) = Document::parse(edited.to_string()) {
             self.effective = without;
         }
     }
 
     fn apply(&mut self, overrides: &[(String, String)]) -> Result<(), ScenarioError> {
-        for (key, value) in overrides {
+        let mut edited = self.effective.clone().into_mut();
+        for (number, (key, value)) in overrides.iter().enumerate() {
             let wrong = |problem: String| ScenarioError::Override { key: key.clone(), problem };
             let keys = Key::parse(key).map_err(|error| {
                 wrong(format!("not a key: {}", wording::plain(error.message(), None)))
@@ -82,22 +85,19 @@ impl ScenarioText {
             }
             let mut value = value.parse().unwrap_or_else(|_| Value::from(value.as_str()));
             value.decor_mut().clear();
-            let mut edited = self.effective.clone().into_mut();
+            let place = place(edited.as_table(), &keys);
+            let (old, depth) = find(edited.as_table(), &place);
+            let is_replaced = depth == keys.len() && old.node.value().is_some();
             reject_new_name(edited.as_table(), &keys).map_err(wrong)?;
             if let Some(value) = add_named(edited.as_table_mut(), &keys, value) {
                 set_in_table(edited.as_table_mut(), &keys, value).map_err(wrong)?;
             }
-            self.effective = Document::parse(edited.to_string()).map_err(|error| {
-                wrong(format!("does not fit the scenario: {}", error.message()))
-            })?;
-            let mut place = KeyPath::default();
-            for key in &keys {
-                let index = key.get().parse().ok();
-                let index = index.filter(|index| self.has(&place.index(*index)));
-                place.push(match index {
-                    Some(index) => Step::Index(index),
-                    None => Step::Key(key.get().to_string()),
-                });
+            // A key that is added gets its position in the text when that is parsed; a replaced value keeps its own.
+            if !is_replaced || number + 1 == overrides.len() {
+                self.effective = Document::parse(edited.to_string()).map_err(|error| {
+                    wrong(format!("does not fit the scenario: {}", error.message()))
+                })?;
+                edited = self.effective.clone().into_mut();
             }
             self.overrides.push(place);
         }
@@ -139,7 +139,7 @@ impl ScenarioText {
     /// Returns the path to the only value or key below `key` that `message` quotes, since some errors arise only
     /// after a whole table has been read.
     fn narrow(&self, key: &KeyPath, message: &str) -> KeyPath {
-        let (place, depth) = find(&self.effective, key);
+        let (place, depth) = find(self.effective.as_table(), key);
         let complete = depth == key.steps().len();
         let quoted = if complete { wording::quoted(message) } else { None };
         let Some(quoted) = quoted else { return key.clone() };
@@ -159,7 +159,7 @@ impl ScenarioText {
 
     /// Returns whether the effective text has a value at `key`.
     pub fn has(&self, key: &KeyPath) -> bool {
-        find(&self.effective, key).1 == key.steps().len()
+        find(self.effective.as_table(), key).1 == key.steps().len()
     }
 
     /// Returns the error for `problem` at `key`: an error of the override that wrote the key or the table in
@@ -167,7 +167,7 @@ impl ScenarioText {
     pub fn wrong(&self, key: &KeyPath, problem: String) -> ScenarioError {
         let (key, problem) = self.with_found(key, problem);
         let key = &key;
-        let (place, depth) = find(&self.written, key);
+        let (place, depth) = find(self.written.as_table(), key);
         let is_source = |origin: &&KeyPath| {
             let shared = origin.shared_steps(key);
             shared == origin.steps().len() || shared > depth
@@ -189,7 +189,7 @@ impl ScenarioText {
 
     /// Returns a warning about the value at `key`, with its file, line and column.
     pub fn warning(&self, key: &KeyPath, words: &str) -> String {
-        let (place, depth) = find(&self.written, key);
+        let (place, depth) = find(self.written.as_table(), key);
         let span = place.key.filter(|_| depth == key.steps().len());
         let position = span.map(|span| SourceLine::at(self.written.raw(), &span).position());
         let place = position.map(|position| format!("{}:{position}: ", self.file));
@@ -204,7 +204,7 @@ impl ScenarioText {
         }
         let mut key = key.clone();
         loop {
-            let (place, depth) = find(&self.effective, &key);
+            let (place, depth) = find(self.effective.as_table(), &key);
             if depth < key.steps().len() {
                 return (key, format!("found nothing, {problem}"));
             }
@@ -265,8 +265,8 @@ struct Place<'a> {
 }
 
 /// Returns the node at `key`, or the last existing one on the way there, and the number of steps taken.
-fn find<'a>(document: &'a Document<String>, key: &KeyPath) -> (Place<'a>, usize) {
-    let mut place = Place { node: Node::Table(document.as_table()), key: None, value: None };
+fn find<'a>(document: &'a Table, key: &KeyPath) -> (Place<'a>, usize) {
+    let mut place = Place { node: Node::Table(document), key: None, value: None };
     for (depth, step) in key.steps().iter().enumerate() {
         match place.node.step(step) {
             Some(next) => place = Place { key: next.key.or(place.key), ..next },
@@ -274,6 +274,22 @@ fn find<'a>(document: &'a Document<String>, key: &KeyPath) -> (Place<'a>, usize)
         }
     }
     (place, key.steps().len())
+}
+
+/// Returns the path of an override's `keys`, in which a number is a position where the document has a list.
+fn place(document: &Table, keys: &[Key]) -> KeyPath {
+    let mut place = KeyPath::default();
+    for key in keys {
+        let index = key.get().parse().ok().filter(|index| {
+            let entry = place.index(*index);
+            find(document, &entry).1 == entry.steps().len()
+        });
+        place.push(match index {
+            Some(index) => Step::Index(index),
+            None => Step::Key(key.get().to_string()),
+        });
+    }
+    place
 }
 
 impl<'a> Node<'a> {
