@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly node node-twice wheel deb man site web sbom packages-test portable install-node test test-rust test-python check smoke kernel field golden coverage search lint audit words bench peers reproduce docs fuzz clean counts counts-update hops
+.PHONY: build dev fly node node-twice wheel deb man site web sbom packages-test portable install-node test test-build test-rust test-python check smoke kernel field golden coverage search lint audit words bench peers reproduce docs fuzz clean counts counts-update hops
 
 build: $(VENV)/.built $(VENV)/.studies
 
@@ -165,13 +165,17 @@ install-node:
 	cp --no-clobber packaging/aircraft.toml packaging/ground.toml $(DESTDIR)/etc/skybraid/
 	@[ -n "$(DESTDIR)" ] || (systemd-sysusers && chown -R skybraid: /etc/skybraid && systemctl daemon-reload)
 
+# The tests in Rust, some of which wait for the clock, run beside those in Python.
 test:
-	$(MAKE) --jobs 2 test-rust $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
-	$(MAKE) test-python
+	$(MAKE) --jobs 2 test-build $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
+	$(MAKE) --jobs 2 test-python test-rust
+
+# The examples are modules of tests, which `cargo test` would compile once more without `--tests`.
+test-build:
+	cargo test --workspace --locked --tests --no-run
 
 # Always the same random cases: a test that fails must fail again. `make fuzz` and `make search` look for new ones.
 test-rust: export PROPTEST_RNG_SEED := 1
-# The examples are modules of tests, which `cargo test` would compile once more without `--tests`.
 test-rust:
 	cargo test --workspace --locked --tests
 	env -u MAKEFLAGS -u MFLAGS cargo test --workspace --locked --doc
@@ -182,7 +186,7 @@ test-python: export OMP_NUM_THREADS := 1
 test-python: WORKERS := $(shell expr $$(nproc) + 1)
 test-python: $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
 	cargo test --no-run --locked --workspace --test it
-	$(VENV)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20
+	env -u MAKEFLAGS -u MFLAGS $(VENV)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20
 
 # Instructions and allocations of fixed cases against benches/tests/counts/baseline.txt; part of `make test-rust`, with
 # the same build. `make counts-update REASON="why"` rewrites the lines that changed.
