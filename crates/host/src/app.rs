@@ -89,9 +89,7 @@ impl App {
     ) -> bool {
         let Some(record) = FlowRecord::find_mut(records, self.record) else { return false };
         let mut wrote = false;
-        while self.source.next_write() <= now
-            && let Some(written) = self.source.write(now)
-        {
+        while let Some(written) = self.source.write(now) {
             self.write(now, endpoint, record, written);
             wrote = true;
         }

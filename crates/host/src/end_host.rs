@@ -184,7 +184,7 @@ impl EndHost {
                 exchange(now, machine.as_mut(), sender, received, records, carrier)
             }
             (None, Endpoint::Parallel(machine)) => {
-                exchange(now, machine, sender, received, records, carrier)
+                exchange(now, machine.as_mut(), sender, received, records, carrier)
             }
             (None, Endpoint::Dccp(machine)) => {
                 exchange(now, machine.as_mut(), sender, received, records, carrier)

@@ -295,7 +295,7 @@ impl Carrier for Network<'_> {
         let size = outgoing.transmit.segment.size;
         if let Some(fragments) = self.fragments.as_mut().filter(|cut| cut.splits(size)) {
             let (packet, sizes) = fragments.split(size);
-            return self.carry_fragments(now, outgoing, packet, sizes);
+            return self.carry_fragments(now, *outgoing, packet, sizes);
         }
         let first = self.routes.first(outgoing.route).promised("a first hop");
         let Some((link, ahead)) = first else { return Carried::InFlight };
@@ -324,11 +324,11 @@ impl Network<'_> {
     fn carry_fragments(
         &mut self,
         now: Instant,
-        outgoing: &Outgoing<'_>,
+        outgoing: Outgoing<'_>,
         packet: Identification,
         sizes: impl Iterator<Item = u32>,
     ) -> Carried {
-        let Outgoing { side, record, transmit, flow, .. } = *outgoing;
+        let Outgoing { side, record, transmit, flow, .. } = outgoing;
         let (to, path, fragment_of) = (side.other(), transmit.path, Some(packet));
         let mut result = Carried::InFlight;
         for size in sizes {

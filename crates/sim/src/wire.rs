@@ -88,7 +88,9 @@ pub struct Wire {
     held: usize,
     /// Packets that the last admission has released.
     pub released: Vec<Packet>,
-    /// Packets that are neither in flight nor delivered yet, in order of arrival.
+    /// Packets that are neither in flight nor delivered yet: those of the last sample that has any, and those of the
+    /// samples before it, in order of arrival.
+    settling: Settled,
     settled: VecDeque<Settled>,
     /// Packets that have arrived or, counted at admission, were lost.
     total: LinkTotal,
@@ -113,6 +115,7 @@ impl Wire {
             in_flight: VecDeque::new(),
             held: 0,
             released: Vec::new(),
+            settling: Settled { until: Instant::ZERO, packets: 0, bytes: 0 },
             settled: VecDeque::new(),
             total: LinkTotal::default(),
             sampled: LinkTotal::default(),
@@ -167,20 +170,27 @@ impl Wire {
     }
 
     /// Counts a packet of `size` bytes that arrives at `at`, after all that were counted before.
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, now: Instant, at: Instant, size: u32) {
-        if let Some(last) = self.settled.back_mut()
-            && at <= last.until
-        {
-            last.packets += 1;
-            last.bytes += u64::from(size);
-        } else {
-            // The sample at `now` may not have been taken yet.
-            self.count_settled(now - Duration::from_nanos(1));
-            let interval = SAMPLE_INTERVAL.as_nanos();
-            let samples = at.as_nanos() / interval + i64::from(at.as_nanos() % interval > 0);
-            let until = Instant::from_nanos(samples * interval);
-            self.settled.push_back(Settled { until, packets: 1, bytes: u64::from(size) });
+        if at > self.settling.until {
+            self.begin_settled(now, at);
+        }
+        self.settling.packets += 1;
+        self.settling.bytes += u64::from(size);
+    }
+
+    /// Begins the count of the sample after `at`.
+    #[cold]
+    fn begin_settled(&mut self, now: Instant, at: Instant) {
+        // The sample at `now` may not have been taken yet.
+        self.count_settled(now - Duration::from_nanos(1));
+        let interval = SAMPLE_INTERVAL.as_nanos();
+        let samples = at.as_nanos() / interval + i64::from(at.as_nanos() % interval > 0);
+        let until = Instant::from_nanos(samples * interval);
+        let before =
+            core::mem::replace(&mut self.settling, Settled { until, packets: 0, bytes: 0 });
+        if before.packets > 0 {
+            self.settled.push_back(before);
         }
     }
 
@@ -190,6 +200,10 @@ impl Wire {
             self.total.delivered += first.packets;
             self.total.delivered_bytes += first.bytes;
             self.settled.pop_front();
+        }
+        if self.settling.until <= now {
+            self.total.delivered += core::mem::take(&mut self.settling.packets);
+            self.total.delivered_bytes += core::mem::take(&mut self.settling.bytes);
         }
     }
 

@@ -98,7 +98,7 @@ pub enum Endpoint {
     /// A reliable, ordered stream.
     Stream(Box<Connection>),
     /// Several independent streams.
-    Parallel(Parallel),
+    Parallel(Box<Parallel>),
     /// Unreliable datagrams under congestion control.
     Dccp(Box<mpdccp::Connection>),
 }
@@ -113,7 +113,7 @@ impl Endpoint {
                 Self::Stream(Box::new(Connection::new(config, first, role)))
             }
             Protocol::Mptcp => Self::Stream(Box::new(Connection::new(config, paths, role))),
-            Protocol::ParallelTcp => Self::Parallel(Parallel::new(config, paths, role)),
+            Protocol::ParallelTcp => Self::Parallel(Box::new(Parallel::new(config, paths, role))),
             Protocol::Dccp => {
                 let first = paths.get(..1).unwrap_or(paths);
                 Self::Dccp(Box::new(mpdccp::Connection::new(config, first, role)))

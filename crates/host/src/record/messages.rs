@@ -238,32 +238,38 @@ impl FlowRecord {
         if let (Some(video), Some(part)) = (&mut self.video, part) {
             video.on_written(now, self.next, part, bytes);
         }
-        if self.blocks.back().is_none_or(|block| block.rows.len() == self.block_len()) {
-            if !self.keep {
-                self.drop_decided(now);
-            }
-            let rows = self.spare.pop().unwrap_or_else(|| self.new_rows());
-            let block = Block { rows, decided: 0, refused: 0, settled: Instant::ZERO };
-            self.blocks.push_back(block);
-        }
-        if let Some(block) = self.blocks.back_mut() {
-            block.rows.push(MessageRow {
-                sent_ns: now.as_nanos(),
-                delivered_ns: NOT_DELIVERED,
-                bytes,
-                held_us: 0,
-                path: u8::MAX,
-                copies_sent: 0,
-                copies_arrived: 0,
-                copies_left: self.copies.max(copies),
-                first_path: u8::MAX,
-                lost_path: u8::MAX,
-                lost_effect: NONE_LOST,
-                last_link: 0,
-                waited_us: 0,
-            });
+        let (block_len, copies) = (self.block_len(), self.copies.max(copies));
+        let row = MessageRow {
+            sent_ns: now.as_nanos(),
+            delivered_ns: NOT_DELIVERED,
+            bytes,
+            held_us: 0,
+            path: u8::MAX,
+            copies_sent: 0,
+            copies_arrived: 0,
+            copies_left: copies,
+            first_path: u8::MAX,
+            lost_path: u8::MAX,
+            lost_effect: NONE_LOST,
+            last_link: 0,
+            waited_us: 0,
+        };
+        match self.blocks.back_mut() {
+            Some(block) if block.rows.len() < block_len => block.rows.push(row),
+            _ => self.begin_block(now, row),
         }
         self.next += 1;
+    }
+
+    /// Appends a block that begins with `row`, written at `now`.
+    #[cold]
+    fn begin_block(&mut self, now: Instant, row: MessageRow) {
+        if !self.keep {
+            self.drop_decided(now);
+        }
+        let mut rows = self.spare.pop().unwrap_or_else(|| self.new_rows());
+        rows.push(row);
+        self.blocks.push_back(Block { rows, decided: 0, refused: 0, settled: Instant::ZERO });
     }
 
     /// Drops blocks whose deadlines are all decided, whenever the run ends. Over an unreliable transport the rows of

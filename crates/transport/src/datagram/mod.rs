@@ -374,7 +374,7 @@ impl Datagrams {
         while let Some((message, datagram)) = self.outbox.peek() {
             let unit = self.outbox.unit(&message, &datagram);
             let Some(paths) = self.choose(now, message.id, &unit) else { return };
-            self.outbox.advance();
+            self.outbox.advance(&datagram);
             let segment = Segment::of_datagram(now, datagram);
             let mut transmit = Transmit { path: PathId(0), segment };
             for path in paths.iter() {
@@ -411,7 +411,7 @@ impl Datagrams {
         let (message, datagram) = self.outbox.peek()?;
         let unit = self.outbox.unit(&message, &datagram);
         let paths = self.choose(now, message.id, &unit)?;
-        self.outbox.advance();
+        self.outbox.advance(&datagram);
         if self.ack_delay.is_some() {
             let unit = Unit { carried_by: paths, ..unit };
             let pending = Pending { datagram, unit, first_sent: now, message: message.id };

@@ -103,17 +103,17 @@ impl Outbox {
         }
     }
 
-    /// Removes the datagram of [`peek`](Self::peek).
+    /// Removes the `datagram` of [`peek`](Self::peek).
     #[inline]
-    pub fn advance(&mut self) {
-        let Some(message) = self.queue.front().promised("the message of `peek`") else { return };
+    pub fn advance(&mut self, datagram: &Datagram) {
         self.sequence += 1;
         self.packets -= 1;
-        self.fragment += 1;
-        if self.fragment == self.fragments(message) {
+        self.fragment = datagram.fragment + 1;
+        if self.fragment == datagram.fragments
+            && let Some(message) = self.queue.pop_front().promised("the message of `peek`")
+        {
             self.fragment = 0;
             self.unsent -= u64::from(message.bytes.max(1));
-            self.queue.pop_front();
         }
     }
 
@@ -159,13 +159,20 @@ mod tests {
         Message { stream: 0, id, class: Class::Data, bytes, deadline }
     }
 
+    /// Takes the next datagram.
+    fn send_next(outbox: &mut Outbox) -> Datagram {
+        let (_, datagram) = outbox.peek().unwrap();
+        outbox.advance(&datagram);
+        datagram
+    }
+
     #[test]
     fn a_message_is_split_into_fragments_that_add_up_to_it() {
         let mut outbox = Outbox::new(1000);
         outbox.write(message(7, 2500));
         let mut parts = Vec::new();
-        while let Some((_, datagram)) = outbox.peek() {
-            outbox.advance();
+        while !outbox.is_empty() {
+            let datagram = send_next(&mut outbox);
             parts.push((datagram.sequence, datagram.fragment, datagram.fragments, datagram.len));
         }
         assert_eq!(parts, [(0, 0, 3, 1000), (1, 1, 3, 1000), (2, 2, 3, 500)]);
@@ -179,7 +186,7 @@ mod tests {
             outbox.write(message(id, bytes));
         }
         for _ in 0..6 {
-            outbox.advance();
+            send_next(&mut outbox);
         }
         let mut refused = Vec::new();
         // Three fragments of message 0 are left; five datagrams are queued before message 3.
@@ -194,7 +201,7 @@ mod tests {
         for id in 0..4 {
             outbox.write(message(id, 1500));
         }
-        outbox.advance();
+        send_next(&mut outbox);
         let mut dropped = Vec::new();
         outbox.drop_expired(Instant::from_millis(15), &mut |id| dropped.push(id));
         assert_eq!(dropped, [0, 1]);

@@ -268,7 +268,7 @@ impl Connection {
         let Some(paths) = self.choose(now, message.id, &unit) else {
             return false;
         };
-        self.outbox.advance();
+        self.outbox.advance(&datagram);
         self.each_of(paths, |subflow| subflow.assign(datagram));
         if let Some(hedges) = &mut self.hedges {
             let unit = Unit { carried_by: paths, ..unit };

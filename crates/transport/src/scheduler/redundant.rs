@@ -7,8 +7,8 @@ use skybraid_units::Instant;
 
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
-use crate::PathView;
 use crate::registry::{About, Check, InvalidParameter, Parameter};
+use crate::{PathSet, PathView};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -89,12 +89,17 @@ impl Scheduler for Redundant {
         if !unit.carried_by.is_empty() {
             return lowest_rtt(unit, paths);
         }
-        let full = self.strict && candidates(paths).any(|path| !path.has_room);
-        if !full && candidates(paths).any(|path| path.has_room) {
-            Choice::Send(candidates(paths).map(|path| path.id).collect(), Reason::EveryPath)
-        } else {
-            wait_for_room(paths)
+        let (mut every, mut with_room) = (PathSet::EMPTY, PathSet::EMPTY);
+        for path in candidates(paths) {
+            every = every.with(path.id);
+            if path.has_room {
+                with_room = with_room.with(path.id);
+            }
         }
+        if with_room.is_empty() || (self.strict && with_room != every) {
+            return wait_for_room(paths);
+        }
+        Choice::Send(every, Reason::EveryPath)
     }
 
     fn walk(&self) -> Option<Walk> {
@@ -106,7 +111,7 @@ impl Scheduler for Redundant {
 mod tests {
     use super::super::testing::{UNIT, chosen, paths};
     use super::*;
-    use crate::{PathId, PathSet};
+    use crate::PathId;
     use alloc::vec;
 
     #[test]

@@ -154,6 +154,14 @@ impl Scheduler for RoundRobin {
             (self.taken, self.current) = (1, Some(next.id));
             return Choice::Send(PathSet::only(next.id), Reason::Turn);
         }
+        self.choose_among(unit, paths)
+    }
+}
+
+impl RoundRobin {
+    /// Chooses among all paths. Not inlined, so that the usual turn needs few registers.
+    #[inline(never)]
+    fn choose_among(&mut self, unit: &Unit, paths: &[PathView]) -> Choice {
         let skip_full = self.config.cwnd_limited;
         let open = untried(unit, candidates(paths)).filter(|path| path.has_room || !skip_full);
         let next = match self.config.compat {
