@@ -50,7 +50,7 @@ impl Sources {
     }
 
     /// Returns the source with this number.
-    #[inline]
+    #[inline(always)]
     pub const fn source(self, index: usize) -> Source {
         if index < self.first_side {
             Source::Wire(DirectedLink::from_index(index))

@@ -178,11 +178,13 @@ impl Endpoint {
     }
 
     /// Processes a segment that arrived on `path`. A segment of another protocol is ignored.
+    #[inline]
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment) {
         self.receive_with(now, path, segment, &[]);
     }
 
     /// Processes a segment with its payload, which [`take_recovered`](Self::take_recovered) needs.
+    #[inline]
     pub fn receive_with(&mut self, now: Instant, path: PathId, segment: &Segment, payload: &[u8]) {
         let sent_at = segment.sent_at;
         match (self, &segment.body) {

@@ -67,6 +67,7 @@ impl Parallel {
     }
 
     /// Processes a segment that arrived on `path`.
+    #[inline(never)]
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment, tcp: &Tcp) {
         if let Some(connection) = self.connections.get_mut(path.index()) {
             connection.receive(now, OWN, segment, tcp);

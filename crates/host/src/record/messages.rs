@@ -95,6 +95,20 @@ impl MessageRow {
         self.copies_sent = self.copies_sent.saturating_add(1);
     }
 
+    /// Records the delivery. Returns false if it was decided before.
+    #[inline]
+    fn deliver(&mut self, now: Instant, message: Delivered) -> bool {
+        let is_first = self.delivered_ns == NOT_DELIVERED;
+        if is_first {
+            self.delivered_ns = now.as_nanos();
+            self.path = message.path.0;
+            if message.held.is_positive() {
+                self.held_us = u32::try_from(message.held.as_nanos() / 1000).unwrap_or(u32::MAX);
+            }
+        }
+        is_first
+    }
+
     /// Path and cause of the most recently lost copy, if one was lost.
     fn lost(&self) -> Option<(u8, Option<Cause>)> {
         let known = self.lost_effect != NONE_LOST;
@@ -433,37 +447,53 @@ impl FlowRecord {
     /// it was delivered before.
     #[inline]
     pub fn on_delivered(&mut self, now: Instant, message: Delivered) -> Option<Instant> {
-        let Delivered { id, path, held, .. } = message;
-        let counted = id < self.first;
-        let row = if counted {
-            self.stragglers.get_mut(id)?
-        } else {
-            let (block, place) = self.block_and_place(id)?;
-            let row = block.rows.get_mut(place)?;
-            block.decided += usize::from(row.delivered_ns == NOT_DELIVERED);
-            row
+        let Some((block, place)) = self.block_and_place(message.id) else {
+            return self.on_straggler_delivered(now, message);
         };
-        if row.delivered_ns != NOT_DELIVERED {
+        let row = block.rows.get_mut(place)?;
+        if !row.deliver(now, message) {
             return None;
         }
-        row.delivered_ns = now.as_nanos();
-        row.path = path.0;
-        row.held_us = u32::try_from(held.as_nanos() / 1000).unwrap_or(u32::MAX);
+        block.decided += 1;
         let sent = row.sent();
-        if let Some(row) = counted.then_some(*row) {
-            self.summary.count_delivery(&row, self.end);
+        self.judge_delivery(now, sent, message);
+        Some(sent)
+    }
+
+    /// Records the delivery of a message whose block has been dropped, if it is still awaited.
+    #[cold]
+    fn on_straggler_delivered(&mut self, now: Instant, message: Delivered) -> Option<Instant> {
+        let row = self.stragglers.get_mut(message.id)?;
+        if !row.deliver(now, message) {
+            return None;
         }
+        let row = *row;
+        self.summary.count_delivery(&row, self.end);
+        self.judge_delivery(now, row.sent(), message);
+        Some(row.sent())
+    }
+
+    /// Counts what the statistics of blocks do not: head-of-line blocking, lateness and frames.
+    #[inline]
+    fn judge_delivery(&mut self, now: Instant, sent: Instant, message: Delivered) {
+        let Delivered { id, held, .. } = message;
         self.summary.held.add(held);
         if now - sent > self.min_deadline {
             self.count_late(id, (now, held));
         }
-        if let Some(video) = &mut self.video {
-            video.on_delivered(now, id);
-            if video.has_unexplained() {
-                self.explain_frames();
-            }
+        if self.video.is_some() {
+            self.on_part_delivered(now, id);
         }
-        Some(sent)
+    }
+
+    /// Records the delivery of a part of a frame.
+    #[inline(never)]
+    fn on_part_delivered(&mut self, now: Instant, id: u32) {
+        let Some(video) = &mut self.video else { return };
+        video.on_delivered(now, id);
+        if video.has_unexplained() {
+            self.explain_frames();
+        }
     }
 
     /// Moves the end of the run forward to `end`: messages due after it are no trials.

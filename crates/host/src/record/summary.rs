@@ -67,6 +67,7 @@ pub struct Held {
 }
 
 impl Held {
+    #[inline]
     pub(super) fn add(&mut self, held: Duration) {
         if held.is_positive() {
             self.messages += 1;

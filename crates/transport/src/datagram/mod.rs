@@ -229,7 +229,7 @@ impl Datagrams {
 
     /// Processes a datagram that arrived on `path`. Its `payload` is needed if those that are recovered are
     /// to have one.
-    #[inline]
+    #[inline(never)]
     pub fn receive(
         &mut self,
         now: Instant,
@@ -251,6 +251,7 @@ impl Datagrams {
     }
 
     /// Processes a repair packet that arrived on `path`.
+    #[inline(never)]
     pub fn receive_repair(
         &mut self,
         now: Instant,
@@ -332,6 +333,7 @@ impl Datagrams {
     }
 
     /// Processes the peer's report about `path`, sent at `sent_at` by the peer's clock.
+    #[inline(never)]
     pub fn receive_report(
         &mut self,
         now: Instant,

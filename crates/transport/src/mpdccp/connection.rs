@@ -165,6 +165,7 @@ impl Connection {
     }
 
     /// Processes a packet that arrived on `path`, sent by the peer at `sent_at` by its clock.
+    #[inline(never)]
     pub fn receive(&mut self, now: Instant, path: PathId, sent_at: Instant, dccp: &Dccp) {
         let own = path.index();
         self.refresh_siblings(own);

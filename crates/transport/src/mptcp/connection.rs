@@ -329,11 +329,14 @@ impl Connection {
             subflow.note_starved();
             owes_ack |= subflow.owes_ack();
         }
-        if !owes_ack {
-            return None;
-        }
+        if owes_ack { self.send_ack(now) } else { None }
+    }
+
+    /// Sends the acknowledgement of the first subflow that owes one.
+    fn send_ack(&mut self, now: Instant) -> Option<Transmit> {
         let stamp = self.stamp();
-        self.subflows.poll(|subflow| subflow.poll_ack(now, &stamp))
+        let subflow = self.subflows.all_mut().iter_mut().find(|subflow| subflow.owes_ack())?;
+        Some(Transmit { path: subflow.path(), segment: subflow.send_ack(now, &stamp) })
     }
 
     fn poll_segment(&mut self, now: Instant) -> Option<Transmit> {
@@ -380,8 +383,7 @@ impl Connection {
             return Some(transmit);
         }
         if owes_ack {
-            let stamp = self.stamp();
-            return self.subflows.poll(|subflow| subflow.poll_ack(now, &stamp));
+            return self.send_ack(now);
         }
         self.full = full && self.subflows.all().iter().all(Subflow::is_unpaced);
         None

@@ -424,7 +424,7 @@ impl Subflow {
             && !self.handshake.syn_due()
     }
 
-    /// True if [`poll_ack`](Self::poll_ack) will return an acknowledgement.
+    /// True if a pure acknowledgement is due and may be sent.
     #[inline]
     pub fn owes_ack(&self) -> bool {
         self.receiver.must_acknowledge()
@@ -432,7 +432,7 @@ impl Subflow {
     }
 
     /// Returns the next segment to build with [`send`](Self::send), if one may be sent now. Pure
-    /// acknowledgements come last, through [`poll_ack`](Self::poll_ack), so that data can carry
+    /// acknowledgements come last, through [`send_ack`](Self::send_ack), so that data can carry
     /// them.
     pub fn poll_send(&mut self, now: Instant, stamp: &Stamp) -> Option<Due> {
         if self.handshake.syn_due() {
@@ -538,16 +538,14 @@ impl Subflow {
         self.tail.is_due()
     }
 
-    /// Returns a pure acknowledgement, if one is due.
-    pub fn poll_ack(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
+    /// Builds the pure acknowledgement that the subflow [owes](Self::owes_ack).
+    #[inline]
+    pub fn send_ack(&mut self, now: Instant, stamp: &Stamp) -> Segment {
         let (seq, receiver) = (self.board.next(), &mut self.receiver);
-        if !receiver.must_acknowledge() {
-            None
-        } else if self.handshake.awaits_fourth_ack() {
-            Some(self.headers.third_ack(now, stamp, seq, receiver))
+        if self.handshake.awaits_fourth_ack() {
+            self.headers.third_ack(now, stamp, seq, receiver)
         } else {
-            let established = self.handshake.is_established();
-            established.then(|| self.headers.ack(now, stamp, seq, receiver))
+            self.headers.ack(now, stamp, seq, receiver)
         }
     }
 
