@@ -100,7 +100,7 @@ impl EndHost {
     }
 
     /// Receives a segment on `path`. Returns whether [`flush`](Self::flush) must be called next.
-    #[inline]
+    #[inline(always)]
     pub fn receive(
         &mut self,
         now: Instant,

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
 use skybraid_host::record::{LinkRow, LinkWaits, Outcome, PacketKind, PacketRow, Record};
 use skybraid_host::{
-    Carried, Carrier, DirectedLink, FlowId, Hosts, InFlight, Numbered, Outgoing, Setup, SideId,
+    Carried, Carrier, DirectedLink, FlowId, Hosts, InFlight, Numbered, Outgoing, RouteId, Setup,
+    SideId,
 };
 use skybraid_link::{Direction, Fate, Link};
 use skybraid_transport::Segment;
@@ -164,28 +165,26 @@ impl<'a> Simulation<'a> {
             if now > self.end {
                 break;
             }
-            match sources.source(index) {
-                Source::Wire(wire) => self.on_arrival(now, wire),
-                Source::Side(side) => self.on_timer(now, side),
-                Source::App(app) => {
-                    let next = self.hosts.write(now, app, &mut self.network);
-                    self.network.agenda.set(index, next);
+            if let Some(wire) = sources.wire(index) {
+                self.on_arrival(now, wire);
+            } else if let Some(app) = sources.app(index) {
+                let next = self.hosts.write(now, app, &mut self.network);
+                self.network.agenda.set(index, next);
+            } else if let Some(side) = sources.side(index) {
+                self.on_timer(now, side);
+            } else if index == sources.index(Source::Sampler) {
+                self.network.sample_links(now);
+                self.hosts.sample(now);
+                self.network.agenda.set(index, now + SAMPLE_INTERVAL);
+                if !self.network.observer.progress(now) {
+                    return Err(Stopped { at: now });
                 }
-                Source::AddressChange => {
-                    if let Some(change) = changes.next() {
-                        self.hosts.change_address(now, change, &mut self.network);
-                    }
-                    let next = changes.peek().map_or(Instant::FAR_FUTURE, |change| change.at);
-                    self.network.agenda.set(index, next);
+            } else {
+                if let Some(change) = changes.next() {
+                    self.hosts.change_address(now, change, &mut self.network);
                 }
-                Source::Sampler => {
-                    self.network.sample_links(now);
-                    self.hosts.sample(now);
-                    self.network.agenda.set(index, now + SAMPLE_INTERVAL);
-                    if !self.network.observer.progress(now) {
-                        return Err(Stopped { at: now });
-                    }
-                }
+                let next = changes.peek().map_or(Instant::FAR_FUTURE, |change| change.at);
+                self.network.agenda.set(index, next);
             }
         }
         Ok(self.finish())
@@ -292,53 +291,47 @@ impl Carrier for Network<'_> {
     /// waits for all stores before.
     #[inline(always)]
     fn carry(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Carried {
-        let size = outgoing.transmit.segment.size;
+        let Outgoing { side, record, route, transmit, flow, settle_by } = *outgoing;
+        let (to, path, segment) = (side.other(), transmit.path, &transmit.segment);
+        let size = segment.size;
         if let Some(fragments) = self.fragments.as_mut().filter(|cut| cut.splits(size)) {
             let (packet, sizes) = fragments.split(size);
-            return self.carry_fragments(now, *outgoing, packet, sizes);
+            let (ahead, fragment_of) = (Ahead::NOTHING, Some(packet));
+            let address = Address { to, record, path, ahead, fragment_of };
+            return self.carry_fragments(now, (segment, address), (route, flow), sizes);
         }
-        let first = self.routes.first(outgoing.route).promised("a first hop");
+        let first = self.routes.first(route).promised("a first hop");
         let Some((link, ahead)) = first else { return Carried::InFlight };
-        let Outgoing { side, record, transmit, flow, settle_by, .. } = *outgoing;
-        let (to, path) = (side.other(), transmit.path);
         let address = Address { to, record, path, ahead, fragment_of: None };
-        let packet = (&transmit.segment, address, LinkWaits::default());
-        self.enter(now, link, packet, settle_by, Some(flow))
+        self.enter(now, link, (segment, address, LinkWaits::default()), settle_by, Some(flow))
     }
 
     #[inline]
     fn wake_at(&mut self, side: SideId, due: Instant) {
-        if due == Instant::FAR_FUTURE {
-            return;
-        }
-        let index = self.sources.index(Source::Side(side));
-        if due < self.agenda.due(index) {
-            self.agenda.set(index, due);
-        }
+        self.agenda.set_earlier(self.sources.index(Source::Side(side)), due);
     }
 }
 
 impl Network<'_> {
-    /// Sends a packet in fragments of `sizes`, each into the first wire of its route.
+    /// Sends a segment of `flow` in fragments of `sizes`, each into the first wire of `route`.
     #[cold]
     fn carry_fragments(
         &mut self,
         now: Instant,
-        outgoing: Outgoing<'_>,
-        packet: Identification,
+        (segment, address): (&Segment, Address),
+        (route, flow): (RouteId, FlowId),
         sizes: impl Iterator<Item = u32>,
     ) -> Carried {
-        let Outgoing { side, record, transmit, flow, .. } = outgoing;
-        let (to, path, fragment_of) = (side.other(), transmit.path, Some(packet));
         let mut result = Carried::InFlight;
         for size in sizes {
-            let first = self.routes.first(outgoing.route).promised("a first hop");
+            let first = self.routes.first(route).promised("a first hop");
             let Some((link, ahead)) = first else { continue };
-            let segment = Segment { size, ..transmit.segment };
-            let address = Address { to, record, path, ahead, fragment_of };
+            let (segment, address) = (Segment { size, ..*segment }, Address { ahead, ..address });
             let fragment = (&segment, address, LinkWaits::default());
             let carried = self.enter(now, link, fragment, None, Some(flow));
-            if matches!(carried, Carried::Lost(_)) && self.on_fragment_lost(packet) {
+            if matches!(carried, Carried::Lost(_))
+                && address.fragment_of.is_some_and(|packet| self.on_fragment_lost(packet))
+            {
                 result = carried;
             }
         }

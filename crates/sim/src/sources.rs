@@ -2,11 +2,9 @@
 
 use skybraid_host::{DirectedLink, FlowId, SideId};
 
-/// A source of events.
+/// A source of events other than the next arrival on a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Next arrival on a wire.
-    Wire(DirectedLink),
     /// Timer of a side of a connection.
     Side(SideId),
     /// Next write of an application.
@@ -17,8 +15,8 @@ pub enum Source {
     AddressChange,
 }
 
-/// Numbering of the sources: wires, then sides, then applications, then the sampler, then address changes. Sources
-/// that are due at the same instant run in this order.
+/// Numbering of the sources: wires, by the numbers of their links, then sides, then applications, then the sampler, then
+/// address changes. Sources that are due at the same instant run in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources {
     first_side: usize,
@@ -41,7 +39,6 @@ impl Sources {
     #[inline]
     pub const fn index(self, source: Source) -> usize {
         match source {
-            Source::Wire(wire) => wire.index(),
             Source::Side(side) => self.first_side + side.index(),
             Source::App(app) => self.first_app + app.index(),
             Source::Sampler => self.sampler,
@@ -49,40 +46,46 @@ impl Sources {
         }
     }
 
-    /// Returns the source with this number.
-    #[inline(always)]
-    pub const fn source(self, index: usize) -> Source {
-        if index < self.first_side {
-            Source::Wire(DirectedLink::from_index(index))
-        } else if index < self.first_app {
-            Source::Side(SideId::from_index(index - self.first_side))
-        } else if index < self.sampler {
-            Source::App(FlowId::from_index(index - self.first_app))
-        } else if index == self.sampler {
-            Source::Sampler
-        } else {
-            Source::AddressChange
-        }
+    /// Returns the wire with this number in the agenda, if it is that of one.
+    #[inline]
+    pub fn wire(self, index: usize) -> Option<DirectedLink> {
+        (index < self.first_side).then(|| DirectedLink::from_index(index))
+    }
+
+    /// Returns the side with this number in the agenda, if it is that of one.
+    #[inline]
+    pub fn side(self, index: usize) -> Option<SideId> {
+        let is_side = self.first_side <= index && index < self.first_app;
+        is_side.then(|| SideId::from_index(index - self.first_side))
+    }
+
+    /// Returns the application with this number in the agenda, if it is that of one.
+    #[inline]
+    pub fn app(self, index: usize) -> Option<FlowId> {
+        let is_app = self.first_app <= index && index < self.sampler;
+        is_app.then(|| FlowId::from_index(index - self.first_app))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn every_number_belongs_to_one_source() {
         let sources = Sources::new(4, 2, 1);
         assert_eq!(sources.count(), 9);
         for index in 0..sources.count() {
-            assert_eq!(sources.index(sources.source(index)), index);
+            let found = [
+                sources.wire(index).map(DirectedLink::index),
+                sources.side(index).map(|side| sources.index(Source::Side(side))),
+                sources.app(index).map(|app| sources.index(Source::App(app))),
+                (index == 7).then(|| sources.index(Source::Sampler)),
+                (index == 8).then(|| sources.index(Source::AddressChange)),
+            ];
+            let found: Vec<usize> = found.into_iter().flatten().collect();
+            assert_eq!(found, [index]);
         }
-        assert_eq!(sources.source(3), Source::Wire(DirectedLink::from_index(3)));
-        assert_eq!(sources.source(5), Source::Side(SideId::from_index(1)));
-        assert_eq!(sources.source(6), Source::App(FlowId::from_index(0)));
-        assert_eq!(
-            (sources.source(7), sources.source(8)),
-            (Source::Sampler, Source::AddressChange)
-        );
     }
 }

@@ -253,7 +253,8 @@ impl FlowRecord {
             video.on_written(now, self.next, part, bytes);
         }
         let (block_len, copies) = (self.block_len(), self.copies.max(copies));
-        let row = MessageRow {
+        // Built where it is kept.
+        let row = || MessageRow {
             sent_ns: now.as_nanos(),
             delivered_ns: NOT_DELIVERED,
             bytes,
@@ -269,8 +270,8 @@ impl FlowRecord {
             waited_us: 0,
         };
         match self.blocks.back_mut() {
-            Some(block) if block.rows.len() < block_len => block.rows.push(row),
-            _ => self.begin_block(now, row),
+            Some(block) if block.rows.len() < block_len => block.rows.push(row()),
+            _ => self.begin_block(now, row()),
         }
         self.next += 1;
     }

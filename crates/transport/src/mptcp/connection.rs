@@ -354,7 +354,7 @@ impl Connection {
                 Assigned::AtOnce(id, chunk) => {
                     let stamp = self.stamp();
                     let subflow = &mut self.subflows[id];
-                    let segment = subflow.send_chunk(now, &stamp, chunk);
+                    let segment = subflow.send_chunk(now, &stamp, &chunk);
                     return Some(Transmit { path: subflow.path(), segment });
                 }
                 Assigned::Queued => {}

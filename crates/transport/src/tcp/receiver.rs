@@ -99,7 +99,13 @@ impl Receiver {
             if tcp.seq == self.next && self.acks.is_clear() {
                 self.echo = segment.sent_at;
             }
-            self.take(now, tcp.seq, chunk, rtt, deliver);
+            if tcp.seq == self.next && self.beyond.is_empty() {
+                self.next += u64::from(chunk.len);
+                deliver(chunk, now);
+                self.acks.on_in_order(now, chunk.len, rtt);
+            } else {
+                self.take_apart(now, tcp.seq, chunk, deliver);
+            }
         } else if tcp.seq < self.next {
             self.acks.request();
         } else if self.rtt.is_some() && self.acks.is_clear() && tcp.seq <= self.next {
@@ -108,34 +114,30 @@ impl Receiver {
         }
     }
 
-    /// Takes a chunk of data.
-    fn take(
+    /// Takes a chunk of data that is not the next one, or is followed by others.
+    #[cold]
+    fn take_apart(
         &mut self,
         now: Instant,
         seq: u64,
         chunk: Chunk,
-        rtt: &RttEstimator,
         deliver: &mut impl FnMut(Chunk, Instant),
     ) {
         let end = seq + u64::from(chunk.len);
         if seq == self.next {
             self.next = end;
             deliver(chunk, now);
-            if self.beyond.is_empty() {
-                self.acks.on_in_order(now, chunk.len, rtt);
-            } else {
-                while let Some((seq, chunk, arrived)) = self.beyond.front().copied() {
-                    if seq > self.next {
-                        break;
-                    }
-                    self.beyond.pop_front();
-                    self.beyond_bytes -= u64::from(chunk.len);
-                    self.next = seq + u64::from(chunk.len);
-                    deliver(chunk, arrived);
+            while let Some((seq, chunk, arrived)) = self.beyond.front().copied() {
+                if seq > self.next {
+                    break;
                 }
-                self.blocks.retain(|(_, end)| *end > self.next);
-                self.acks.request();
+                self.beyond.pop_front();
+                self.beyond_bytes -= u64::from(chunk.len);
+                self.next = seq + u64::from(chunk.len);
+                deliver(chunk, arrived);
             }
+            self.blocks.retain(|(_, end)| *end > self.next);
+            self.acks.request();
         } else {
             let mut known = seq < self.next;
             if seq > self.next {

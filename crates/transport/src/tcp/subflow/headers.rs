@@ -79,7 +79,7 @@ impl Headers {
         &self,
         now: Instant,
         stamp: &Stamp,
-        (seq, chunk): (u64, Chunk),
+        (seq, chunk): (u64, &Chunk),
         receiver: &mut Receiver,
     ) -> Segment {
         let headers = data_headers(self.multipath);

@@ -302,7 +302,7 @@ impl Subflow {
 
     /// Sends a chunk that has not been queued.
     #[inline]
-    pub fn send_chunk(&mut self, now: Instant, stamp: &Stamp, chunk: Chunk) -> Segment {
+    pub fn send_chunk(&mut self, now: Instant, stamp: &Stamp, chunk: &Chunk) -> Segment {
         let seq = self.send_new(now, chunk);
         self.send_data(now, stamp, (seq, chunk))
     }
@@ -471,18 +471,18 @@ impl Subflow {
                 return None;
             }
             self.backlog.pop();
-            return Some(Due::Data(self.send_new(now, chunk), chunk));
+            return Some(Due::Data(self.send_new(now, &chunk), chunk));
         }
         core::mem::take(&mut self.probe_due).then_some(Due::Probe)
     }
 
     /// Records the transmission of new data. Returns its sequence number.
-    fn send_new(&mut self, now: Instant, chunk: Chunk) -> u64 {
+    fn send_new(&mut self, now: Instant, chunk: &Chunk) -> u64 {
         if self.board.is_empty() {
             let (app_limited, rtt) = (self.board.is_app_limited(), self.timer.rtt());
             self.window.on_restart(now, app_limited, rtt.timeout(), rtt.srtt());
         }
-        let seq = self.board.on_sent(now, chunk);
+        let seq = self.board.on_sent(now, *chunk);
         self.window_use.on_sent(self.board.in_flight());
         let flight = (self.board.in_flight(), u64::from(self.segment));
         self.window.on_used(now, flight, !self.recovery.is_open(), self.timer.rtt());
@@ -506,7 +506,7 @@ impl Subflow {
                 let flags = self.handshake.on_syn_sent(now);
                 self.headers.syn(now, stamp, flags, &mut self.receiver)
             }
-            Due::Data(seq, chunk) => self.send_data(now, stamp, (seq, chunk)),
+            Due::Data(seq, ref chunk) => self.send_data(now, stamp, (seq, chunk)),
             Due::Probe => {
                 let seq = self.board.next().saturating_sub(1);
                 self.headers.ack(now, stamp, seq, &mut self.receiver)
@@ -514,7 +514,7 @@ impl Subflow {
         }
     }
 
-    fn send_data(&mut self, now: Instant, stamp: &Stamp, data: (u64, Chunk)) -> Segment {
+    fn send_data(&mut self, now: Instant, stamp: &Stamp, data: (u64, &Chunk)) -> Segment {
         self.window.on_sent(now, data.1.len);
         self.receiver.on_data_sent(now);
         self.headers.data(now, stamp, data, &mut self.receiver)
@@ -527,10 +527,10 @@ impl Subflow {
         if !self.tail.take_due() {
             return None;
         }
-        let data = self.board.resend_newest(now)?;
+        let (seq, chunk) = self.board.resend_newest(now)?;
         self.totals.retransmitted += 1;
         self.tail.on_sent(self.board.next(), true);
-        Some(self.send_data(now, stamp, data))
+        Some(self.send_data(now, stamp, (seq, &chunk)))
     }
 
     /// True if [`poll_tail_probe`](Self::poll_tail_probe) may return a segment.
