@@ -72,7 +72,8 @@ impl ScenarioText {
     }
 
     fn apply(&mut self, overrides: &[(String, String)]) -> Result<(), ScenarioError> {
-        let mut edited = self.effective.clone().into_mut();
+        // With replaced values that the effective text does not have yet.
+        let mut pending = None;
         for (number, (key, value)) in overrides.iter().enumerate() {
             let wrong = |problem: String| ScenarioError::Override { key: key.clone(), problem };
             let keys = Key::parse(key).map_err(|error| {
@@ -85,6 +86,7 @@ impl ScenarioText {
             }
             let mut value = value.parse().unwrap_or_else(|_| Value::from(value.as_str()));
             value.decor_mut().clear();
+            let mut edited = pending.take().unwrap_or_else(|| self.effective.clone().into_mut());
             let place = place(edited.as_table(), &keys);
             let (old, depth) = find(edited.as_table(), &place);
             let is_replaced = depth == keys.len() && old.node.value().is_some();
@@ -92,14 +94,15 @@ impl ScenarioText {
             if let Some(value) = add_named(edited.as_table_mut(), &keys, value) {
                 set_in_table(edited.as_table_mut(), &keys, value).map_err(wrong)?;
             }
+            self.overrides.push(place);
             // A key that is added gets its position in the text when that is parsed; a replaced value keeps its own.
-            if !is_replaced || number + 1 == overrides.len() {
+            if is_replaced && number + 1 < overrides.len() {
+                pending = Some(edited);
+            } else {
                 self.effective = Document::parse(edited.to_string()).map_err(|error| {
                     wrong(format!("does not fit the scenario: {}", error.message()))
                 })?;
-                edited = self.effective.clone().into_mut();
             }
-            self.overrides.push(place);
         }
         Ok(())
     }

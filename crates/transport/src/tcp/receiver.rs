@@ -96,15 +96,19 @@ impl Receiver {
                 tail: segment.tail,
                 carried_by: PathSet::only(PathId(tcp.subflow)),
             };
-            if tcp.seq == self.next && self.acks.is_clear() {
-                self.echo = segment.sent_at;
-            }
-            if tcp.seq == self.next && self.beyond.is_empty() {
+            if tcp.seq == self.next {
+                if self.acks.is_clear() {
+                    self.echo = segment.sent_at;
+                }
                 self.next += u64::from(chunk.len);
                 deliver(chunk, now);
-                self.acks.on_in_order(now, chunk.len, rtt);
+                if self.beyond.is_empty() {
+                    self.acks.on_in_order(now, chunk.len, rtt);
+                } else {
+                    self.deliver_held(deliver);
+                }
             } else {
-                self.take_apart(now, tcp.seq, chunk, deliver);
+                self.hold(now, tcp.seq, chunk);
             }
         } else if tcp.seq < self.next {
             self.acks.request();
@@ -114,48 +118,42 @@ impl Receiver {
         }
     }
 
-    /// Takes a chunk of data that is not the next one, or is followed by others.
+    /// Delivers the held chunks that are in order now.
     #[cold]
-    fn take_apart(
-        &mut self,
-        now: Instant,
-        seq: u64,
-        chunk: Chunk,
-        deliver: &mut impl FnMut(Chunk, Instant),
-    ) {
-        let end = seq + u64::from(chunk.len);
-        if seq == self.next {
-            self.next = end;
-            deliver(chunk, now);
-            while let Some((seq, chunk, arrived)) = self.beyond.front().copied() {
-                if seq > self.next {
-                    break;
-                }
-                self.beyond.pop_front();
-                self.beyond_bytes -= u64::from(chunk.len);
-                self.next = seq + u64::from(chunk.len);
-                deliver(chunk, arrived);
-            }
-            self.blocks.retain(|(_, end)| *end > self.next);
-            self.acks.request();
-        } else {
-            let mut known = seq < self.next;
+    fn deliver_held(&mut self, deliver: &mut impl FnMut(Chunk, Instant)) {
+        while let Some((seq, chunk, arrived)) = self.beyond.front().copied() {
             if seq > self.next {
-                let place = self.beyond.partition_point(|(held, ..)| *held < seq);
-                known = self.beyond.get(place).is_some_and(|(held, ..)| *held == seq);
-                if !known {
-                    self.beyond.insert(place, (seq, chunk, now));
-                    self.beyond_bytes += u64::from(chunk.len);
-                    self.extend_blocks(seq, end);
-                }
+                break;
             }
-            self.duplicate = known.then_some((seq, end));
-            // Out of order or duplicate: acknowledge at once (RFC 5681 §4.2).
-            if known {
-                self.acks.on_duplicate();
-            } else {
-                self.acks.request();
+            self.beyond.pop_front();
+            self.beyond_bytes -= u64::from(chunk.len);
+            self.next = seq + u64::from(chunk.len);
+            deliver(chunk, arrived);
+        }
+        self.blocks.retain(|(_, end)| *end > self.next);
+        self.acks.request();
+    }
+
+    /// Holds a chunk that is not the next one, unless it has arrived before.
+    #[cold]
+    fn hold(&mut self, now: Instant, seq: u64, chunk: Chunk) {
+        let end = seq + u64::from(chunk.len);
+        let mut known = seq < self.next;
+        if seq > self.next {
+            let place = self.beyond.partition_point(|(held, ..)| *held < seq);
+            known = self.beyond.get(place).is_some_and(|(held, ..)| *held == seq);
+            if !known {
+                self.beyond.insert(place, (seq, chunk, now));
+                self.beyond_bytes += u64::from(chunk.len);
+                self.extend_blocks(seq, end);
             }
+        }
+        self.duplicate = known.then_some((seq, end));
+        // Out of order or duplicate: acknowledge at once (RFC 5681 §4.2).
+        if known {
+            self.acks.on_duplicate();
+        } else {
+            self.acks.request();
         }
     }
 
