@@ -37,6 +37,8 @@ BLOCK_S = 1800.0
 MIN_EPISODE_S = 3.0
 SHUFFLES = 8
 """How often the bursts of two carriers are paired at random."""
+SIGN_STEPS, REST_STEPS = 5, 20
+"""Probes for which a late one is a sign of trouble, and for which its path is restless: 1 and 4 s."""
 
 NETWORKS = ("starlink", "att", "tmobile", "verizon")
 """Networks whose capacities were measured in the same seconds."""
@@ -121,6 +123,11 @@ def bursts(carrier: str) -> tuple[Burst, ...]:
     return tuple(sorted((each for each in found if each is not None), key=lambda each: each.start_s))
 
 
+def half_of(start_s: float) -> str:
+    """The half of the measurements that an instant is in."""
+    return HALVES[int(start_s / BLOCK_S) % 2]
+
+
 @cache
 def together(carriers: tuple[str, ...], half: str) -> Together:
     """The overlapping parts of the carriers' bursts, in one half of the measurements."""
@@ -128,7 +135,7 @@ def together(carriers: tuple[str, ...], half: str) -> Together:
     for group in itertools.product(*(bursts(carrier) for carrier in carriers)):
         start = max(each.start_s for each in group)
         count = int((min(each.end_s for each in group) - start) / STEP_S)
-        if count * STEP_S < MIN_EPISODE_S or HALVES[int(start / BLOCK_S) % 2] != half:
+        if count * STEP_S < MIN_EPISODE_S or half_of(start) != half:
             continue
         firsts = [round((start - each.start_s) / STEP_S) for each in group]
         rows = [each.rtt_ms[first : first + count] / 2 for each, first in zip(group, firsts, strict=True)]
@@ -141,10 +148,7 @@ def together(carriers: tuple[str, ...], half: str) -> Together:
 def shuffled(carriers: tuple[str, ...], half: str) -> Together:
     """Bursts of the carriers in one half of the measurements, each with bursts of other times: no common failures."""
     random = np.random.default_rng(1)
-    rows = [
-        [each.rtt_ms / 2 for each in bursts(carrier) if HALVES[int(each.start_s / BLOCK_S) % 2] == half]
-        for carrier in carriers
-    ]
+    rows = [[each.rtt_ms / 2 for each in bursts(carrier) if half_of(each.start_s) == half] for carrier in carriers]
     count = min(map(len, rows))
     episodes = []
     for _ in range(SHUFFLES):
@@ -171,15 +175,11 @@ def driven(networks: tuple[str, ...], half: str) -> Together:
     return Together(networks, tuple(rates[:, drive] for drive in own), CAPACITY, CAPACITY_STEP_S)
 
 
-SIGN_STEPS, REST_STEPS = 5, 20
-"""Probes for which a late one is a sign of trouble, and for which its path is restless: 1 and 4 s."""
-
-
 def late_shares(deadline_ms: float, half: str) -> tuple[float, float]:
     """The share of probes that are late though none of the last second was: on rested and on restless paths."""
     counts = np.zeros((2, 2))
     for burst in itertools.chain.from_iterable(map(bursts, CARRIERS)):
-        if HALVES[int(burst.start_s / BLOCK_S) % 2] == half:
+        if half_of(burst.start_s) == half:
             late = burst.rtt_ms / 2 > deadline_ms
             for step in range(REST_STEPS, late.size):
                 if not late[step - SIGN_STEPS : step].any():
