@@ -167,25 +167,23 @@ install-node:
 
 # The tests in Rust, some of which wait for the clock, run beside those in Python.
 test:
-	$(MAKE) --jobs 2 test-build $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
 	$(MAKE) --jobs 2 test-python test-rust
 
-# The examples are modules of tests, which `cargo test` would compile once more without `--tests`.
+# With the programs that tests in Python run. The examples are modules of tests, which `cargo test` would compile once
+# more without `--tests`.
 test-build:
 	cargo test --workspace --locked --tests --no-run
 
 # Always the same random cases: a test that fails must fail again. `make fuzz` and `make search` look for new ones.
 test-rust: export PROPTEST_RNG_SEED := 1
-test-rust:
+test-rust: test-build
 	cargo test --workspace --locked --tests
 	env -u MAKEFLAGS -u MFLAGS cargo test --workspace --locked --doc
 
-# The program is the one that the tests in Rust have built: with other features it would be built once more.
 # Some tests wait for the clock, so that one more runs than there are cores.
 test-python: export OMP_NUM_THREADS := 1
 test-python: WORKERS := $(shell expr $$(nproc) + 1)
-test-python: $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
-	cargo test --no-run --locked --workspace --test it
+test-python: test-build $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
 	env -u MAKEFLAGS -u MFLAGS $(VENV)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20
 
 # Instructions and allocations of fixed cases against benches/tests/counts/baseline.txt; part of `make test-rust`, with
