@@ -1,14 +1,20 @@
 //! The budget of further copies.
 
-use skybraid_units::Bytes;
+use skybraid_units::{Bytes, Duration, Instant};
 
 use super::Unit;
 use crate::{PathSet, PathView};
 
 /// First copies whose budget may be saved up for bursts of trouble.
 const SAVED: f64 = 16_384.0;
+/// Time whose first copies' budget may be saved up, where these are more than [`SAVED`].
+const SAVED_TIME: Duration = Duration::from_secs(160);
 /// Share by which a message changes the mean size.
 const GAIN: f64 = 1.0 / 64.0;
+/// Share by which a message changes the mean interval. Frames of video leave as bursts of packets.
+const INTERVAL_GAIN: f64 = 1.0 / 1024.0;
+/// Interval of the messages before it is known, in seconds.
+const USUAL_INTERVAL: f64 = 0.01;
 
 /// A token bucket: first copies earn, further copies spend.
 #[derive(Clone, Debug)]
@@ -20,28 +26,42 @@ pub struct Purse {
     tokens: f64,
     /// Mean size of the messages in bytes; zero before the first.
     mean: f64,
+    /// Mean interval of the messages in seconds.
+    interval: f64,
+    /// Time of the last message.
+    last: Instant,
 }
 
 impl Purse {
     /// Creates a bucket that earns `share` of each first copy, and is filled to `initial` (0 to 1)
     /// by the first message.
     pub const fn new(share: f64, initial: f64) -> Self {
-        Self { share, initial, tokens: 0.0, mean: 0.0 }
+        Self {
+            share,
+            initial,
+            tokens: 0.0,
+            mean: 0.0,
+            interval: USUAL_INTERVAL,
+            last: Instant::ZERO,
+        }
     }
 
-    const fn capacity(&self) -> f64 {
-        self.share * SAVED * self.mean
+    fn capacity(&self) -> f64 {
+        self.share * self.mean * SAVED.max(SAVED_TIME.as_secs_f64() / self.interval)
     }
 
     /// Earns from a first copy.
-    pub fn earn(&mut self, bytes: Bytes) {
+    pub fn earn(&mut self, now: Instant, bytes: Bytes) {
         let size = bytes.get() as f64;
         if self.mean > 0.0 {
             self.mean += (size - self.mean) * GAIN;
+            let since = now.since(self.last).as_secs_f64();
+            self.interval += (since - self.interval) * INTERVAL_GAIN;
         } else {
             self.mean = size;
             self.tokens = self.initial * self.capacity();
         }
+        self.last = now;
         self.tokens = (self.tokens + self.share * size).min(self.capacity());
     }
 
@@ -78,24 +98,41 @@ mod tests {
 
     const SIZE: Bytes = Bytes::new(1000);
 
+    /// Earns from so many first copies at a rate.
+    fn earn(purse: &mut Purse, messages: i64, per_second: i64) {
+        for place in 0..messages {
+            purse.earn(Instant::from_nanos(place * 1_000_000_000 / per_second), SIZE);
+        }
+    }
+
+    fn spend_all(purse: &mut Purse) -> usize {
+        (0..1_000_000).take_while(|_| purse.spend(SIZE)).count()
+    }
+
     #[test]
     fn a_quarter_of_the_messages_is_copied_at_25_percent() {
         let mut purse = Purse::new(0.25, 0.0);
-        let paid = |purse: &mut Purse| {
-            purse.earn(SIZE);
+        let paid = |place: i64, purse: &mut Purse| {
+            purse.earn(Instant::from_millis(place), SIZE);
             purse.spend(SIZE)
         };
-        assert_eq!((0..4000).filter(|_| paid(&mut purse)).count(), 1000);
+        assert_eq!((0..4000).filter(|place| paid(*place, &mut purse)).count(), 1000);
     }
 
     #[test]
     fn what_is_not_spent_is_saved_up_to_the_capacity() {
         let mut purse = Purse::new(0.5, 0.0);
-        for _ in 0..20_000 {
-            purse.earn(SIZE);
-        }
+        earn(&mut purse, 20_000, 100);
         assert_eq!(purse.fill(), 1.0);
-        assert_eq!((0..10_000).filter(|_| purse.spend(SIZE)).count(), 8192);
+        assert_eq!(spend_all(&mut purse), 8192);
         assert_eq!(purse.fill(), 0.0);
+    }
+
+    #[test]
+    fn a_thousand_messages_a_second_save_for_160_seconds() {
+        let mut purse = Purse::new(0.5, 0.0);
+        earn(&mut purse, 400_000, 1000);
+        let seconds = spend_all(&mut purse) as f64 / 0.5 / 1000.0;
+        assert!((159.0..161.0).contains(&seconds), "{seconds}");
     }
 }

@@ -268,7 +268,7 @@ impl Scheduler for Deadline {
         self.learn_within(now, unit);
         let best = self.best(now, paths);
         let [Some(first), second, third] = best else { return wait_for_room(paths) };
-        self.purse.earn(unit.bytes);
+        self.purse.earn(now, unit.bytes);
         let left = unit.deadline.map_or(self.within(), |deadline| deadline.since(now));
         let terms = Terms { left: bins(left, self.within()), price: self.price() };
         let others = [second, third];

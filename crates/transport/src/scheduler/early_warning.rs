@@ -157,7 +157,7 @@ impl Scheduler for EarlyWarning {
         if !unit.carried_by.is_empty() {
             return Choice::Send(alone, Reason::LowestRtt);
         }
-        self.purse.earn(unit.bytes);
+        self.purse.earn(now, unit.bytes);
         let warn = self.warn(self.within(now, unit));
         if sign >= warn
             && let Some((second, _)) = self.calmest(now, unit, alone, paths)

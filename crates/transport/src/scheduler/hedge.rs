@@ -163,10 +163,10 @@ pub(super) fn latest_age(
 }
 
 impl Scheduler for Hedge {
-    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+    fn choose(&mut self, now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
         let choice = lowest_rtt(unit, paths);
         if matches!(choice, Choice::Send(..)) {
-            self.purse.earn(unit.bytes);
+            self.purse.earn(now, unit.bytes);
         }
         choice
     }
