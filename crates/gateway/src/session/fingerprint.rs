@@ -26,7 +26,7 @@ impl Sessions {
             hash.update(what.as_bytes());
             hash.update(ahead.to_be_bytes());
         };
-        note("heard", self.heard_at, TAKEOVER);
+        note("heard", self.holder.heard_at(), TAKEOVER);
         note("asked", self.asked_at, PAST);
         note("rekey", Some(self.rekey_at), PAST);
         let sessions = [("current", self.current.as_slice()), ("earlier", &self.earlier)];
@@ -44,7 +44,7 @@ impl Sessions {
             hash.update(described(session).as_bytes());
         }
         let attempt = self.attempt.as_ref().map(super::Attempt::described);
-        let rest = (self.instance, self.last_peer, self.former_peers.len(), attempt);
+        let rest = (self.holder.described(), attempt);
         hash.update(format!("{rest:?}").as_bytes());
         hash.finalize().into()
     }

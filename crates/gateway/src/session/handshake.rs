@@ -8,7 +8,7 @@ use skybraid_units::{Duration, Instant};
 use snow::HandshakeState;
 
 use super::envelope::{self, Envelope, Mac};
-use super::keyed::{Instances, Session, Start};
+use super::keyed::{Instance, Instances, Session, Start};
 use super::noise::{self, PROLOGUE, Secret};
 use super::{LINGER, Opened, PENDING, Refusal, Sessions, Setup};
 use crate::Side;
@@ -57,7 +57,7 @@ struct PendingInit {
     peer: usize,
     /// Our number for the new session, and the instance sent with it.
     number: u16,
-    instance: [u8; 8],
+    instance: Instance,
     /// Keyed hash, echoed by responses.
     mac: Mac,
     /// The datagram up to the cookie.
@@ -67,7 +67,7 @@ struct PendingInit {
 
 /// Payload of either message.
 struct HandshakePayload<'a> {
-    instance: [u8; 8],
+    instance: Instance,
     number: u16,
     hello: &'a [u8],
 }
@@ -139,7 +139,7 @@ impl Sessions {
                 let is_current =
                     self.current.as_ref().is_some_and(|current| current.peer_number == session);
                 // The other one of two gateways with one key never knows it.
-                if is_current && !self.is_contested(now) {
+                if is_current && !self.holder.is_contested(now) {
                     self.retry_soon(now);
                     Ok(())
                 } else {
@@ -204,8 +204,7 @@ impl Sessions {
     /// Makes a new init for a peer.
     fn call(&mut self, now: Instant, peer: usize) -> Option<PendingInit> {
         let (secret, number) = self.draw();
-        let is_last = self.last_peer.is_none_or(|(last, _)| last == peer);
-        let instance = if is_last { self.instance } else { self.draw_token() };
+        let instance = self.instance_for(peer, None);
         let payload = self.own_payload(instance, number);
         let Setup { private, peers, psk, .. } = &self.setup;
         let public = peers.get(peer)?;
@@ -232,22 +231,18 @@ impl Sessions {
         let call = calls.swap_remove(place);
         let theirs = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
         let instances = Instances { own: call.instance, peer: theirs.instance };
-        if self.is_second(now, call.peer, instances.peer) {
+        if self.holder.is_second(now, call.peer, instances.peer) {
             return Err(Refusal::Stranger);
         }
-        let knows_us = |(_, last): (usize, Instances)| {
-            last.own == instances.own
-                && last.peer != instances.peer
-                && self.is_former(call.peer, instances.peer)
-        };
-        if self.last_peer.is_some_and(knows_us) {
-            if self.is_holder_heard(now) {
+        if self.holder.is_replaced_one(call.peer, instances) {
+            if self.holder.is_heard(now) {
                 // The first one is still there.
-                self.returned_at = Some(now);
+                self.holder.on_returned(now);
                 return Err(Refusal::Stranger);
             }
-            // The peer would keep its transports while this end resets them; the next init has another instance.
-            self.instance = self.draw_token();
+            // The next init has another instance.
+            let own = self.draw_token();
+            self.holder.renew(own);
             self.retry_soon(now);
             return Err(Refusal::Stranger);
         }
@@ -297,12 +292,10 @@ impl Sessions {
         let peer = peers.iter().position(|known| Some(*known) == public);
         let peer = peer.filter(|peer| self.may_hold(now, *peer)).ok_or(Refusal::Stranger)?;
         let theirs = HandshakePayload::read(&payload).ok_or(Refusal::Forged)?;
-        if self.is_second(now, peer, theirs.instance) {
+        if self.holder.is_second(now, peer, theirs.instance) {
             return Err(Refusal::Stranger);
         }
-        let last =
-            self.last_peer.is_none_or(|(last, of)| (last, of.peer) == (peer, theirs.instance));
-        let own = if last { self.instance } else { self.draw_token() };
+        let own = self.instance_for(peer, Some(theirs.instance));
         let instances = Instances { own, peer: theirs.instance };
         let written =
             noise::respond(&mut noise, self.setup.psk.as_ref(), &self.own_payload(own, number))
@@ -341,8 +334,13 @@ impl Sessions {
         self.reply(to, answer);
     }
 
+    /// This end's instance for a peer, whose own one may be known.
+    fn instance_for(&mut self, peer: usize, theirs: Option<Instance>) -> Instance {
+        self.holder.instance_for(peer, theirs).unwrap_or_else(|| self.draw_token())
+    }
+
     /// Hello of this end.
-    fn own_payload(&self, instance: [u8; 8], number: u16) -> Vec<u8> {
+    fn own_payload(&self, instance: Instance, number: u16) -> Vec<u8> {
         let min_len = if self.setup.side == Side::Aircraft { envelope::MIN_INIT_HELLO } else { 0 };
         HandshakePayload { instance, number, hello: &self.setup.hello }.write(min_len)
     }

@@ -55,11 +55,14 @@ pub(super) struct Start {
     pub until: Instant,
 }
 
+/// Names a start of an end and what it knows of its peer.
+pub(super) type Instance = [u8; 8];
+
 /// Instances of both ends, which name what they know of one another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Instances {
-    pub own: [u8; 8],
-    pub peer: [u8; 8],
+    pub own: Instance,
+    pub peer: Instance,
 }
 
 impl Session {

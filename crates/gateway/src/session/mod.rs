@@ -29,6 +29,7 @@ mod envelope;
 mod fingerprint;
 mod guard;
 mod handshake;
+mod holder;
 mod keyed;
 mod noise;
 mod window;
@@ -40,16 +41,13 @@ use envelope::Envelope;
 pub(crate) use guard::Bucket;
 use guard::Guard;
 use handshake::Attempt;
-use keyed::{Instances, Session};
+use holder::Holder;
+use keyed::Session;
 
 /// Time for which an earlier session is still opened and a pending session waits for confirmation.
 const LINGER: Duration = Duration::from_secs(30);
 /// Silence of the peer that holds the session after which another trusted peer may take it over.
 pub const TAKEOVER: Duration = Duration::from_secs(1);
-/// Time for which a duplicate of the peer is reported after its last session.
-const DUPLICATE_REPORTED: Duration = Duration::from_secs(10);
-/// Maximum instances of peers that are remembered.
-const FORMER: usize = 16;
 /// Maximum earlier sessions; reached only if handshakes outrun confirmation.
 const EARLIER: usize = 16;
 /// Maximum pending sessions.
@@ -160,19 +158,9 @@ pub struct Sessions {
     setup: Setup,
     random: Box<dyn Random>,
     guard: Guard,
-    /// Identifies this start and what it knows of the last peer, to distinguish key changes from restarts. With
-    /// any other peer a new one is used: it may keep its transports from before, while this end resets them.
-    instance: [u8; 8],
-    /// The last peer: index among the trusted peers, and instances.
-    last_peer: Option<(usize, Instances)>,
-    /// Peers and their instances before, and the time at which one of them last came back after another of the same
-    /// key.
-    former_peers: VecDeque<(usize, [u8; 8])>,
-    returned_at: Option<Instant>,
+    holder: Holder,
     /// Cookie of the last response: returning it proves reception at the address it was sent to.
     proof: Option<Proof>,
-    /// Time at which the peer that holds the session was last heard.
-    heard_at: Option<Instant>,
     current: Option<Session>,
     /// Oldest first.
     earlier: Vec<Session>,
@@ -202,11 +190,7 @@ impl Sessions {
             guard: Guard::new(&setup.private, &setup.peers),
             setup,
             random,
-            instance,
-            last_peer: None,
-            former_peers: VecDeque::new(),
-            returned_at: None,
-            heard_at: None,
+            holder: Holder::new(instance),
             proof: None,
             current: None,
             earlier: Vec::new(),
@@ -276,7 +260,7 @@ impl Sessions {
             opened
         } else if let Some(at) = self.pending.iter().position(is_it) {
             let Session { peer, instances, .. } = *self.pending.get(at)?;
-            if !self.may_hold(now, peer) || self.is_second(now, peer, instances.peer) {
+            if !self.may_hold(now, peer) || self.holder.is_second(now, peer, instances.peer) {
                 return Some(Opened::Refused(Refusal::Stranger));
             }
             let opened = self.pending.get_mut(at)?.open(path, number, sealed, plain);
@@ -292,7 +276,7 @@ impl Sessions {
         };
         if opened.is_ok() {
             // Earlier sessions also belong to the holder.
-            self.heard_at = Some(now);
+            self.holder.on_heard(now);
         }
         Some(match opened {
             Ok(newest) => {
@@ -442,58 +426,24 @@ impl Sessions {
     /// Returns true if two gateways with the peer's key are heard: an instance that was replaced has returned, or
     /// another one has asked since. A gateway that is restarted has a new instance.
     pub fn is_peer_duplicated(&self, now: Instant) -> bool {
-        self.returned_at.is_some_and(|at| now.since(at) < DUPLICATE_REPORTED)
+        self.holder.is_duplicated(now)
     }
 
     /// Whether a trusted peer may hold the session: it is the holder, or no holder is heard.
     fn may_hold(&self, now: Instant, peer: usize) -> bool {
         let holder = self.current.as_ref().map(|current| current.peer);
-        !self.is_holder_heard(now) || holder.is_none_or(|holder| holder == peer)
-    }
-
-    /// Whether something authentic has come from the holder of the session lately.
-    fn is_holder_heard(&self, now: Instant) -> bool {
-        self.heard_at.is_some_and(|heard| now.since(heard) < TAKEOVER)
-    }
-
-    /// Whether the holder is heard, and so is another gateway with its key.
-    fn is_contested(&self, now: Instant) -> bool {
-        self.is_holder_heard(now) && self.is_peer_duplicated(now)
-    }
-
-    /// Whether an instance is another gateway with the key of the holder, which is heard. Recognised once an
-    /// instance has come back: the first of them then keeps the session.
-    fn is_second(&mut self, now: Instant, peer: usize, instance: [u8; 8]) -> bool {
-        let holder = self.last_peer.filter(|_| self.is_contested(now));
-        let is_second = holder.is_some_and(|(held, of)| held == peer && of.peer != instance);
-        if is_second {
-            self.returned_at = Some(now);
-        }
-        is_second
-    }
-
-    fn is_former(&self, peer: usize, instance: [u8; 8]) -> bool {
-        self.former_peers.contains(&(peer, instance))
+        !self.holder.is_heard(now) || holder.is_none_or(|holder| holder == peer)
     }
 
     /// Makes a session the current one.
     fn establish(&mut self, now: Instant, mut session: Session) {
-        let Session { peer, instances, .. } = session;
-        let restarted = self.last_peer != Some((peer, instances));
-        self.heard_at = Some(now);
+        let replaced = self.holder.establish(now, session.peer, session.instances);
+        let restarted = replaced.is_some();
         let until = if session.heard { now + LINGER } else { Instant::FAR_FUTURE };
         session.until = Instant::FAR_FUTURE;
-        self.instance = instances.own;
-        if let (true, Some((last, of))) = (restarted, self.last_peer.replace((peer, instances))) {
-            if last == peer && of.peer != instances.peer && self.is_former(peer, instances.peer) {
-                self.returned_at = Some(now);
-            }
+        if let Some(own) = replaced.and_then(|replaced| replaced.own) {
             // A peer with such an answer would keep its transports, while this end resets them.
-            self.pending.retain(|pending| pending.instances.own != of.own);
-            if self.former_peers.len() >= FORMER {
-                self.former_peers.pop_front();
-            }
-            self.former_peers.push_back((last, of.peer));
+            self.pending.retain(|pending| pending.instances.own != own);
         }
         let hello = core::mem::take(&mut session.hello);
         self.earlier.extend(self.current.replace(session));
