@@ -109,8 +109,6 @@ impl EndHost {
         waits: Option<&LinkWaits>,
         records: &mut [FlowRecord],
     ) -> bool {
-        let record = self.record_of(segment.stream);
-        let record = record.and_then(|record| FlowRecord::find_mut(records, record));
         // Built where a late message needs it.
         let arrival = || {
             let (sent_at, waits) = (segment.sent_at, waits.copied());
@@ -122,6 +120,8 @@ impl EndHost {
             && machine.only_receives()
         {
             let message = machine.receive_only(path, datagram);
+            let record = self.received.get(segment.stream);
+            let record = record.and_then(|record| FlowRecord::find_mut(records, record));
             match (record, message) {
                 (Some(record), Some(message)) if segment.messages > 0 => {
                     record.on_arrived_whole(now, message, arrival);
@@ -134,8 +134,13 @@ impl EndHost {
             }
             return false;
         }
-        if let Some(record) = record {
-            segment.last_parts().for_each(|id| record.on_copy_arrived(now, id, arrival));
+        if segment.messages > 0
+            && let Some(record) = self.record_of(segment.stream)
+            && let Some(record) = FlowRecord::find_mut(records, record)
+        {
+            for id in segment.last_parts() {
+                record.on_copy_arrived(now, id, arrival);
+            }
         }
         self.endpoint.receive(now, path, segment);
         true

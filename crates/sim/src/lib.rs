@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod agenda;
 mod fragments;
+mod ring;
 mod routes;
 mod simulation;
 mod sources;

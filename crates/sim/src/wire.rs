@@ -12,6 +12,7 @@ use skybraid_host::record::{Arrival, LinkTotal, LinkWaits};
 use skybraid_host::{DirectedLink, Numbered, RecordId, SideId};
 
 use crate::fragments::Identification;
+use crate::ring::Ring;
 use crate::routes::Ahead;
 
 /// A packet in flight.
@@ -83,7 +84,7 @@ pub struct Wire {
     /// Whether the receiver may hold packets.
     may_hold: bool,
     /// Packets in order of arrival.
-    in_flight: VecDeque<Packet>,
+    in_flight: Ring<Packet>,
     /// Packets in flight that the receiver holds, the last ones.
     held: usize,
     /// Packets that the last admission has released.
@@ -112,7 +113,7 @@ impl Wire {
             has_radio,
             may_hold,
             // Not preallocated: in networks of thousands of wires, most carry few packets at a time.
-            in_flight: VecDeque::new(),
+            in_flight: Ring::new(),
             held: 0,
             released: Vec::new(),
             settling: Settled { until: Instant::ZERO, packets: 0, bytes: 0 },
@@ -157,7 +158,7 @@ impl Wire {
         let ends = segment.messages > 0;
         let waits = if ends { self.waits(now, busy_until, before) } else { before };
         let first = self.in_flight.is_empty();
-        let packet = Packet { arrives: at, address, segment: *segment, waits };
+        let packet = move || Packet { arrives: at, address, segment: *segment, waits };
         // On a link that reorders, a packet may overtake others.
         let overtakes = self.in_flight.back().is_some_and(|last| last.arrives > at);
         if !overtakes {
@@ -214,7 +215,9 @@ impl Wire {
         self.released.clear();
         while let Some(release) = self.link.release() {
             let oldest = self.in_flight.len() - self.held;
-            for packet in self.in_flight.range_mut(oldest..oldest + release.packets) {
+            for place in oldest..oldest + release.packets {
+                let packet = self.in_flight.get_mut(place).promised("a packet that is held");
+                let Some(packet) = packet else { continue };
                 packet.arrives = release.at;
                 self.released.push(*packet);
             }

@@ -55,8 +55,6 @@ pub struct SendSide {
     limit: u64,
     reinject: VecDeque<Chunk>,
     reinjections: u64,
-    /// Next chunk of new data, once it has been cut.
-    cut: Option<Chunk>,
 }
 
 impl SendSide {
@@ -71,7 +69,6 @@ impl SendSide {
             limit: 0,
             reinject: VecDeque::new(),
             reinjections: 0,
-            cut: None,
         }
     }
 
@@ -126,17 +123,12 @@ impl SendSide {
             class: message.class,
             deadline: message.deadline,
         });
-        // A full chunk that ends within a message stays as it is.
-        if self.cut.is_some_and(|chunk| !chunk.tail || chunk.len < self.segment) {
-            self.cut = None;
-        }
     }
 
     /// Appends a chunk of another connection; see [`Connection::write_chunk`](super::Connection::write_chunk).
     pub fn write_chunk(&mut self, chunk: &Chunk) {
         let start = self.write_end;
         self.write_end += u64::from(chunk.len);
-        self.cut = None;
         if self.written.back().is_some_and(|message| message.end == OPEN) {
             self.written.pop_back();
         }
@@ -182,11 +174,8 @@ impl SendSide {
 
     /// Returns the next chunk of new data, if the peer's window admits it.
     #[inline]
-    fn next_new(&mut self) -> Next {
-        if self.cut.is_none() {
-            self.cut = self.cut();
-        }
-        let Some(chunk) = self.cut else { return Next::Nothing };
+    fn next_new(&self) -> Next {
+        let Some(chunk) = self.cut() else { return Next::Nothing };
         // Only a proxy knows a message in part. Its bytes may wait for the following ones while data is
         // outstanding (Nagle's algorithm, RFC 9293 §3.7.4).
         if chunk.tail && chunk.len < self.segment && self.data_una < self.next_dsn {
@@ -253,7 +242,6 @@ impl SendSide {
             return;
         }
         self.next_dsn = chunk.end();
-        self.cut = None;
         while self.written.front().is_some_and(|message| message.end <= self.next_dsn) {
             self.written.pop_front();
         }

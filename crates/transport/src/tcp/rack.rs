@@ -80,6 +80,19 @@ impl Rack {
         }
     }
 
+    /// Records the delivery of segments that were sent once and in order (steps 1 to 3). The first ends at `first_end`;
+    /// the last was sent at the instant of `last`, ends there, and had the round-trip time `rtt`.
+    #[inline]
+    pub fn on_delivered_in_order(&mut self, rtt: Duration, first_end: u64, last: (Instant, u64)) {
+        self.min_rtt = self.min_rtt.min(rtt);
+        self.reordering_seen |= first_end < self.forward_ack;
+        self.forward_ack = self.forward_ack.max(last.1);
+        self.rtt = rtt;
+        if self.newest.is_none_or(|newest| last > newest) {
+            self.newest = Some(last);
+        }
+    }
+
     /// Records a D-SACK: a retransmission was spurious (step 4).
     pub fn on_duplicate(&mut self, una: u64, next: u64) {
         if una >= self.duplicate_round {

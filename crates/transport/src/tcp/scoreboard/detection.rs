@@ -182,13 +182,11 @@ impl Scoreboard {
     /// detect by time.
     #[inline]
     pub(super) fn is_in_order(&self) -> bool {
-        let sent_once = |sent: &Sent| !sent.retransmitted && sent.state == State::InFlight;
         self.resent.is_empty()
             && self.judged <= self.una
-            && self
-                .sent
-                .front()
-                .is_none_or(|sent| sent_once(sent) && !self.rack.is_overtaken(sent.at, sent.end()))
+            && self.sent.front().is_none_or(|sent| {
+                sent.was_sent_once() && !self.rack.is_overtaken(sent.at, sent.end())
+            })
     }
 
     /// RACK: marks segments lost that a later one has overtaken by more than the reordering window,
@@ -212,7 +210,7 @@ impl Scoreboard {
         };
         let mut settled = true;
         while let Some(sent) = self.sent.get(index) {
-            if !sent.retransmitted && sent.state == State::InFlight {
+            if sent.was_sent_once() {
                 if !self.rack.is_overtaken(sent.at, sent.end()) {
                     break;
                 }

@@ -108,6 +108,11 @@ impl Sent {
     fn end(&self) -> u64 {
         self.seq + u64::from(self.chunk.len)
     }
+
+    /// True if it is in flight for the first time.
+    fn was_sent_once(&self) -> bool {
+        !self.retransmitted && self.state == State::InFlight
+    }
 }
 
 /// Number of segments acknowledged above a segment after which it counts as lost (`DupThresh` of
@@ -393,6 +398,56 @@ impl Scoreboard {
     }
 
     fn take_cumulative(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) {
+        let mut removed = self.take_in_order(acked, progress);
+        if self.sent.front().is_some_and(|sent| sent.end() <= acked.ack) {
+            removed += self.take_repaired(acked, removed, progress);
+        }
+        self.rate.on_removed(removed);
+        self.cursor = self.cursor.saturating_sub(removed);
+        self.una += progress.advanced;
+        if self.sent.is_empty() {
+            self.pipe = 0;
+        }
+    }
+
+    /// Removes the acknowledged segments before the first one that was retransmitted, marked lost or acknowledged
+    /// selectively. They were sent in this order, so the first and the last one alone are measured. Returns their number.
+    #[inline]
+    fn take_in_order(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) -> usize {
+        let now = acked.now;
+        let is_next = |sent: &&Sent| sent.end() <= acked.ack && sent.was_sent_once();
+        let Some(first) = self.sent.front().filter(is_next) else { return 0 };
+        let (start, first_at, first_end) = (first.seq, first.at, first.end());
+        let (mut removed, mut at, mut end) = (0, first_at, first_end);
+        while let Some(sent) = self.sent.front().filter(is_next) {
+            (at, end) = (sent.at, sent.end());
+            self.rate.on_delivered(now, removed, u64::from(sent.chunk.len), at);
+            self.sent.pop_front();
+            removed += 1;
+        }
+        let (bytes, rtt) = (end - start, now.since(at));
+        self.pipe = self.pipe.saturating_sub(bytes);
+        if self.detection == LossDetection::Rack {
+            self.rack.on_delivered_in_order(rtt, first_end, (at, end));
+        }
+        self.min_rtt = self.min_rtt.min(rtt);
+        self.newest_arrived = self.newest_arrived.max(at);
+        progress.delivered = bytes;
+        progress.advanced = bytes;
+        progress.rtt = Some(now.since(first_at));
+        progress.latest_rtt = Some(rtt);
+        removed
+    }
+
+    /// Removes the acknowledged segments from one on that was retransmitted, marked lost or acknowledged selectively;
+    /// `before` others were removed. Returns their number.
+    #[cold]
+    fn take_repaired(
+        &mut self,
+        acked: &Acknowledgement<'_>,
+        before: usize,
+        progress: &mut Progress,
+    ) -> usize {
         let (mut covers_resent, mut removed) = (false, 0);
         while self.sent.front().is_some_and(|sent| sent.end() <= acked.ack)
             && let Some(sent) = self.sent.pop_front()
@@ -409,27 +464,21 @@ impl Scoreboard {
             }
             covers_resent |= sent.retransmitted;
             if sent.state != State::Sacked {
-                self.on_delivered(acked, removed, &sent, progress);
+                self.on_delivered(acked, before + removed, &sent, progress);
             }
             progress.advanced += len;
             removed += 1;
         }
-        self.rate.on_removed(removed);
-        self.cursor = self.cursor.saturating_sub(removed);
         if covers_resent {
             // Segments after the hole may have arrived long ago with their acknowledgements lost:
             // no sample (Karn's algorithm; Linux's FLAG_RETRANS_DATA_ACKED).
             progress.rtt = None;
             progress.latest_rtt = None;
         }
-        self.una += progress.advanced;
-        if self.sent.is_empty() {
-            self.pipe = 0;
-        }
+        removed
     }
 
     /// Records the delivery of `sent`, which was sent as number `index` of the segments that are known.
-    #[inline]
     fn on_delivered(
         &mut self,
         acked: &Acknowledgement<'_>,
