@@ -398,8 +398,8 @@ impl Scoreboard {
     }
 
     fn take_cumulative(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) {
-        let mut removed = self.take_in_order(acked, progress);
-        if self.sent.front().is_some_and(|sent| sent.end() <= acked.ack) {
+        let (mut removed, more) = self.take_in_order(acked, progress);
+        if more {
             removed += self.take_repaired(acked, removed, progress);
         }
         self.rate.on_removed(removed);
@@ -411,32 +411,42 @@ impl Scoreboard {
     }
 
     /// Removes the acknowledged segments before the first one that was retransmitted, marked lost or acknowledged
-    /// selectively. They were sent in this order, so the first and the last one alone are measured. Returns their number.
+    /// selectively. They were sent in this order, so the first and the last one alone are measured. Returns their number,
+    /// and whether the next segment is acknowledged as well.
     #[inline]
-    fn take_in_order(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) -> usize {
-        let now = acked.now;
-        let is_next = |sent: &&Sent| sent.end() <= acked.ack && sent.was_sent_once();
-        let Some(first) = self.sent.front().filter(is_next) else { return 0 };
-        let (start, first_at, first_end) = (first.seq, first.at, first.end());
-        let (mut removed, mut at, mut end) = (0, first_at, first_end);
-        while let Some(sent) = self.sent.front().filter(is_next) {
+    fn take_in_order(
+        &mut self,
+        acked: &Acknowledgement<'_>,
+        progress: &mut Progress,
+    ) -> (usize, bool) {
+        let Some(first) = self.sent.front().copied() else { return (0, false) };
+        let (mut at, mut end, mut removed) = (first.at, first.end(), 0);
+        let more = loop {
+            let Some(sent) = self.sent.front().filter(|sent| sent.end() <= acked.ack) else {
+                break false;
+            };
+            if !sent.was_sent_once() {
+                break true;
+            }
             (at, end) = (sent.at, sent.end());
-            self.rate.on_delivered(now, removed, u64::from(sent.chunk.len), at);
+            self.rate.on_delivered(acked.now, removed, u64::from(sent.chunk.len), at);
             self.sent.pop_front();
             removed += 1;
+        };
+        if removed > 0 {
+            let (bytes, rtt) = (end - first.seq, acked.now.since(at));
+            self.pipe = self.pipe.saturating_sub(bytes);
+            if self.detection == LossDetection::Rack {
+                self.rack.on_delivered_in_order(rtt, first.end(), (at, end));
+            }
+            self.min_rtt = self.min_rtt.min(rtt);
+            self.newest_arrived = self.newest_arrived.max(at);
+            progress.delivered = bytes;
+            progress.advanced = bytes;
+            progress.rtt = Some(acked.now.since(first.at));
+            progress.latest_rtt = Some(rtt);
         }
-        let (bytes, rtt) = (end - start, now.since(at));
-        self.pipe = self.pipe.saturating_sub(bytes);
-        if self.detection == LossDetection::Rack {
-            self.rack.on_delivered_in_order(rtt, first_end, (at, end));
-        }
-        self.min_rtt = self.min_rtt.min(rtt);
-        self.newest_arrived = self.newest_arrived.max(at);
-        progress.delivered = bytes;
-        progress.advanced = bytes;
-        progress.rtt = Some(now.since(first_at));
-        progress.latest_rtt = Some(rtt);
-        removed
+        (removed, more)
     }
 
     /// Removes the acknowledged segments from one on that was retransmitted, marked lost or acknowledged selectively;

@@ -13,26 +13,25 @@ use crate::tcp::prr::Reduction;
 use crate::tcp::scoreboard::{Acknowledgement, Progress};
 use crate::tcp::tail_probe::Verdict;
 
-/// Outstanding data at the time of a loss.
-struct Outstanding {
-    lost: Lost,
-    /// Bytes not known to be delivered.
-    undelivered: u64,
+/// State of the scoreboard before an acknowledgement or an expired timer.
+#[derive(Clone, Copy)]
+struct Before {
+    una: u64,
+    in_flight: u64,
+    lost: u64,
 }
 
 impl Subflow {
+    /// Processes the acknowledgement of outstanding data. Not inlined: most segments with data acknowledge none.
+    #[inline(never)]
     pub(super) fn process_ack(&mut self, now: Instant, tcp: &Tcp, siblings: Siblings<'_>) {
-        if self.board.is_empty() || !tcp.flags.has(Flags::ACK) {
-            return;
-        }
-        let before = self.outstanding_at(now);
-        let in_flight = self.board.in_flight();
+        let before = self.before();
         let window = &self.window;
         let limited = self.window_use.is_limited(tcp.ack, window.bytes(), window.threshold());
         let may_be_duplicate = tcp.flags == Flags::ACK;
         let empty = tcp.len == 0 && tcp.sacks.is_empty();
-        let bare = may_be_duplicate && empty && tcp.ack == self.board.una();
-        let progress = if tcp.len == 0 || tcp.ack > self.board.una() || !tcp.sacks.is_empty() {
+        let bare = may_be_duplicate && empty && tcp.ack == before.una;
+        let progress = if tcp.len == 0 || tcp.ack > before.una || !tcp.sacks.is_empty() {
             self.board.acknowledge(&Acknowledgement {
                 now,
                 ack: tcp.ack,
@@ -48,7 +47,7 @@ impl Subflow {
         self.totals.acked_bytes += progress.delivered;
         self.window.on_acked(progress.delivered);
         self.take_sample(&progress);
-        self.window_use.on_acked(self.board.una(), in_flight, self.board.next());
+        self.window_use.on_acked(self.board.una(), before.in_flight, self.board.next());
         let acked = Acked {
             now,
             bytes: Bytes::new(progress.delivered),
@@ -56,7 +55,7 @@ impl Subflow {
             srtt: self.srtt(),
             rtt: progress.rtt,
             latest_rtt: progress.latest_rtt,
-            in_flight: Bytes::new(in_flight),
+            in_flight: Bytes::new(before.in_flight),
             in_flight_after: Bytes::new(self.board.in_flight()),
             lost: Bytes::new(progress.lost + core::mem::take(&mut self.lost_between)),
             window_limited: limited && !self.window.is_capped(),
@@ -78,11 +77,11 @@ impl Subflow {
         if self.tail.on_ack(tcp.ack, duplicate, bare) == Verdict::RepairedLoss
             && self.recovery.is_open()
         {
-            self.window.on_loss(&before.lost, siblings);
+            self.window.on_loss(&self.lost(now, before), siblings);
             self.window.control_mut().on_recovered(now);
         }
         if progress.found_loss && self.recovery.is_open() {
-            self.enter_recovery(&before, siblings);
+            self.enter_recovery(now, before, siblings);
         } else if progress.delivered > 0 && !self.recovery.is_fast() {
             self.window.control_mut().on_ack(&acked, siblings);
         }
@@ -118,19 +117,20 @@ impl Subflow {
     }
 
     #[cold]
-    fn enter_recovery(&mut self, before: &Outstanding, siblings: Siblings<'_>) {
+    fn enter_recovery(&mut self, now: Instant, before: Before, siblings: Siblings<'_>) {
         self.recovery.begin(self.board.next(), self.window.state());
         self.totals.fast_recoveries += 1;
         self.tail.abandon();
         let lost = match self.flight_size {
-            FlightSize::InFlight => self.outstanding_at(before.lost.now).lost,
-            _ => before.lost,
+            FlightSize::InFlight => self.lost(now, self.before()),
+            _ => self.lost(now, before),
         };
         self.window.on_loss(&lost, siblings);
         if self.proportional && !self.window.governs_recovery() {
             let target = self.window.control().window().get();
             let segment = u64::from(self.segment);
-            self.recovery.reduce(Reduction::new(segment, before.undelivered, target));
+            let undelivered = before.in_flight + before.lost;
+            self.recovery.reduce(Reduction::new(segment, undelivered, target));
         }
     }
 
@@ -155,20 +155,23 @@ impl Subflow {
         self.timer.srtt().unwrap_or(Duration::ZERO)
     }
 
-    /// Returns what is outstanding. By the letter of RFC 5681, data that has left the network but is not acknowledged
-    /// in order is outstanding, but at most one window was in flight unless `flight_size` is the letter.
-    fn outstanding_at(&self, now: Instant) -> Outstanding {
-        let outstanding = self.board.next() - self.board.una();
+    /// Returns the present state of the scoreboard.
+    const fn before(&self) -> Before {
+        Before { una: self.board.una(), in_flight: self.board.in_flight(), lost: self.board.lost() }
+    }
+
+    /// Returns the loss that is found at `now`, with what was outstanding `before`. By the letter of RFC 5681, data that
+    /// has left the network but is not acknowledged in order is outstanding, but at most one window was in flight unless
+    /// `flight_size` is the letter.
+    const fn lost(&self, now: Instant, before: Before) -> Lost {
+        let (outstanding, window) = (self.board.next() - before.una, self.window.bytes());
         let in_flight = match self.flight_size {
-            FlightSize::Window => outstanding.min(self.window.bytes()),
+            FlightSize::Window if outstanding < window => outstanding,
             FlightSize::Outstanding => outstanding,
-            FlightSize::InFlight => self.board.in_flight(),
-            FlightSize::CongestionWindow => self.window.bytes(),
+            FlightSize::InFlight => before.in_flight,
+            FlightSize::Window | FlightSize::CongestionWindow => window,
         };
-        Outstanding {
-            lost: Lost { now, in_flight: Bytes::new(in_flight) },
-            undelivered: self.board.in_flight() + self.board.lost(),
-        }
+        Lost { now, in_flight: Bytes::new(in_flight) }
     }
 
     pub(super) fn restart_timer(&mut self, now: Instant) {
@@ -250,12 +253,11 @@ impl Subflow {
 
     #[cold]
     fn detect_losses(&mut self, now: Instant, siblings: Siblings<'_>) {
-        let before = self.outstanding_at(now);
-        let marked = self.board.lost();
+        let before = self.before();
         let found = self.board.detect(now, !self.recovery.is_open(), self.srtt());
-        self.lost_between += self.board.lost() - marked;
+        self.lost_between += self.board.lost() - before.lost;
         if found && self.recovery.is_open() {
-            self.enter_recovery(&before, siblings);
+            self.enter_recovery(now, before, siblings);
             self.window.update(self.timer.srtt());
             self.reduce_window(0, false);
         }
@@ -263,7 +265,7 @@ impl Subflow {
 
     #[cold]
     fn on_timeout(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
-        let lost = self.outstanding_at(now).lost;
+        let lost = self.lost(now, self.before());
         let repeated = self.timer.has_expired();
         let before = (!repeated).then(|| self.window.state());
         self.window.on_timeout(&lost, repeated, siblings);

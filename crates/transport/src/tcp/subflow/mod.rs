@@ -378,7 +378,9 @@ impl Subflow {
             if tcp.flags.has(Flags::JOIN) {
                 self.receiver.acknowledge_now();
             }
-            self.process_ack(now, tcp, siblings);
+            if !self.board.is_empty() && tcp.flags.has(Flags::ACK) {
+                self.process_ack(now, tcp, siblings);
+            }
         }
         self.receiver.receive(now, segment, tcp, self.timer.rtt(), deliver);
         if event == Some(Event::Established) {
