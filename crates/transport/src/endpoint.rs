@@ -184,7 +184,7 @@ impl Endpoint {
     }
 
     /// Processes a segment with its payload, which [`take_recovered`](Self::take_recovered) needs.
-    #[inline]
+    #[inline(always)]
     pub fn receive_with(&mut self, now: Instant, path: PathId, segment: &Segment, payload: &[u8]) {
         let sent_at = segment.sent_at;
         match (self, &segment.body) {

@@ -446,7 +446,7 @@ impl FlowRecord {
 
     /// Records the delivery of a message. Returns the time of its writing, or `None` if its row has been dropped or
     /// it was delivered before.
-    #[inline]
+    #[inline(always)]
     pub fn on_delivered(&mut self, now: Instant, message: Delivered) -> Option<Instant> {
         let Some((block, place)) = self.block_and_place(message.id) else {
             return self.on_straggler_delivered(now, message);

@@ -122,7 +122,7 @@ impl Reassembly {
     }
 
     /// Accepts the next chunk, which arrived at `at` on `path`: delivers the messages that end in it, or relays it.
-    #[inline]
+    #[inline(always)]
     fn accept(
         &mut self,
         now: Instant,

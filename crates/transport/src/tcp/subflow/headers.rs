@@ -100,7 +100,7 @@ impl Headers {
     }
 
     /// Builds a pure acknowledgement; `seq` is the next sequence number to send.
-    #[inline]
+    #[inline(always)]
     pub fn ack(&self, now: Instant, stamp: &Stamp, seq: u64, receiver: &mut Receiver) -> Segment {
         let max = if self.multipath { SACK_BLOCKS_WITH_DATA_ACK } else { SACK_BLOCKS };
         let sacks = self.acknowledge(max, receiver);
