@@ -158,15 +158,13 @@ impl Wire {
         let ends = segment.messages > 0;
         let waits = if ends { self.waits(now, busy_until, before) } else { before };
         let first = self.in_flight.is_empty();
-        let packet = move || Packet { arrives: at, address, segment: *segment, waits };
         // On a link that reorders, a packet may overtake others.
         let overtakes = self.in_flight.back().is_some_and(|last| last.arrives > at);
+        self.in_flight.push_back(|| Packet { arrives: at, address, segment: *segment, waits });
         if !overtakes {
-            self.in_flight.push_back(packet);
             return (fate, Admitted::InFlight, first || released);
         }
-        let place = self.in_flight.partition_point(|other| other.arrives <= at);
-        self.in_flight.insert(place, packet);
+        let place = self.in_flight.move_back_before(|other| other.arrives > at);
         (fate, Admitted::InFlight, place == 0 || released)
     }
 
