@@ -310,6 +310,15 @@ proptest! {
     }
 }
 
+// Its last two bytes are the length: 65,508, one byte more than fits into an IPv4 packet.
+#[test]
+fn a_filler_longer_than_any_datagram_is_rejected() {
+    let mut bytes = [0x2c, 0, 0, 0, 0, 0, 0, 219, 128, 0, 0, 128, 0, 0, 255, 228];
+    assert!(matches!(decode(&bytes, NOW), Err(WireError::Field("length"))));
+    bytes[15] -= 1;
+    assert_eq!(decode(&bytes, NOW).unwrap().segment.body.payload_bytes(), 65_507);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 

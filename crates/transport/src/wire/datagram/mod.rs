@@ -257,7 +257,7 @@ fn take_length(form: u8, reader: &mut Reader<'_>) -> Result<(u32, usize), WireEr
     };
     let left = reader.left();
     match form {
-        form::FILLER if left > len => Err(WireError::Field("length")),
+        form::FILLER if left > len || len > MAX_DATAGRAM => Err(WireError::Field("length")),
         form::FILLER => Ok((len as u32, left)),
         _ if len > left => Err(WireError::Truncated),
         _ => Ok((len as u32, len)),
