@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 pub struct Ring<T> {
     /// As many as a power of two, or none.
     slots: Vec<T>,
-    /// Number of entries removed so far, which is the place of the first entry before it is wrapped.
+    /// Slot of the first entry, not wrapped yet.
     head: usize,
     len: usize,
 }
@@ -65,7 +65,7 @@ impl<T: Copy> Ring<T> {
         self.get(self.len.wrapping_sub(1))
     }
 
-    /// Appends the entry that `make` returns.
+    /// Appends the entry that `make` returns; a queue that grows calls it once more, to fill the new slots.
     #[inline]
     pub fn push_back(&mut self, make: impl Fn() -> T) {
         if self.len == self.slots.len() {
