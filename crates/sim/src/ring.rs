@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use skybraid_units::Promised;
+
 /// A first-in first-out queue of plain records. It writes an entry in its place, where `VecDeque` builds it on the stack
 /// and then copies it, with a call if it has more than 128 bytes.
 #[derive(Clone, Debug)]
@@ -72,7 +74,7 @@ impl<T: Copy> Ring<T> {
             self.grow(make());
         }
         let slot = self.slot(self.len);
-        if let Some(slot) = self.slots.get_mut(slot) {
+        if let Some(slot) = self.slots.get_mut(slot).promised("a free slot") {
             *slot = make();
             self.len += 1;
         }
