@@ -40,7 +40,7 @@ SIEVED = 40
 """Transports of each flow that a first look of `LOOK_S` leaves."""
 
 LOOK_S = 20.0
-"""Part of one flight in s by which the best `SIEVED` transports of a flow are chosen, and the cost of a run estimated.
+"""Seconds of one flight, simulated to choose `SIEVED` transports of each flow and to estimate the cost of a run.
 
 With less than `BUDGET_S` of computing time it is shorter by as much.
 """

@@ -334,7 +334,7 @@ impl Sessions {
         self.reply(to, answer);
     }
 
-    /// This end's instance for a peer, whose own one may be known.
+    /// Returns this end's instance for a peer, a new one if needed. `theirs` is the peer's instance, if known.
     fn instance_for(&mut self, peer: usize, theirs: Option<Instance>) -> Instance {
         self.holder.instance_for(peer, theirs).unwrap_or_else(|| self.draw_token())
     }

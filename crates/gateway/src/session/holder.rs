@@ -29,7 +29,7 @@ pub(super) struct Holder {
     returned_at: Option<Instant>,
 }
 
-/// A peer that took the session from another one, or started anew.
+/// The session before, which another peer or a restart has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Replaced {
     /// This end's instance in the sessions with the peer before; none before the first.

@@ -423,8 +423,7 @@ impl Sessions {
         self.setup.peers.get(self.current.as_ref()?.peer)
     }
 
-    /// Returns true if two gateways with the peer's key are heard: an instance that was replaced has returned, or
-    /// another one has asked since. A gateway that is restarted has a new instance.
+    /// Returns true if two gateways with the peer's key are heard.
     pub fn is_peer_duplicated(&self, now: Instant) -> bool {
         self.holder.is_duplicated(now)
     }

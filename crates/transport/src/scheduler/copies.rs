@@ -9,9 +9,9 @@ use crate::{PathSet, PathView};
 const SAVED: f64 = 16_384.0;
 /// Time whose first copies' budget may be saved up, where these are more than [`SAVED`].
 const SAVED_TIME: Duration = Duration::from_secs(160);
-/// Share by which a message changes the mean size.
+/// Weight of a message in the mean size.
 const GAIN: f64 = 1.0 / 64.0;
-/// Share by which a message changes the mean interval. Frames of video leave as bursts of packets.
+/// Weight of a message in the mean interval; small, since the packets of a video frame are sent back to back.
 const INTERVAL_GAIN: f64 = 1.0 / 1024.0;
 /// Interval of the messages before it is known, in seconds.
 const USUAL_INTERVAL: f64 = 0.01;
@@ -98,7 +98,7 @@ mod tests {
 
     const SIZE: Bytes = Bytes::new(1000);
 
-    /// Earns from so many first copies at a rate.
+    /// Sends first copies at a constant rate.
     fn earn(purse: &mut Purse, messages: i64, per_second: i64) {
         for place in 0..messages {
             purse.earn(Instant::from_nanos(place * 1_000_000_000 / per_second), SIZE);

@@ -59,24 +59,15 @@ impl Rack {
     /// Records a delivery (steps 1 to 3). Segments of one acknowledgement come in ascending order.
     #[inline]
     pub fn on_delivered(&mut self, now: Instant, delivery: &SegmentDelivery) {
-        let rtt = now.since(delivery.sent_at);
+        let (rtt, this) = (now.since(delivery.sent_at), (delivery.sent_at, delivery.end));
         if !delivery.retransmitted {
-            self.min_rtt = self.min_rtt.min(rtt);
-        }
-        if delivery.end > self.forward_ack {
-            self.forward_ack = delivery.end;
-        } else if delivery.end < self.forward_ack && !delivery.retransmitted {
-            self.reordering_seen = true;
-        }
-        let of_original =
-            delivery.retransmitted && (delivery.echo < delivery.sent_at || rtt < self.min_rtt);
-        if of_original {
+            self.on_delivered_in_order(rtt, delivery.end, this);
             return;
         }
-        self.rtt = rtt;
-        let this = (delivery.sent_at, delivery.end);
-        if self.newest.is_none_or(|newest| this > newest) {
-            self.newest = Some(this);
+        self.forward_ack = self.forward_ack.max(delivery.end);
+        let of_original = delivery.echo < delivery.sent_at || rtt < self.min_rtt;
+        if !of_original {
+            self.measure(rtt, this);
         }
     }
 
@@ -87,9 +78,15 @@ impl Rack {
         self.min_rtt = self.min_rtt.min(rtt);
         self.reordering_seen |= first_end < self.forward_ack;
         self.forward_ack = self.forward_ack.max(last.1);
+        self.measure(rtt, last);
+    }
+
+    /// Takes the round-trip time of a delivery, and its time of sending and end if it was sent last.
+    #[inline]
+    fn measure(&mut self, rtt: Duration, sent: (Instant, u64)) {
         self.rtt = rtt;
-        if self.newest.is_none_or(|newest| last > newest) {
-            self.newest = Some(last);
+        if self.newest.is_none_or(|newest| sent > newest) {
+            self.newest = Some(sent);
         }
     }
 

@@ -13,9 +13,9 @@ use crate::tcp::prr::Reduction;
 use crate::tcp::scoreboard::{Acknowledgement, Progress};
 use crate::tcp::tail_probe::Verdict;
 
-/// State of the scoreboard before an acknowledgement or an expired timer.
+/// What the scoreboard has outstanding at one time.
 #[derive(Clone, Copy)]
-struct Before {
+struct Outstanding {
     una: u64,
     in_flight: u64,
     lost: u64,
@@ -25,7 +25,7 @@ impl Subflow {
     /// Processes the acknowledgement of outstanding data. Not inlined: most segments with data acknowledge none.
     #[inline(never)]
     pub(super) fn process_ack(&mut self, now: Instant, tcp: &Tcp, siblings: Siblings<'_>) {
-        let before = self.before();
+        let before = self.outstanding_now();
         let window = &self.window;
         let limited = self.window_use.is_limited(tcp.ack, window.bytes(), window.threshold());
         let may_be_duplicate = tcp.flags == Flags::ACK;
@@ -117,12 +117,12 @@ impl Subflow {
     }
 
     #[cold]
-    fn enter_recovery(&mut self, now: Instant, before: Before, siblings: Siblings<'_>) {
+    fn enter_recovery(&mut self, now: Instant, before: Outstanding, siblings: Siblings<'_>) {
         self.recovery.begin(self.board.next(), self.window.state());
         self.totals.fast_recoveries += 1;
         self.tail.abandon();
         let lost = match self.flight_size {
-            FlightSize::InFlight => self.lost(now, self.before()),
+            FlightSize::InFlight => self.lost(now, self.outstanding_now()),
             _ => self.lost(now, before),
         };
         self.window.on_loss(&lost, siblings);
@@ -155,21 +155,25 @@ impl Subflow {
         self.timer.srtt().unwrap_or(Duration::ZERO)
     }
 
-    /// Returns the present state of the scoreboard.
-    const fn before(&self) -> Before {
-        Before { una: self.board.una(), in_flight: self.board.in_flight(), lost: self.board.lost() }
+    /// Returns what is outstanding now.
+    const fn outstanding_now(&self) -> Outstanding {
+        Outstanding {
+            una: self.board.una(),
+            in_flight: self.board.in_flight(),
+            lost: self.board.lost(),
+        }
     }
 
     /// Returns the loss that is found at `now`, with what was outstanding `before`. By the letter of RFC 5681, data that
     /// has left the network but is not acknowledged in order is outstanding, but at most one window was in flight unless
     /// `flight_size` is the letter.
-    const fn lost(&self, now: Instant, before: Before) -> Lost {
+    fn lost(&self, now: Instant, before: Outstanding) -> Lost {
         let (outstanding, window) = (self.board.next() - before.una, self.window.bytes());
         let in_flight = match self.flight_size {
-            FlightSize::Window if outstanding < window => outstanding,
+            FlightSize::Window => outstanding.min(window),
             FlightSize::Outstanding => outstanding,
             FlightSize::InFlight => before.in_flight,
-            FlightSize::Window | FlightSize::CongestionWindow => window,
+            FlightSize::CongestionWindow => window,
         };
         Lost { now, in_flight: Bytes::new(in_flight) }
     }
@@ -253,7 +257,7 @@ impl Subflow {
 
     #[cold]
     fn detect_losses(&mut self, now: Instant, siblings: Siblings<'_>) {
-        let before = self.before();
+        let before = self.outstanding_now();
         let found = self.board.detect(now, !self.recovery.is_open(), self.srtt());
         self.lost_between += self.board.lost() - before.lost;
         if found && self.recovery.is_open() {
@@ -265,7 +269,7 @@ impl Subflow {
 
     #[cold]
     fn on_timeout(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
-        let lost = self.lost(now, self.before());
+        let lost = self.lost(now, self.outstanding_now());
         let repeated = self.timer.has_expired();
         let before = (!repeated).then(|| self.window.state());
         self.window.on_timeout(&lost, repeated, siblings);
