@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 import skybraid
+from ports import free_ports
 from skybraid import Campaign, ResultError
 from skybraid.execute.rows import FLOWS, RUNS
 from skybraid.execute.store import Lock, Store
@@ -84,9 +85,7 @@ def test_what_s3_refuses_is_told_in_words(tiny: Path, bucket: str) -> None:
 @contextlib.contextmanager
 def cluster() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """A Dask scheduler and two workers of one core, each a process of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
     scheduler = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chromium import Chromium, browser
+from ports import free_ports
 from skybraid.gateway import Daemon, Node, binary, both
 
 if TYPE_CHECKING:
@@ -35,25 +36,11 @@ TEXT = "document.getElementById('{}').textContent"
 VERDICT = TEXT.format("verdict")
 
 
-def ports(count: int) -> list[int]:
-    """Ports that nobody has."""
-    held = [
-        socket.socket(socket.AF_INET, kind) for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM) for _ in range(count)
-    ]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held[:count]]
-    finally:
-        for one in held:
-            one.close()
-
-
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Daemon, Daemon, int]]:
     """An aircraft and its ground station, linked over two paths, and the aircraft's port for MAVLink."""
     assert PROGRAM is not None
-    lte, dish, mavlink, air_page, ground_page = ports(5)
+    lte, dish, mavlink, air_page, ground_page = free_ports(5)
     paths: dict[str, dict[str, Any]] = {
         "lte": {"remote": f"127.0.0.1:{lte}"},
         "dish": {"remote": f"127.0.0.1:{dish}", "address": "127.0.0.2"},

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from ports import free_ports
 from skybraid.cli import main
 from skybraid.probe.measure import ProbeError, repeat, seconds, size_bytes, spread
 from skybraid.probe.server import quic_module
@@ -99,22 +100,19 @@ def port() -> Iterator[int]:
 @pytest.fixture
 def silent() -> Iterator[int]:
     """A port of TCP and UDP that takes what comes and never answers."""
+    (port,) = free_ports(1)
     with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_server(("127.0.0.1", port)),
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
     ):
-        number: int = listening.getsockname()[1]
-        datagrams.bind(("127.0.0.1", number))
-        yield number
+        datagrams.bind(("127.0.0.1", port))
+        yield port
 
 
 @pytest.fixture
 def closed() -> int:
     """A port that nobody listens on."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as taken:
-        taken.bind(("127.0.0.1", 0))
-        number: int = taken.getsockname()[1]
-        return number
+    return free_ports(1)[0]
 
 
 def quic_port(port: int) -> int:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chromium import Chromium, browser
+from ports import free_ports
 from skybraid.gateway import Node, binary, both
 from skybraid.model.errors import ResultError
 from skybraid.show.report import GatewayLog, gateway_html, is_log
-from test_gateway_page import ports
 from test_report import Page
 from test_report_browser import BLANK, VIEWS
 
@@ -316,7 +316,7 @@ def test_in_a_browser_events_are_filtered(window: Chromium, page_of_both: Path) 
 def test_logs_of_both_gateways_are_compared(tmp_path: Path) -> None:
     program = binary()
     assert program is not None
-    wan, into, out, air_page, ground_page = ports(5)
+    wan, into, out, air_page, ground_page = free_ports(5)
     here = Node()
     paths = {name: {"remote": f"127.0.0.1:{wan}", "address": f"127.0.0.{at}"} for at, name in enumerate(PATHS, 2)}
     aircraft, ground = both(

@@ -33,7 +33,7 @@ PORT = 9417
 
 STATUS_PORT = 9418
 
-_UP_S, _DOWN_S, _ANSWER_S = 10.0, 5.0, 2.0
+_UP_S, _DOWN_S, _ANSWER_S = 30.0, 5.0, 2.0
 _KEY = re.compile(r"[A-Za-z0-9+/]{43}=")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
