@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from skybraid._core import Emulation, Program, Run
     from skybraid.execute.pool import Progress, Report
 
-NODES = ("ground", "vehicle")
-"""Where programs run, in the order in which they are started."""
-
 _LISTENING_S = 1.0
 _LOOK_S = 0.02
 _TCP_LISTENS = "0A"

@@ -40,12 +40,6 @@ class Quantity(NamedTuple):
         family = next((units for units in _FAMILIES if self.unit in units and unit in units), None)
         return None if family is None else self.number * family[self.unit] / family[unit]
 
-    @property
-    def si(self) -> float | None:
-        """The number in s, bit/s, bytes, m, m/s, rad, as a share from 0 to 1, or as it is; None for no unit of ours."""
-        family = next((units for units in _FAMILIES if self.unit in units), None)
-        return None if family is None else self.number * family[self.unit]
-
 
 def quantity(value: object) -> Quantity | None:
     """A number, or a text such as "5Mbit/s"; None for anything else."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from skybraid.model.heavy import np
 from skybraid.traces.series import Quantity, Trace, TraceError
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-Policy = Literal["outage", "hold", "split"]
 
 POLICIES = ("outage", "hold", "split")
 """What becomes of a gap: no path meanwhile, the last value holds, or a file for each part."""

@@ -60,14 +60,12 @@ class Sent:
     Attributes:
         frames: sent.
         packets: of RTP.
-        bytes: of their payloads.
         lost: packets, as the receiver counts them; None without a report.
         round_trip_s: of the last report; None without one.
     """
 
     frames: int = 0
     packets: int = 0
-    octets: int = 0
     lost: int | None = None
     round_trip_s: float | None = None
 
@@ -126,7 +124,7 @@ class _Camera:
             for packet in packets:
                 self._link.media(packet)
             self._sent.frames += 1
-            self._sent.packets, self._sent.octets = self._sender.packets, self._sender.payload_bytes
+            self._sent.packets = self._sender.packets
             if self._link.ended or self._bye:
                 break
         self._farewell()
