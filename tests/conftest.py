@@ -284,6 +284,6 @@ def skybraid_process(tmp_path: Path) -> Command:
 
     def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-m", "skybraid", *map(str, arguments)]
-        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
 
     return command

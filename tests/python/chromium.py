@@ -77,10 +77,10 @@ class Chromium:
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
         os.close(self._to)
         os.close(self._from)
 

@@ -30,7 +30,7 @@ MAY_USE = {
     "transport": {"units"},
     "traffic": {"units"},
     "host": {"units", "link", "transport", "traffic"},
-    "gateway": {"units", "transport", "traffic", "link"},
+    "gateway": {"units", "transport", "traffic", "link", "host", "sim", "statistics"},
     "sim": {"host", "units", "link", "transport", "traffic"},
     "scenario": {"host", "gateway", "units", "statistics", "track", "orbit", "link", "transport", "traffic"},
     "io": {"units"},

@@ -341,7 +341,7 @@ def test_a_killed_campaign_resumes_without_a_run_lost_or_repeated(tiny: Path, tm
     words += ["--set", "duration=600s"]
     began = subprocess.Popen([*words, "--workers", "1"])
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not list(out.glob("runs/*.parquet")) and time.monotonic() < end:
             time.sleep(0.02)
         began.send_signal(signal.SIGSTOP)
@@ -368,11 +368,11 @@ def test_ctrl_c_keeps_the_runs_that_are_done(tiny: Path, tmp_path: Path) -> None
     out = tmp_path / "out"
     words = [sys.executable, "-m", "skybraid", "sweep", str(tiny), "--seeds", "1..3000", "--out", str(out)]
     began = subprocess.Popen([*words, "--set", "duration=60s"], stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while not list(out.glob("runs/*.parquet")) and time.monotonic() < end:
         time.sleep(0.02)
     began.send_signal(signal.SIGINT)
-    _, told = began.communicate(timeout=60)
+    _, told = began.communicate(timeout=120)
     opened = skybraid.open_results(out)
     assert isinstance(opened, Campaign)
     assert began.returncode == 130

@@ -94,7 +94,7 @@ def cluster() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     try:
         for words in (scheduler, worker, worker):
             processes.append(subprocess.Popen([sys.executable, "-m", *words], env=environment, **quiet))  # type: ignore[call-overload]
-            end = time.monotonic() + 60
+            end = time.monotonic() + 120
             while words is scheduler and time.monotonic() < end:
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                     break

@@ -67,7 +67,7 @@ def waiting(words: list[str], cwd: Path, seen: Callable[[], bool]) -> subprocess
     """A command in the middle of its work."""
     command = [sys.executable, "-m", "skybraid", *words]
     child = subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not seen() and time.monotonic() < deadline:
         time.sleep(0.02)
     return child
@@ -78,7 +78,7 @@ def test_sigterm_interrupts_as_ctrl_c_does(two_paths: Path) -> None:
     words = ["run", str(two_paths), "--out", "later", "--set", "duration=200h"]
     child = waiting(words, where, lambda: bool(list(where.glob(".later.*.partial"))))
     child.send_signal(signal.SIGTERM)
-    _, told = child.communicate(timeout=30)
+    _, told = child.communicate(timeout=120)
     assert child.returncode == 143
     assert "interrupted: nothing was written" in told
     assert "Traceback" not in told
@@ -90,7 +90,7 @@ def test_sigterm_keeps_the_runs_of_a_campaign(two_paths: Path) -> None:
     words = ["sweep", str(two_paths), "--seeds", "1..100000", "--out", "out"]
     child = waiting(words, where, lambda: bool(list((where / "out" / "runs").glob("part-*.parquet"))))
     child.send_signal(signal.SIGTERM)
-    _, told = child.communicate(timeout=30)
+    _, told = child.communicate(timeout=120)
     assert child.returncode == 143
     assert "the same command goes on from there" in told
     campaign = sky.open_results(where / "out")
@@ -109,7 +109,7 @@ def test_clean_removes_what_sigkill_left_and_only_that(skybraid_process: Command
     assert aside.is_dir()
     assert not list((where / "result").iterdir())
     child.kill()
-    child.communicate(timeout=30)
+    child.communicate(timeout=120)
     assert aside.is_dir()
     assert f"removed {aside.name}" in skybraid_process("clean").stdout
     assert not aside.exists()

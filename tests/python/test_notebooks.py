@@ -30,7 +30,7 @@ def test_a_notebook_is_kept_without_what_it_put_out(file: Path) -> None:
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
 def test_a_notebook_runs_anywhere_and_shows_its_figures(file: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(file, as_version=4)  # type: ignore[no-untyped-call]
-    client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
     client.execute()
     shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in shown)

@@ -17,7 +17,7 @@ def test_results_keep_the_order_of_the_jobs() -> None:
 
     def work(job: int) -> int:
         if job == 0:
-            assert first_may_end.wait(10)
+            assert first_may_end.wait(60)
         else:
             first_may_end.set()
         return 10 * job
@@ -39,7 +39,7 @@ def test_jobs_are_taken_while_they_are_asked_for() -> None:
             yield job
 
     def work(job: int) -> int:
-        assert release.wait(10)
+        assert release.wait(60)
         return job
 
     batches = finished(work, jobs(), never, workers=2)

@@ -84,7 +84,7 @@ def started(*arguments: str) -> tuple[subprocess.Popen[str], int]:
 def ended(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
     """Ends a server; its exit code and what it said on standard error."""
     process.send_signal(number)
-    _, errors = process.communicate(timeout=10)
+    _, errors = process.communicate(timeout=60)
     return process.returncode, errors
 
 

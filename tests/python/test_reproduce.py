@@ -405,7 +405,7 @@ def begun(long: Path, tmp_path: Path, runs: int, before: Callable[[], None] | No
     """The command, once it has finished some runs."""
     words = [sys.executable, "-m", "skybraid", "reproduce", "--studies", str(long), "--workers", "1", "--quiet"]
     process = subprocess.Popen(words, cwd=tmp_path, preexec_fn=before, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while (
         len(finished(tmp_path / "runs" / "reproduce")) < runs and process.poll() is None and time.monotonic() < deadline
     ):
@@ -419,7 +419,7 @@ def test_what_is_interrupted_goes_on_where_it_stopped(
 ) -> None:
     with begun(long, tmp_path, 3) as process:
         process.send_signal(number)
-        assert process.wait(timeout=60) == code
+        assert process.wait(timeout=120) == code
     kept = finished(tmp_path / "runs" / "reproduce")
     assert 3 <= len(kept) < 24
     done = skybraid("reproduce", "--studies", long)
@@ -435,7 +435,7 @@ def test_what_is_interrupted_goes_on_where_it_stopped(
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(skybraid: Command, long: Path, tmp_path: Path) -> None:
     # A limit on the size of files stands for the disk: both refuse what is written.
     with begun(long, tmp_path, 1, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))) as process:
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "cannot write the result: File too large" in told
     assert finished(tmp_path / "runs" / "reproduce") == set()

@@ -227,10 +227,13 @@ fn is_of_value(problem: &str) -> bool {
     !problem.starts_with("unknown key")
 }
 
-/// Moves the key `name` of each inline table to its front: of an algorithm, it says how the other keys are read.
+/// Moves the key `name` of each table to its front: of an algorithm, it says how the other keys are read.
 fn put_names_first(item: &mut Item) {
     match item {
-        Item::Table(table) => table.iter_mut().for_each(|(_, item)| put_names_first(item)),
+        Item::Table(table) => {
+            table.sort_values_by(|one, _, other, _| (one != "name").cmp(&(other != "name")));
+            table.iter_mut().for_each(|(_, item)| put_names_first(item));
+        }
         Item::ArrayOfTables(tables) => {
             let items = tables.iter_mut().flat_map(Table::iter_mut);
             items.for_each(|(_, item)| put_names_first(item));

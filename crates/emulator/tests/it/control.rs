@@ -38,7 +38,7 @@ struct Client(BufReader<UnixStream>);
 impl Client {
     fn connect(path: &PathBuf) -> Self {
         let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(StdDuration::from_secs(3))).unwrap();
+        stream.set_read_timeout(Some(StdDuration::from_secs(60))).unwrap();
         Self(BufReader::new(stream))
     }
 

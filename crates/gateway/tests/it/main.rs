@@ -4,6 +4,7 @@
 mod age;
 mod attacks;
 mod clocks;
+mod copies;
 mod cuts;
 mod field;
 mod forecast;

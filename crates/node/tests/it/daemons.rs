@@ -46,7 +46,7 @@ impl Daemon {
 
     /// Waits until the state is as `told`.
     pub fn wait(&self, told: impl Fn(&skybraid_gateway::Snapshot) -> bool) {
-        for _ in 0..200 {
+        for _ in 0..1200 {
             if self.shared.snapshot().is_some_and(|snapshot| told(&snapshot)) {
                 return;
             }
@@ -119,7 +119,7 @@ pub fn free_tcp_ports<const N: usize>() -> [u16; N] {
 pub fn program(port: u16) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     socket
 }
 

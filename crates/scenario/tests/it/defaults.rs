@@ -53,3 +53,21 @@ fn a_videos_transmit_queue_holds_two_key_frames_by_default() {
     let doubled = "kind = 'video', rate = '8Mbit/s', duplicate = 'keys'";
     assert_eq!(queue(doubled, ""), 2 * 206);
 }
+
+#[test]
+fn the_name_of_an_algorithm_may_stand_after_its_parameters() {
+    let named = |scheduler: &str| {
+        let text = format!(
+            "duration = '1s'\n[path.a]\nrate = '9Mbit/s'\n[flow.x]\nfrom = 'vehicle'\n\
+             traffic = {{ {CBR} }}\n{scheduler}"
+        );
+        let scenario = Scenario::parse(&text, Path::new("x.toml"), &[]).unwrap();
+        scenario.setup(Seed(1), Record::default()).flows[0].transport.scheduler.clone()
+    };
+    let first = "transport = { protocol = 'udp', scheduler = { name = 'streaming', burst = 4 } }";
+    let last = "transport = { protocol = 'udp', scheduler = { burst = 4, name = 'streaming' } }";
+    let table =
+        "transport.protocol = 'udp'\n[flow.x.transport.scheduler]\nburst = 4\nname = 'streaming'";
+    assert_eq!(named(last), named(first));
+    assert_eq!(named(table), named(first));
+}

@@ -48,6 +48,8 @@ pub struct Way {
     pub ground: SocketAddr,
     /// Bytes of IP packets that entered, each way.
     pub bytes: [u64; 2],
+    /// IP packets that entered, each way.
+    pub packets: [u64; 2],
 }
 
 /// A path's rate, delay and MTU.
@@ -163,6 +165,7 @@ impl Field {
             aircraft: format!("10.{index}.0.1:5000").parse().unwrap(),
             ground: format!("192.0.2.1:{}", 4100 + index).parse().unwrap(),
             bytes: [0; 2],
+            packets: [0; 2],
         };
         let ways: Vec<Way> = shapes.iter().enumerate().map(way).collect();
         let now = Instant::ZERO;
@@ -374,6 +377,7 @@ impl Field {
             }
             let size = Bytes::new(out.len() as u64 + 28);
             way.bytes[side] += size.get();
+            way.packets[side] += 1;
             let Fate::Delivered { at } = way.links[side].admit(self.now, size) else { continue };
             // Kind 4 is a sealed datagram.
             if self.blocks_handshakes && out[0] != 0x30 {
