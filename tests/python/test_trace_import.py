@@ -1,5 +1,6 @@
 """Files of measuring tools: each format's values, units, gaps and lost probes, and what is refused."""
 
+import contextlib
 import gzip
 import json
 import math
@@ -1014,11 +1015,12 @@ class TestTelemetry:
         path = next((MEASUREMENTS / "aux_mavlink_tlog").glob("*.tlog"))
         log = mavutil.mavlink_connection(str(path))
         places, radios = [], 0
-        while (message := log.recv_match(type=["GLOBAL_POSITION_INT", "RADIO_STATUS", "RADIO"])) is not None:
-            if message.get_type() == "GLOBAL_POSITION_INT":
-                places.append((message.lat * 1e-7, message.lon * 1e-7))
-            else:
-                radios += 1
+        with contextlib.closing(log):
+            while (message := log.recv_match(type=["GLOBAL_POSITION_INT", "RADIO_STATUS", "RADIO"])) is not None:
+                if message.get_type() == "GLOBAL_POSITION_INT":
+                    places.append((message.lat * 1e-7, message.lon * 1e-7))
+                else:
+                    radios += 1
         found = {"track" if isinstance(one, MeasuredTrack) else one.label: one for one in load(path)}
         fixes = [place for place in places if place != (0, 0)]
         if fixes:
