@@ -136,6 +136,8 @@ pub struct PathCounters {
     pub unsent: u64,
     /// Datagrams among `unsent` that exceeded the interface's MTU.
     pub too_large: u64,
+    /// Datagrams that came faster than they could be read. Of paths that share a socket, the first one has them.
+    pub unread: u64,
     /// Last error of the system.
     pub error: Option<String>,
     /// Datagrams could not be sent in the last moment, for that reason.
@@ -151,6 +153,8 @@ pub struct LocalCounters {
     pub clients: u64,
     /// Bytes outside of MAVLink frames, and datagrams with a truncated frame.
     pub foreign_bytes: u64,
+    /// Datagrams from the application that came faster than they could be read.
+    pub unread: u64,
     /// Frames and datagrams dropped because the receiver was too slow.
     pub dropped: u64,
     /// Frames that expired while queued.

@@ -288,6 +288,9 @@ fn local(text: &mut Text, edges: &SocketCounters) {
     let large = each().map(|(labels, edge)| (labels, count(edge.too_large)));
     let help = "Datagrams that were too large for the interface.";
     text.family("counter", "skybraid_path_too_large_datagrams_total", help, large);
+    let unread = each().map(|(labels, edge)| (labels, count(edge.unread)));
+    let help = "Datagrams from the network that came faster than they could be read.";
+    text.family("counter", "skybraid_path_unread_datagrams_total", help, unread);
     let each = || edges.local.iter().map(|edge| (vec![("end", edge.name.as_str())], edge));
     let clients = each().map(|(labels, edge)| (labels, count(edge.clients)));
     let help = "Senders, connections or devices at a local end.";
@@ -295,6 +298,9 @@ fn local(text: &mut Text, edges: &SocketCounters) {
     let foreign = each().map(|(labels, edge)| (labels, count(edge.foreign_bytes)));
     let help = "Bytes that were no MAVLink frame.";
     text.family("counter", "skybraid_local_foreign_bytes_total", help, foreign);
+    let unread = each().map(|(labels, edge)| (labels, count(edge.unread)));
+    let help = "Datagrams from a local application that came faster than they could be read.";
+    text.family("counter", "skybraid_local_unread_datagrams_total", help, unread);
     let dropped = each().map(|(labels, edge)| (labels, count(edge.dropped)));
     let help = "Messages that a local end was too slow to take.";
     text.family("counter", "skybraid_local_dropped_messages_total", help, dropped);

@@ -109,6 +109,28 @@ pub fn get_int(
     if answer == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Numbers that `SO_MEMINFO` gives; the last one is that of dropped datagrams (`SK_MEMINFO_DROPS`, `linux/sock_diag.h`).
+const MEMINFO: usize = 9;
+
+/// Returns the number of datagrams that the kernel has dropped since a socket was opened because its receive buffer was
+/// full; zero where the kernel does not say (before Linux 4.12).
+pub fn overflowed(socket: &impl AsFd) -> u32 {
+    let mut numbers = [0_u32; MEMINFO];
+    let mut size = mem::size_of_val(&numbers) as libc::socklen_t;
+    // SAFETY: the numbers are valid for writes of the size that is passed; both outlive the call.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            numbers.as_mut_ptr().cast(),
+            &raw mut size,
+        )
+    };
+    let [.., drops] = numbers;
+    if answer == 0 { drops } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,5 +288,20 @@ mod tests {
             };
             assert_eq!((found, value), (kind, 46 << 2));
         }
+    }
+
+    #[test]
+    fn datagrams_that_nobody_reads_in_time_are_counted() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        set_int(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 4_096).unwrap();
+        assert_eq!(overflowed(&socket), 0);
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..100 {
+            sender.send_to(&[7; 1_000], socket.local_addr().unwrap()).unwrap();
+        }
+        socket.set_nonblocking(true).unwrap();
+        let read = std::iter::from_fn(|| socket.recv(&mut [0; 1_000]).ok()).count();
+        assert_eq!(read + overflowed(&socket) as usize, 100);
+        assert!(read < 100);
     }
 }

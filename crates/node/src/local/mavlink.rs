@@ -20,7 +20,7 @@ use crate::names::NameOwner;
 use crate::poller::{Ready, Source};
 use crate::remote::Remote;
 use crate::tools::Tools;
-use skybraid_io::batch::Outbox;
+use skybraid_io::batch::{Outbox, overflowed};
 
 /// Queue size in bytes for a slow reader.
 const QUEUE_BYTES: usize = 256 << 10;
@@ -105,6 +105,16 @@ impl End {
             Kind::TcpListen { connections, .. }
             | Kind::TcpConnect { connections, .. }
             | Kind::Serial { connections, .. } => connections.connected(),
+        }
+    }
+
+    /// Returns the number of datagrams that came to the socket faster than they could be read; streams hold theirs back.
+    pub fn unread(&self) -> u32 {
+        match &self.kind {
+            Kind::UdpListen { socket, .. } | Kind::UdpSend { open: Some((socket, ..)), .. } => {
+                overflowed(socket)
+            }
+            _ => 0,
         }
     }
 

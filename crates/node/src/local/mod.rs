@@ -245,16 +245,20 @@ impl Local {
 
     /// Returns the counters of all ends.
     pub fn edges(&self) -> Vec<LocalCounters> {
-        let edge = |name: &str, clients: usize, counts: Counts| LocalCounters {
+        let edge = |name: &str, clients: usize, unread: u32, counts: Counts| LocalCounters {
             name: name.to_owned(),
             clients: clients as u64,
+            unread: unread.into(),
             foreign_bytes: counts.foreign_bytes,
             dropped: counts.dropped,
             late: counts.late,
         };
-        let ends = self.ends.iter().map(|end| edge(&end.name, end.clients(), end.counts));
-        let ports = self.ports.iter().map(|port| edge(&port.name, port.clients(), port.counts));
-        let tun = self.tun.iter().map(|tun| edge(&tun.name, usize::from(tun.exists()), tun.counts));
+        let ends = self.ends.iter().map(|end| edge(&end.name, end.clients(), end.unread(), end.counts));
+        let ports = self.ports.iter();
+        let ports =
+            ports.map(|port| edge(&port.name, port.clients(), port.unread(), port.counts));
+        let tun = self.tun.iter();
+        let tun = tun.map(|tun| edge(&tun.name, usize::from(tun.exists()), 0, tun.counts));
         ends.chain(ports).chain(tun).collect()
     }
 }

@@ -15,7 +15,7 @@ use crate::names::NameOwner;
 use crate::poller::Source;
 use crate::remote::Remote;
 use crate::tools::Tools;
-use skybraid_io::batch::{BUFFER, Outbox};
+use skybraid_io::batch::{BUFFER, Outbox, overflowed};
 
 /// A UDP port of a local application.
 pub struct Port {
@@ -75,6 +75,11 @@ impl Port {
     /// Returns the number of known destinations.
     pub fn clients(&self) -> usize {
         usize::from(self.to.is_some())
+    }
+
+    /// Returns the number of datagrams that came to the socket faster than they could be read.
+    pub fn unread(&self) -> u32 {
+        self.socket.as_ref().map_or(0, |(socket, _)| overflowed(socket))
     }
 
     /// Receives a batch of datagrams. Returns true if there may be more.

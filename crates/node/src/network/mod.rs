@@ -179,6 +179,7 @@ impl DropCounters {
             open,
             unsent: self.unsent,
             too_large: self.too_large,
+            unread: 0,
             error: self.error.map(|errno| io::Error::from_raw_os_error(errno).to_string()),
             failing: std::mem::take(&mut self.failing),
         }

@@ -20,7 +20,7 @@ use crate::poller::{Ready, Source};
 use crate::remote::Remote;
 use crate::tools::Tools;
 use crate::{GatewayError, PathCounters};
-use skybraid_io::batch::Outbox;
+use skybraid_io::batch::{Outbox, overflowed};
 
 /// Interval at which a socket that cannot be opened is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -206,14 +206,17 @@ impl Sockets {
     /// Returns the counters of the paths.
     pub fn edges(&mut self) -> Vec<PathCounters> {
         let Self { bindings, paths, .. } = self;
-        let edge = |path: &mut Path| {
-            let open = bindings
-                .get(path.binding)
-                .promised("a socket of a path")
-                .is_some_and(|binding| binding.open.is_some());
-            path.losses.edge(&path.name, open)
+        let edge = |(number, path): (u8, &mut Path)| {
+            let binding = bindings.get(path.binding).promised("a socket of a path");
+            let open = binding.and_then(|binding| binding.open.as_ref());
+            let owns = binding.is_some_and(|binding| binding.first == PathId(number));
+            let unread = open.filter(|_| owns).map_or(0, |open| overflowed(&open.socket));
+            PathCounters {
+                unread: unread.into(),
+                ..path.losses.edge(&path.name, open.is_some())
+            }
         };
-        paths.iter_mut().map(edge).collect()
+        (0..).zip(paths.iter_mut()).map(edge).collect()
     }
 }
 
