@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 
 use super::{Congestion, PathBasics, bbr};
-use crate::registry::{About, Compat, compat_config};
+use crate::registry::{About, Check, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,20 +15,33 @@ pub const ABOUT: About = About {
               of policers, which few packets and an unreliable flow's own gaps would set off.",
     source: "draft-romo-iccrg-ccid5; MP-DCCP for Linux, ccid5.c",
     linux: "the gains and the rounding of Linux's BBR, see `bbr`",
-    parameters: &[Compat::parameter("gains and rounding of the draft, or those of Linux")],
+    parameters: &[
+        Compat::parameter("gains and rounding of the draft, or those of Linux"),
+        bbr::RADIO,
+    ],
 };
 
-compat_config! {
-    /// Parameters of the control.
-    ///
+/// Parameters of the control.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
     /// Gains and rounding of the draft or of Linux.
-    Config
+    pub compat: Compat,
+    /// Makes up for losses that do not depend on the rate and shrinks no window for a loss.
+    pub radio: bool,
+}
+
+impl Check for Config {
+    fn use_linux_behaviour(&mut self) {
+        self.compat = Compat::Linux;
+    }
 }
 
 impl Config {
     /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
-        bbr::Config { compat: self.compat, policer: false, ..bbr::Config::default() }.build(path)
+        let Self { compat, radio } = *self;
+        bbr::Config { compat, radio, policer: false, ..bbr::Config::default() }.build(path)
     }
 }
 

@@ -14,6 +14,10 @@ use crate::tcp::rate::RateSampler;
 
 /// Number of later packets whose acknowledgement marks a packet lost.
 const NUMDUPACK: u32 = 3;
+/// Maximum of that number where packets overtake each other, and of lost packets that are remembered.
+const MAX_REORDERING: u32 = 64;
+/// Losses in a row after which fewer later packets mark one lost again.
+const CALM: u32 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -74,6 +78,47 @@ pub struct Progress {
     pub rate: Option<RateSample>,
 }
 
+/// Order in which packets arrive: how many may overtake one that is not lost (as RFC 8985 §6.2 adapts to it, counted in
+/// packets).
+#[derive(Debug)]
+struct Reordering {
+    /// Number of later packets whose acknowledgement marks a packet lost.
+    later: u32,
+    /// Newest packets marked lost, oldest first.
+    lost: VecDeque<u64>,
+    /// Losses since one of them arrived after all.
+    calm: u32,
+}
+
+impl Default for Reordering {
+    fn default() -> Self {
+        Self { later: NUMDUPACK, lost: VecDeque::new(), calm: 0 }
+    }
+}
+
+impl Reordering {
+    fn on_lost(&mut self, number: u64) {
+        if self.lost.len() >= MAX_REORDERING as usize {
+            self.lost.pop_front();
+        }
+        self.lost.push_back(number);
+        self.calm += 1;
+        if self.calm >= CALM {
+            self.later = (self.later * 3 / 4).max(NUMDUPACK);
+            self.calm = 0;
+        }
+    }
+
+    /// Records that a packet is acknowledged for the first time after it was removed, together with `newest`.
+    fn on_late(&mut self, number: u64, newest: u64) {
+        if self.lost.contains(&number) {
+            let overtook = u32::try_from(newest - number).unwrap_or(u32::MAX);
+            self.later = self.later.max(overtook.min(MAX_REORDERING));
+            self.calm = 0;
+        }
+    }
+}
+
 /// Sent packets of a subflow. Each data packet counts as a full segment, whatever its size: DCCP
 /// controls packets.
 #[derive(Debug)]
@@ -86,6 +131,7 @@ pub struct SentPackets {
     pipe: u64,
     losses: u64,
     known: AckVector,
+    reordering: Option<Reordering>,
     rate: RateSampler,
     min_age: Duration,
     /// Fates since they were taken last, if they are of interest.
@@ -103,10 +149,16 @@ impl SentPackets {
             pipe: 0,
             losses: 0,
             known: AckVector::EMPTY,
+            reordering: None,
             rate: RateSampler::new(rates),
             min_age: Duration::MAX,
             fates: None,
         }
+    }
+
+    /// From now on, packets that arrive after they were marked lost raise the number of later packets that marks one.
+    pub fn follow_reordering(&mut self) {
+        self.reordering.get_or_insert_default();
     }
 
     /// Starts recording fates for [`take_fates`](Self::take_fates).
@@ -226,7 +278,12 @@ impl SentPackets {
         let newest = acks.newest();
         for number in self.known.merge(acks).iter() {
             progress.news = true;
-            let Some(index) = number.checked_sub(self.base) else { continue };
+            let Some(index) = number.checked_sub(self.base) else {
+                if let Some(reordering) = &mut self.reordering {
+                    reordering.on_late(number, newest);
+                }
+                continue;
+            };
             let sent = self.sent.get_mut(index as usize).promised("a sent packet");
             let Some(sent) = sent else { continue };
             if number == newest {
@@ -255,7 +312,8 @@ impl SentPackets {
 
     /// Marks packets lost that precede three acknowledged ones, and removes the settled packets.
     fn detect_losses(&mut self, progress: &mut Progress) {
-        let threshold = self.known.nth_newest(NUMDUPACK);
+        let later = self.reordering.as_ref().map_or(NUMDUPACK, |reordering| reordering.later);
+        let threshold = self.known.nth_newest(later);
         while let Some(sent) = self.sent.front() {
             if sent.state != State::Settled && self.base >= threshold {
                 break;
@@ -264,6 +322,9 @@ impl SentPackets {
             if sent.state == State::InFlight {
                 self.pipe -= 1;
                 self.losses += 1;
+                if let Some(reordering) = &mut self.reordering {
+                    reordering.on_lost(self.base);
+                }
                 progress.lost += 1;
                 progress.last_lost = Some(self.base);
             }
@@ -319,6 +380,25 @@ mod tests {
         assert_eq!((three.delivered, three.lost, three.last_lost), (1, 1, Some(2)));
         assert_eq!((sent.pipe(), sent.losses()), (1, 1));
         assert_eq!(sent.in_flight(), 1000, "a packet counts as a full segment");
+    }
+
+    #[test]
+    fn a_packet_that_arrives_after_all_lets_later_ones_be_overtaken() {
+        let mut sent = sent_packets(200);
+        sent.follow_reordering();
+        // Every fifth packet arrives ten packets later.
+        let (mut seen, mut lost) = (AckVector::EMPTY, Vec::new());
+        for number in 1..=200_u64 {
+            if number % 5 != 0 {
+                seen.insert(number);
+            }
+            if number > 10 && number % 5 == 0 {
+                seen.insert(number - 10);
+            }
+            let progress = sent.on_ack(at(300), &seen);
+            lost.extend(progress.last_lost.map(|_| number));
+        }
+        assert!(lost.len() <= 2 && lost.iter().all(|number| *number < 20), "{lost:?}");
     }
 
     #[test]

@@ -15,11 +15,13 @@ use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 mod cycle;
 mod policer;
+mod random_loss;
 #[cfg(test)]
 mod tests;
 mod window;
 
 use policer::Policer;
+use random_loss::{RandomLoss, segments};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -59,7 +61,16 @@ pub const ABOUT: About = About {
             default: "true",
             summary: "hold the rate that a token-bucket policer seems to allow",
         },
+        RADIO,
     ],
+};
+
+/// The parameter of this control and of `ccid5` for paths over radio.
+pub(super) const RADIO: Parameter = Parameter {
+    name: "radio",
+    unit: "true or false",
+    default: "false",
+    summary: "make up for losses that come at any rate, up to 60 %, and shrink no window for a loss",
 };
 
 /// Parameters of the control.
@@ -76,6 +87,8 @@ pub struct Config {
     pub aggregation: bool,
     /// Detects policers.
     pub policer: bool,
+    /// Makes up for losses that do not depend on the rate and shrinks no window for a loss.
+    pub radio: bool,
 }
 
 impl Default for Config {
@@ -86,6 +99,7 @@ impl Default for Config {
             min_rtt_window: Duration::from_secs(10),
             aggregation: true,
             policer: true,
+            radio: false,
         }
     }
 }
@@ -162,6 +176,7 @@ struct Bbr {
     aggregation: Aggregation,
     extra: MaxFilter<Bytes>,
     policer: Policer,
+    random_loss: RandomLoss,
     lull: Lull,
     idle_restart: bool,
     window: u64,
@@ -196,6 +211,7 @@ impl Bbr {
             aggregation: Aggregation::default(),
             extra: MaxFilter::new(),
             policer: Policer::default(),
+            random_loss: RandomLoss::default(),
             lull: Lull::default(),
             idle_restart: false,
             window,
@@ -283,6 +299,12 @@ impl Congestion for Bbr {
         self.conserved = acked.in_flight_after + acked.bytes;
         self.lost += acked.lost;
         self.rounds.started = false;
+        if self.rules.radio {
+            // What was sent in a phase is acknowledged in the next one.
+            let draining = matches!(self.mode, Mode::ProbeBw { phase: 2, .. });
+            let count = |bytes| segments(bytes, self.segment);
+            self.random_loss.on_delivery(draining, count(acked.bytes), count(acked.lost));
+        }
         let informative = acked.rate.is_some_and(|sample| self.measure(acked, &sample));
         self.advance_cycle(acked);
         if informative && self.rounds.started && !self.filled {
@@ -296,6 +318,9 @@ impl Congestion for Bbr {
 
     fn on_loss(&mut self, _: &Lost, _: Siblings<'_>) {
         self.save_window();
+        if self.rules.radio {
+            return;
+        }
         self.recovering = true;
         self.conserving = true;
         self.rounds.restart(self.delivered);
@@ -318,7 +343,8 @@ impl Congestion for Bbr {
         self.full_bandwidth = Rate::ZERO;
         self.rounds.started = true;
         self.watch_policer(lost.now, true, false);
-        self.window = self.segment;
+        let min = if self.rules.radio { MIN_SEGMENTS } else { 1 };
+        self.window = min * self.segment;
     }
 
     fn on_established(&mut self, now: Instant, rtt: Option<Duration>) {

@@ -14,6 +14,7 @@ impl Bbr {
         let Some(rtt) = self.min_rtt.value else {
             return self.initial_window;
         };
+        let bandwidth = self.random_loss.make_up(bandwidth);
         if !self.linux() {
             let segments = (bdp(bandwidth, rtt, gain) + extra.get() as f64) / self.segment as f64;
             return libm::ceil(segments - 1e-9) as u64 * self.segment;
@@ -43,7 +44,7 @@ impl Bbr {
 
     pub(super) fn set_pace(&mut self, gain: f64) {
         let margin = if self.linux() { 0.99 } else { 1.0 };
-        let pace = times(self.rate(), gain * margin);
+        let pace = times(self.random_loss.make_up(self.rate()), gain * margin);
         if pace > Rate::ZERO && (self.filled || pace > self.pace) {
             self.pace = pace;
         }

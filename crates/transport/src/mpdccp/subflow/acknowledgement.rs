@@ -50,6 +50,7 @@ impl Subflow {
             self.sample_rtt(rtt);
         }
         self.on_progress(now);
+        self.limit.on_ack(now);
         if self.limit.is_overdue() {
             self.check_age(now);
         }

@@ -168,8 +168,9 @@ impl Subflow {
         self.allowed = allowed;
     }
 
-    /// Processes a measurement of the path's queue.
+    /// Processes a measurement of the path's queue. Where it is measured, disorder is no sign of congestion.
     pub fn on_queue(&mut self, now: Instant, share: Option<f64>) {
+        self.sent.follow_reordering();
         self.limit.on_queue(share, self.sent.in_flight(), u64::from(self.segment));
         self.check_age(now);
     }

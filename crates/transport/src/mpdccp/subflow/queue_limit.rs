@@ -14,6 +14,9 @@ const MIN_GROWTH: u64 = 8;
 
 /// Excess over the lowest round trip that makes acknowledgements overdue.
 const MAX_EXCESS: Duration = Duration::from_millis(75);
+/// Intervals of acknowledgements that may be missing besides, and their maximum: some are lost.
+const SPARE_ACKS: i64 = 2;
+const MAX_INTERVAL: Duration = Duration::from_millis(75);
 /// Maximum length of a pause: by then a queue has been measured, and a path that has become slower is no queue.
 const MAX_PAUSE: Duration = Duration::from_millis(300);
 
@@ -31,6 +34,9 @@ pub struct QueueLimit {
     held: Option<Held>,
     /// Time since which acknowledgements are overdue.
     overdue: Option<Instant>,
+    /// Time of the last acknowledgement, and smoothed interval between two.
+    acked: Instant,
+    interval: Duration,
     paused: bool,
     measured: bool,
     /// Bytes that may be in flight after an idle period.
@@ -46,7 +52,16 @@ struct Held {
 impl Default for QueueLimit {
     fn default() -> Self {
         let (bytes, restart) = (u64::MAX, u64::MAX);
-        Self { bytes, held: None, overdue: None, paused: false, measured: false, restart }
+        Self {
+            bytes,
+            held: None,
+            overdue: None,
+            acked: Instant::ZERO,
+            interval: Duration::ZERO,
+            paused: false,
+            measured: false,
+            restart,
+        }
     }
 }
 
@@ -77,6 +92,14 @@ impl QueueLimit {
         }
     }
 
+    /// Records an acknowledgement.
+    #[inline]
+    pub fn on_ack(&mut self, now: Instant) {
+        let interval = now.since(self.acked).min(MAX_INTERVAL);
+        self.acked = now;
+        self.interval += (interval - self.interval) / 8;
+    }
+
     /// True if acknowledgements were overdue at the last call of [`on_age`](Self::on_age).
     #[inline]
     pub const fn is_overdue(&self) -> bool {
@@ -86,7 +109,8 @@ impl QueueLimit {
     /// Processes the age of a packet in flight, which [`OVERDUE`](Self::OVERDUE) others precede since the last
     /// acknowledgement.
     pub fn on_age(&mut self, now: Instant, age: Option<Duration>, min_rtt: Option<Duration>) {
-        let is_overdue = age.zip(min_rtt).is_some_and(|(age, min)| age > min + MAX_EXCESS);
+        let excess = MAX_EXCESS + self.interval * SPARE_ACKS;
+        let is_overdue = age.zip(min_rtt).is_some_and(|(age, min)| age > min + excess);
         self.overdue = is_overdue.then(|| self.overdue.unwrap_or(now));
         self.paused = self.overdue.is_some_and(|since| now.since(since) < MAX_PAUSE);
     }
