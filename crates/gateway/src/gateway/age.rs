@@ -4,7 +4,7 @@
 //! message that may be past its deadline counts as late. Other classes are judged by the estimated age, with
 //! an error of at most half the lowest round trip. Before the clocks are compared, ages are unknown: control
 //! waits one round trip for the comparison, and that wait counts as age. So it does after a message from the future,
-//! which proves that a clock was stepped or stopped.
+//! which proves that a clock was stepped or stopped. What was stamped before the comparison began again is dropped.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -44,7 +44,9 @@ impl Gateway {
     /// Judges a message by its transit time.
     pub(super) fn verdict(&self, now: Instant, class: Class, transit: Duration) -> Verdict {
         let Some(life) = self.config.class.deadline(class) else { return Verdict::InTime };
+        let is_doubtful = class == Class::Control && self.peer.clock.is_before_step(now, transit);
         match self.age(now, class, transit) {
+            _ if is_doubtful => Verdict::Late,
             Some(age) if age > life => Verdict::Late,
             None if class == Class::Control => Verdict::Unknown,
             _ => Verdict::InTime,

@@ -19,6 +19,10 @@ pub const MAX_DRIFT_PPM: i64 = 200;
 const TOLERANCE: Duration = Duration::from_micros(200);
 /// Time without echoes after which the peer's reports take their place.
 const ECHOES_MISSING: Duration = Duration::from_secs(1);
+/// Minimum contradiction that is a step of a clock rather than drift.
+const MIN_STEP: Duration = Duration::from_millis(20);
+/// Time after a step of a clock in which messages from before it may arrive.
+const STEP_MEMORY: Duration = Duration::from_secs(10);
 /// Window of the lowest transit time, kept for up to two windows since routes change.
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -118,6 +122,8 @@ pub struct PeerClock {
     outgoing: Option<Bound>,
     /// Arrival of the last echo.
     echoed: Option<Instant>,
+    /// Arrival of the probe that showed a step of a clock, and its transit time.
+    stepped: Option<(Instant, Duration)>,
 }
 
 impl PeerClock {
@@ -129,9 +135,12 @@ impl PeerClock {
             self.outgoing = Some(Bound::tighten(self.outgoing, now, outgoing));
             self.echoed = Some(now);
         }
-        if self.is_contradictory(now) {
+        if let Some(sum) = self.round_trip(now).filter(|_| self.is_contradictory(now)) {
             let bound = |transit| Bound { transit, at: now };
             (self.incoming, self.outgoing) = (Some(bound(incoming)), outgoing.map(bound));
+            if sum + MIN_STEP < Duration::ZERO {
+                self.stepped = Some((now, incoming));
+            }
         }
         if self.is_contradictory(now) {
             // The echoed probe left before the step.
@@ -151,6 +160,15 @@ impl PeerClock {
 
     fn is_contradictory(&self, now: Instant) -> bool {
         self.round_trip(now).is_some_and(|sum| sum + TOLERANCE < Duration::ZERO)
+    }
+
+    /// Whether a message with this transit time was stamped before the probe that showed a step of a clock: it may have been
+    /// stamped by a clock that stood still.
+    pub fn is_before_step(&self, now: Instant, transit: Duration) -> bool {
+        let recent = self.stepped.filter(|(at, _)| now.since(*at) < STEP_MEMORY);
+        recent.is_some_and(|(at, incoming)| {
+            nearest(now.since(at) - (transit - incoming)) < Duration::ZERO
+        })
     }
 
     /// Whether both directions have been measured.

@@ -10,6 +10,8 @@ use skybraid_units::{Duration, Instant};
 /// Queueing delay above which data is held back, and below which it leaves again.
 const MAX_DELAY: Duration = Duration::from_millis(75);
 const MIN_DELAY: Duration = Duration::from_millis(40);
+/// Maximum jitter that raises the first one.
+const MAX_JITTER: Duration = Duration::from_millis(25);
 /// Maximum time in which a queue of this end drains, as a multiple of the longest delay seen. Control leaves
 /// meanwhile and takes a share of the rate.
 const DRAIN: i64 = 3;
@@ -42,13 +44,14 @@ impl PathQueue {
     }
 
     /// Records the queueing delay of a probe, which is known a round trip later.
-    pub fn on_delay(&mut self, now: Instant, delay: Duration, rtt: Duration) {
+    /// The `jitter` of such delays is no queue.
+    pub fn on_delay(&mut self, now: Instant, delay: Duration, rtt: Duration, jitter: Duration) {
         self.foreign = self.foreign.min(delay);
         let last = core::mem::replace(&mut self.last, delay);
         // One late probe alone is jitter.
         let own = delay.min(last) - self.foreign;
         self.hold = match self.hold {
-            None if own > MAX_DELAY => Some(Hold::of(now, delay, rtt)),
+            None if own > MAX_DELAY + jitter.min(MAX_JITTER) => Some(Hold::of(now, delay, rtt)),
             Some(_) if own < MIN_DELAY => None,
             Some(hold) if delay > hold.longest => Some(Hold::of(now, delay, rtt)),
             Some(hold) if now >= hold.until => {
@@ -82,7 +85,8 @@ mod tests {
         let mut held = 0;
         for probe in 0..probes {
             let delay = Duration::from_millis(delay_ms(queue.share().is_some()));
-            queue.on_delay(Instant::from_millis(50 * probe), delay, Duration::from_millis(40));
+            let [rtt, jitter] = [Duration::from_millis(40), Duration::ZERO];
+            queue.on_delay(Instant::from_millis(50 * probe), delay, rtt, jitter);
             held += i64::from(queue.share().is_some());
         }
         held

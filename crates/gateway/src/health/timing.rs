@@ -20,6 +20,8 @@ pub struct Timing {
     min_since: Instant,
     /// Send and arrival time of the peer's newest probe.
     newest: Option<(u32, Instant)>,
+    /// Time at which our newest probe left that the peer has echoed.
+    echoed: Option<Instant>,
 }
 
 /// Times measured by one probe.
@@ -60,9 +62,11 @@ impl Timing {
             self.on_round_trip(now, rtt);
             now - rtt - Duration::from_micros(i64::from(held))
         });
+        self.echoed = self.echoed.max(echoed);
         let lowest = self.outgoing.min().unwrap_or(outgoing);
         let min_rtt = self.min_rtt().unwrap_or_default();
-        self.queue.on_delay(now, nearest(outgoing - lowest), min_rtt);
+        let jitter = self.outgoing.jitter();
+        self.queue.on_delay(now, nearest(outgoing - lowest), min_rtt, jitter);
         ProbeTimes { incoming, outgoing: Some(outgoing), echoed }
     }
 
@@ -84,6 +88,18 @@ impl Timing {
     /// Returns the transit times of our probes up to the peer's kernel, from echoes.
     pub const fn outgoing(&self) -> &Transit {
         &self.outgoing
+    }
+
+    /// Time at which our newest probe left that the peer has echoed.
+    pub const fn echoed(&self) -> Option<Instant> {
+        self.echoed
+    }
+
+    /// Time by which an echo is overdue: that since the newest echoed probe left, beyond the lowest round trip and a `spare`
+    /// time for the intervals of probes. At most zero while it is not.
+    pub fn overdue(&self, now: Instant, spare: Duration) -> Duration {
+        let expected = self.min_rtt().unwrap_or_default() + spare;
+        self.echoed.map_or(Duration::ZERO, |echoed| now.since(echoed) - expected)
     }
 
     /// Returns the queue towards the peer.

@@ -38,6 +38,12 @@ pub struct Fault {
     pub loss: f64,
     /// Larger IP packets than this many bytes do not arrive; 0 for no limit.
     pub limit: u64,
+    /// Maximum of the time by which each datagram takes longer, drawn for each, so that they overtake each other.
+    pub scatter: Duration,
+    /// Share of datagrams that arrive twice.
+    pub twice: f64,
+    /// Share of datagrams in which a byte is changed.
+    pub corrupt: f64,
 }
 
 /// One path: a link each way, what is wrong with them, and the aircraft's address as the ground sees it.
@@ -286,6 +292,11 @@ impl Field {
         self.go_on(side);
     }
 
+    /// The clock of a side leaps ahead, as that of a virtual machine that is moved.
+    pub fn leap(&mut self, side: usize, by: Duration) {
+        self.paused[side] -= by;
+    }
+
     /// A path has this shape from now on; what waits in its queues leaves as before.
     pub fn reshape(&mut self, path: usize, shape: &Shape) {
         self.ways[path].links = links(shape, self.seed);
@@ -396,9 +407,17 @@ impl Field {
                 self.count += 1;
                 self.copied.received += out.len();
             }
-            for copy in 0..=i64::from(self.duplicates) {
-                let at = at + fault.slower + Duration::from_millis(3) * copy;
-                let (to, bytes) = (1 - side, out.clone());
+            let is_twice = self.duplicates || self.happens(fault.twice);
+            for copy in 0..=i64::from(is_twice) {
+                let at = at
+                    + fault.slower
+                    + Duration::from_millis(3) * copy
+                    + self.scatter(fault.scatter);
+                let (to, mut bytes) = (1 - side, out.clone());
+                if self.happens(fault.corrupt) {
+                    let place = self.random.below(bytes.len() as u64) as usize;
+                    bytes[place] ^= 1 << self.random.below(8);
+                }
                 self.crossings
                     .insert(self.count, Crossing { to, from, path: outgoing.path, bytes });
                 self.on_the_way.push(Reverse((at, self.count)));
@@ -408,6 +427,16 @@ impl Field {
         while let Some(channel) = self.ends[side].poll_local(&mut out) {
             self.handed[side].push((self.now, channel, out.clone()));
         }
+    }
+
+    /// Draws whether something happens with this probability; nothing is drawn where it is zero.
+    fn happens(&mut self, probability: f64) -> bool {
+        probability > 0.0 && self.random.unit() < probability
+    }
+
+    /// Draws a time up to `max`; nothing is drawn where that is zero.
+    fn scatter(&mut self, max: Duration) -> Duration {
+        if max.is_positive() { max.mul_f64(self.random.unit()) } else { Duration::ZERO }
     }
 
     /// The time by a side's clock.
