@@ -8,7 +8,7 @@ use core::fmt;
 use serde::de::{Error, SeqAccess, Unexpected, Visitor};
 use skybraid_traffic::video::Codec;
 use skybraid_traffic::video::protection::Duplicate;
-use skybraid_transport::congestion::CongestionConfig;
+use skybraid_transport::congestion::{CongestionConfig, ccid5};
 use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::{SchedulerConfig, mutran};
 use skybraid_transport::{Protocol, TransportConfig};
@@ -291,7 +291,8 @@ pub struct ClassConfig {
     pub reordering: Option<ReorderingConfig>,
     /// Maximum age of a message; older messages are dropped and counted.
     pub deadline: Option<Duration>,
-    /// Maximum queued messages per source at the sender.
+    /// Maximum queued messages per source at the sender, as packets of an Ethernet; up to ten times as many small
+    /// ones take their place.
     pub queue: Option<u32>,
     /// Messages sent on every path if no `scheduler` is given: none, those of key frames on RTP ports, or
     /// all.
@@ -314,18 +315,20 @@ impl ClassesConfig {
     /// Returns the transport of a class, defaults applied.
     pub fn transport(&self, class: Class) -> TransportConfig {
         let given = self.of(class);
+        // Radios lose packets at any rate, and a queue of this end is noticed by probes.
+        let radio = ccid5::Config { radio: true, ..ccid5::Config::default() };
+        let radio = Some(CongestionConfig::Ccid5(radio));
         let (protocol, scheduler, congestion) = match class {
-            Class::Control => (Protocol::Udp, "redundant", "ccid5"),
-            Class::Telemetry | Class::Video => (Protocol::MpDccp, "low_rtt", "ccid5"),
+            Class::Control => (Protocol::Udp, "redundant", radio),
+            Class::Telemetry | Class::Video => (Protocol::MpDccp, "low_rtt", radio),
             // Keeps the path that control relies on free, and the queues of other paths short.
-            Class::Bulk => (Protocol::MpDccp, "spare_fastest", "bbr3"),
+            Class::Bulk => (Protocol::MpDccp, "spare_fastest", CongestionConfig::by_name("bbr3")),
         };
         let mut config = TransportConfig {
             protocol: given.protocol.unwrap_or(protocol),
             drop_expired: true,
             ..TransportConfig::default()
         };
-        let congestion = CongestionConfig::by_name(congestion);
         let scheduler = match given.duplicate.unwrap_or_default() {
             Duplicate::None => SchedulerConfig::by_name(scheduler),
             // This scheduler treats key frames as control.
@@ -345,8 +348,8 @@ impl ClassesConfig {
             config.reordering = reordering.clone();
         }
         config.tx_queue = given.queue.or(Some(match class {
-            // Holds a burst of many thousands per second while the machine is busy.
-            Class::Control => 8_000,
+            // Holds a burst of many thousands of commands until the networks have carried it.
+            Class::Control => 2_000,
             Class::Telemetry => 100,
             Class::Video | Class::Bulk => 400,
         }));

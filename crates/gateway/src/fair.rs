@@ -3,7 +3,8 @@
 //! Each component of each client has a queue. Clients are served in turn by bytes (deficit round robin, as in
 //! RFC 8290 §4.2), and the components of a client message by message, so that a source that sends a thousand
 //! times as much as others delays only itself. A full queue refuses new messages of its source; if all queues
-//! together are full, the client with the most messages loses its newest.
+//! together are full, the client with the most loses its newest. A queue is full by its bytes: ten small messages
+//! have the place of a large one.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,7 +20,10 @@ const QUANTUM: i64 = 300;
 /// Extra cost per message in bytes: headers, seals, system calls.
 const OVERHEAD: i64 = 100;
 /// Capacity of all queues together, in queues.
-const QUEUES: usize = 8;
+const QUEUES: i64 = 8;
+/// Cost of a full message, and maximum number of small ones in its place.
+const FULL: i64 = 1_500;
+const MAX_SMALL: usize = 10;
 
 /// Queue of messages of type `T`, by client `C` and component `S`.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub struct FairQueue<C, S, T> {
     /// Clients with queued messages, next to be served first.
     clients: VecDeque<Client<C, S, T>>,
     len: usize,
+    /// Cost of all queued messages.
+    cost: i64,
     max_queue: usize,
     /// Empty queues of the client and component served last, for reuse.
     spare_components: VecDeque<Component<S, T>>,
@@ -38,6 +44,7 @@ struct Client<C, S, T> {
     name: C,
     deficit: i64,
     len: usize,
+    cost: i64,
     /// Components with queued messages, next to be served first.
     components: VecDeque<Component<S, T>>,
 }
@@ -46,6 +53,7 @@ struct Client<C, S, T> {
 struct Component<S, T> {
     name: S,
     items: VecDeque<Item<T>>,
+    cost: i64,
     /// Number of the first item.
     first: u64,
     /// Kinds of the items, each with the item's number.
@@ -69,12 +77,13 @@ pub enum Displaced<C, S, T> {
 }
 
 impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
-    /// Creates an empty queue for up to `max_queue` messages per source, at least one.
+    /// Creates an empty queue for up to `max_queue` full messages per source, at least one.
     pub const fn new(max_queue: usize) -> Self {
         let max_queue = if max_queue == 0 { 1 } else { max_queue };
         Self {
             clients: VecDeque::new(),
             len: 0,
+            cost: 0,
             max_queue,
             spare_components: VecDeque::new(),
             spare_items: VecDeque::new(),
@@ -91,7 +100,8 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         self.len == 0
     }
 
-    /// Adds a message of `bytes` bytes. A message with a `kind` replaces a queued one of the same kind.
+    /// Adds a message of `bytes` bytes; [`take_excess`](Self::take_excess) must follow. A message with a `kind` replaces a
+    /// queued one of the same kind.
     pub fn push(
         &mut self,
         client: C,
@@ -112,16 +122,24 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         };
         let cost = bytes as i64 + OVERHEAD;
         if let Some(item) = kind.and_then(|kind| queue.of_kind(kind)) {
-            item.cost = cost;
             return Some(Displaced::Superseded(core::mem::replace(&mut item.value, value)));
         }
-        if queue.items.len() >= max_queue {
+        let max_cost = FULL * max_queue as i64;
+        if queue.cost >= max_cost || queue.items.len() >= MAX_SMALL * max_queue {
             return Some(Displaced::Refused(client, component, value));
         }
         queue.push(Item { value, cost, kind });
         owner.len += 1;
+        owner.cost += cost;
         self.len += 1;
-        if self.len > QUEUES * max_queue { self.drop_newest() } else { None }
+        self.cost += cost;
+        None
+    }
+
+    /// Drops the newest message in the longest queue of the client with the most while all queues together hold too much.
+    pub fn take_excess(&mut self) -> Option<Displaced<C, S, T>> {
+        let max_cost = QUEUES * FULL * self.max_queue as i64;
+        if self.cost > max_cost { self.drop_newest() } else { None }
     }
 
     /// Returns the index of a client's queue, which is added if missing.
@@ -130,7 +148,13 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         known.unwrap_or_else(|| {
             if self.clients.len() < MAX_CLIENTS {
                 let components = core::mem::take(&mut self.spare_components);
-                self.clients.push_back(Client { name, deficit: QUANTUM, len: 0, components });
+                self.clients.push_back(Client {
+                    name,
+                    deficit: QUANTUM,
+                    len: 0,
+                    cost: 0,
+                    components,
+                });
             }
             self.clients.len() - 1
         })
@@ -139,16 +163,18 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
     /// Drops the newest message in the longest queue of the client with the most.
     fn drop_newest(&mut self) -> Option<Displaced<C, S, T>> {
         let (at, client) =
-            self.clients.iter_mut().enumerate().max_by_key(|(_, client)| client.len)?;
+            self.clients.iter_mut().enumerate().max_by_key(|(_, client)| client.cost)?;
         let longest = client.components.iter_mut().enumerate();
-        let (place, queue) = longest.max_by_key(|(_, queue)| queue.items.len())?;
+        let (place, queue) = longest.max_by_key(|(_, queue)| queue.cost)?;
         let item = queue.pop_back()?;
         let (name, component) = (client.name, queue.name);
         if queue.items.is_empty() {
             client.components.remove(place);
         }
         client.len -= 1;
+        client.cost -= item.cost;
         self.len -= 1;
+        self.cost -= item.cost;
         if client.len == 0 {
             self.clients.remove(at);
         }
@@ -177,7 +203,9 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
             let Some(item) = item else { continue };
             client.deficit -= item.cost;
             client.len -= 1;
+            client.cost -= item.cost;
             self.len -= 1;
+            self.cost -= item.cost;
             let owner = client.name;
             if client.len == 0
                 && let Some(client) = self.clients.pop_front()
@@ -196,7 +224,7 @@ impl<C, S: Copy + PartialEq, T> Client<C, S, T> {
         known.unwrap_or_else(|| {
             if self.components.len() < MAX_COMPONENTS {
                 let (items, kinds) = (core::mem::take(spare), Vec::new());
-                self.components.push_back(Component { name, items, first: 0, kinds });
+                self.components.push_back(Component { name, items, cost: 0, first: 0, kinds });
             }
             self.components.len() - 1
         })
@@ -213,11 +241,13 @@ impl<S, T> Component<S, T> {
     fn push(&mut self, item: Item<T>) {
         let number = self.first + self.items.len() as u64;
         self.kinds.extend(item.kind.map(|kind| (kind, number)));
+        self.cost += item.cost;
         self.items.push_back(item);
     }
 
     fn pop_front(&mut self) -> Option<Item<T>> {
         let item = self.items.pop_front()?;
+        self.cost -= item.cost;
         self.first += 1;
         self.forget(item.kind);
         Some(item)
@@ -225,6 +255,7 @@ impl<S, T> Component<S, T> {
 
     fn pop_back(&mut self) -> Option<Item<T>> {
         let item = self.items.pop_back()?;
+        self.cost -= item.cost;
         self.forget(item.kind);
         Some(item)
     }
@@ -251,9 +282,9 @@ mod tests {
     fn one_source_keeps_its_order() {
         let mut queue = Queue::new(100);
         for number in 0..100 {
-            assert_eq!(queue.push(1, 1, 45, None, number), None);
+            assert_eq!(queue.push(1, 1, 1_400, None, number), None);
         }
-        assert_eq!(queue.push(1, 1, 45, None, 100), Some(Displaced::Refused(1, 1, 100)));
+        assert_eq!(queue.push(1, 1, 1_400, None, 100), Some(Displaced::Refused(1, 1, 100)));
         let numbers: Vec<u32> = drain(&mut queue).iter().map(|(_, _, number)| *number).collect();
         assert_eq!(numbers, (0..100).collect::<Vec<_>>());
         assert!(queue.is_empty() && queue.clients.is_empty());
@@ -262,7 +293,7 @@ mod tests {
     #[test]
     fn a_flood_refuses_itself_and_waits_for_itself() {
         let mut queue = Queue::new(100);
-        for number in 0..1_000 {
+        for number in 0..2_000 {
             let _ = queue.push(1, 1, 45, None, number);
         }
         assert_eq!(queue.push(2, 1, 45, None, 7), None);
@@ -273,7 +304,8 @@ mod tests {
         // One turn of the other client, and one message of the other component.
         assert!(ahead((2, 1)) <= 4, "{}", ahead((2, 1)));
         assert!(ahead((1, 9)) <= 2, "{}", ahead((1, 9)));
-        assert_eq!(order.len(), 102);
+        // Ten small messages have the place of a large one.
+        assert_eq!(order.len(), 1_002);
     }
 
     #[test]
@@ -298,16 +330,18 @@ mod tests {
         let mut queue = Queue::new(10);
         let mut refused = Vec::new();
         for number in 0..500 {
-            refused.extend(queue.push(1, (number % 200) as u8, 45, None, number));
+            refused.extend(queue.push(1, (number % 200) as u8, 1_400, None, number));
+            refused.extend(queue.take_excess());
         }
         for number in 0..10 {
-            refused.extend(queue.push(2, 1, 45, None, number));
+            refused.extend(queue.push(2, 1, 1_400, None, number));
+            refused.extend(queue.take_excess());
         }
         assert!(
             refused.iter().all(|item| matches!(item, Displaced::Refused(1, ..))),
             "{refused:?}"
         );
-        assert!(queue.len() <= QUEUES * 10);
+        assert!(queue.len() <= QUEUES as usize * 10);
         assert_eq!(drain(&mut queue).iter().filter(|item| item.0 == 2).count(), 10);
     }
 
@@ -336,14 +370,17 @@ mod tests {
             for (client, component, bytes, kind, pops) in pushes {
                 given += 1;
                 taken += usize::from(queue.push(client, component, bytes, kind.map(u32::from), 0).is_some());
+                while queue.take_excess().is_some() {
+                    taken += 1;
+                }
                 if pops {
                     taken += usize::from(queue.pop().is_some());
                 }
-                prop_assert!(queue.len() <= QUEUES * 5 && queue.clients.len() <= MAX_CLIENTS);
+                prop_assert!(queue.cost <= QUEUES * 5 * FULL && queue.clients.len() <= MAX_CLIENTS);
                 prop_assert_eq!(given, taken + queue.len());
             }
             taken += drain(&mut queue).len();
-            prop_assert_eq!((given, queue.clients.len()), (taken, 0));
+            prop_assert_eq!((given, queue.clients.len(), queue.cost), (taken, 0, 0));
         }
     }
 }

@@ -111,7 +111,7 @@ impl ClassLink {
     }
 
     /// Queues a message of a source; one of `kind` supersedes the one before it. Returns the message that
-    /// lost its place.
+    /// lost its place. [`take_excess`](Self::take_excess) must follow.
     pub fn push(
         &mut self,
         (client, component): (Client, Component),
@@ -119,6 +119,11 @@ impl ClassLink {
         written: Written,
     ) -> Option<Displaced<Client, Component, Written>> {
         self.queue.push(client, component, written.bytes.len(), kind, written)
+    }
+
+    /// Drops a message of the client with the most while all sources together have queued too much.
+    pub fn take_excess(&mut self) -> Option<Displaced<Client, Component, Written>> {
+        self.queue.take_excess()
     }
 
     /// Takes the message whose turn it is out of the queue.

@@ -3,7 +3,9 @@
 //! Control is sent on every path at once, without congestion control. A source that writes thousands of
 //! messages a second would fill the queues of the networks, or the buffers of a slower peer, and delay the
 //! messages of other sources. The rate is therefore cut while probes show such a queue. The rate is never cut
-//! below [`MIN_RATE`], more than pilots and autopilots need, and unlimited while there is no queue.
+//! below [`MIN_RATE`], more than pilots and autopilots need, and unlimited while there is no queue. A burst of more than
+//! pilots and autopilots write (a mission, a program gone wild) would fill the queues before any probe can show it: it
+//! leaves at a rate that grows by half each round trip until there is a queue.
 
 use skybraid_units::{Duration, Instant};
 
@@ -11,6 +13,15 @@ use skybraid_units::{Duration, Instant};
 pub const MIN_RATE: f64 = 500.0;
 /// Maximum burst after a pause, in messages.
 const BURST: f64 = 16.0;
+/// Messages in a window of 100 ms that leave at once, and the rate at which further ones begin to leave.
+const MAX_AT_ONCE: u32 = 50;
+const START_RATE: f64 = 2_000.0;
+/// Messages in a window, as a multiple of those of the last one, that leave at once besides.
+const START_USUAL: f64 = 2.0;
+/// Growth factor of the rate of a burst while there is no queue, if a probe that left `START_EVERY` after the last
+/// growth has seen none.
+const START_GROWTH: f64 = 1.5;
+const START_EVERY: Duration = Duration::from_millis(10);
 /// Maximum queueing delay, in the network or at the peer, before a cut.
 const WAIT: Duration = Duration::from_millis(2);
 /// Share of the measured rate kept by a cut, once per `CUT_EVERY` plus RTT.
@@ -31,6 +42,8 @@ const WINDOW: Duration = Duration::from_millis(100);
 pub struct RateLimiter {
     /// Messages per second; `None` for no limit.
     rate: Option<f64>,
+    /// A burst has begun, and no queue been seen since.
+    starting: bool,
     tokens: f64,
     refilled: Instant,
     /// Messages sent in this window, and rate of the previous one.
@@ -49,6 +62,15 @@ impl RateLimiter {
     /// Admits a message to be sent now.
     pub fn take(&mut self, now: Instant) -> bool {
         self.measure(now);
+        // Twice the rate of the last window is no burst: no queue was seen.
+        let usual = (START_USUAL * self.measured * WINDOW.as_secs_f64()) as u32;
+        if self.rate.is_none() && self.left >= MAX_AT_ONCE.saturating_add(usual) {
+            let rate = START_RATE.max(self.measured);
+            (self.rate, self.starting, self.tokens) = (Some(rate), true, 0.0);
+            (self.refilled, self.changed, self.used) = (now, now, now);
+            // What left at once has to drain first.
+            (self.checked, self.waited) = (now, Duration::ZERO);
+        }
         if let Some(rate) = self.rate {
             let elapsed = now.since(self.refilled).as_secs_f64().max(0.0);
             self.tokens = (self.tokens + rate * elapsed).min(BURST);
@@ -81,8 +103,14 @@ impl RateLimiter {
     }
 
     /// Handles a probe's report: queueing delay of outgoing messages, in the network and at the peer, and the
-    /// round-trip time after which a change takes effect.
-    pub fn on_queueing_delay(&mut self, now: Instant, wait: Duration, rtt: Duration) {
+    /// round-trip time after which a change takes effect, and the time at which the probe left.
+    pub fn on_queueing_delay(
+        &mut self,
+        now: Instant,
+        wait: Duration,
+        rtt: Duration,
+        probed: Instant,
+    ) {
         self.measure(now);
         if wait > WAIT {
             let since = now.since(self.checked);
@@ -91,7 +119,11 @@ impl RateLimiter {
                 let drained = (self.waited - wait).as_secs_f64();
                 if self.rate.is_none() || drained < DRAIN * since.as_secs_f64() {
                     let rate = self.rate.map_or(self.measured, |rate| rate.min(self.measured));
-                    self.rate = Some((CUT * rate).max(MIN_RATE));
+                    // A network for which the first rate is too high is slow.
+                    let is_slow = self.starting && rate <= START_RATE;
+                    let cut = if is_slow { CUT / START_GROWTH } else { CUT };
+                    self.rate = Some((cut * rate).max(MIN_RATE));
+                    self.starting = false;
                 }
                 (self.changed, self.checked, self.waited) = (now, now, wait);
             }
@@ -100,12 +132,24 @@ impl RateLimiter {
                 self.used = now;
             }
             if now.since(self.used) >= IDLE {
-                self.rate = None;
+                (self.rate, self.starting) = (None, false);
+            } else if self.starting {
+                let is_used =
+                    self.measured.max(f64::from(self.left) / WINDOW.as_secs_f64()) > rate / 2.0;
+                if is_used && probed >= self.changed + START_EVERY {
+                    self.rate = Some(rate * START_GROWTH);
+                    self.changed = now;
+                }
             } else if now.since(self.changed) >= GROW_EVERY {
                 self.rate = Some(rate * GROWTH);
                 self.changed = now;
             }
         }
+    }
+
+    /// True if a burst has begun, and no queue been seen since.
+    pub const fn is_starting(&self) -> bool {
+        self.starting
     }
 
     /// Returns the limit in messages per second; `None` if unlimited.
@@ -147,7 +191,8 @@ mod tests {
             let wait_ms = queue / capacity * 1_000.0;
             if step % 500 == 0 {
                 let wait = Duration::from_micros((wait_ms * 1_000.0) as i64);
-                limiter.on_queueing_delay(now, wait, Duration::from_millis(60));
+                let rtt = Duration::from_millis(60);
+                limiter.on_queueing_delay(now, wait, rtt, now - rtt);
             }
             if step > (ms - 1_000) * 10 {
                 worst = worst.max(wait_ms);
@@ -157,10 +202,25 @@ mod tests {
     }
 
     #[test]
-    fn without_a_queue_there_is_no_limit() {
+    fn without_a_queue_a_burst_is_let_on_within_two_seconds() {
         let mut limiter = RateLimiter::default();
-        let (left, _) = flood(&mut limiter, 0, 2_000, 20_000.0, 30_000.0);
+        flood(&mut limiter, 0, 2_000, 20_000.0, 30_000.0);
+        let (left, _) = flood(&mut limiter, 2_000, 2_000, 20_000.0, 30_000.0);
         assert!(left >= 39_000, "{left}");
+        assert!(limiter.rate().is_none_or(|rate| rate > 20_000.0), "{:?}", limiter.rate());
+    }
+
+    #[test]
+    fn a_burst_leaves_at_once_up_to_a_limit_and_then_in_time() {
+        let mut limiter = RateLimiter::default();
+        let mut taken = |at_ms| {
+            let now = Instant::from_millis(at_ms);
+            core::iter::from_fn(|| limiter.take(now).then_some(())).take(10_000).count()
+        };
+        assert_eq!([1_000, 1_001, 1_005].map(&mut taken), [50, 2, 8]);
+        // What an autopilot writes is never held back.
+        let mut limiter = RateLimiter::default();
+        assert!((0..2_000).all(|tick| limiter.take(Instant::from_millis(tick * 4))));
         assert_eq!(limiter.rate(), None);
     }
 
@@ -181,6 +241,7 @@ mod tests {
                 Instant::from_millis(50 * at),
                 Duration::from_secs(1),
                 Duration::ZERO,
+                Instant::from_millis(50 * at),
             );
         }
         assert_eq!(limiter.rate(), Some(MIN_RATE));
@@ -193,6 +254,7 @@ mod tests {
                 Instant::from_millis(50 * at),
                 Duration::ZERO,
                 Duration::ZERO,
+                Instant::from_millis(50 * at),
             );
         }
         assert_eq!(limiter.rate(), None);

@@ -56,6 +56,11 @@ impl ControlLimit {
         self.limiter.take(now)
     }
 
+    /// True while a burst is let on faster and faster.
+    pub const fn is_starting(&self) -> bool {
+        self.limiter.is_starting()
+    }
+
     /// Refunds an admitted message that is not sent.
     pub fn refund(&mut self) {
         self.limiter.refund();
@@ -71,15 +76,23 @@ impl ControlLimit {
         self.limiter.rate()
     }
 
-    /// Handles a measurement: the queueing delay in the network, the lag of the peer's driver, the round trip.
-    pub fn on_delay(&mut self, now: Instant, queued: Duration, peer_lag: Duration, rtt: Duration) {
+    /// Handles a measurement: the queueing delay in the network, the lag of the peer's driver, the round trip,
+    /// and the time at which the probe left.
+    pub fn on_delay(
+        &mut self,
+        now: Instant,
+        queued: Duration,
+        peer_lag: Duration,
+        rtt: Duration,
+        probed: Instant,
+    ) {
         // Programs wake up late even in normal operation.
         let wait = queued.max(peer_lag - DEFAULT_LAG);
         let recent = |writer: &&(_, _, Instant)| now.since(writer.2) < WRITES;
         // A sole source delays only itself.
         let is_shared = self.writers.iter().flatten().filter(recent).count() > 1;
         let wait = if is_shared { wait } else { wait - ALONE };
-        self.limiter.on_queueing_delay(now, wait, rtt);
+        self.limiter.on_queueing_delay(now, wait, rtt, probed);
     }
 
     /// Records a datagram's wait for the driver here.
@@ -112,9 +125,11 @@ mod tests {
         for tick in 0..2_000 {
             let now = Instant::from_millis(tick);
             limit.on_written(now, Client::default(), (tick as u8 % writers, 1));
-            limit.take(now);
+            if tick % 4 == 0 {
+                limit.take(now);
+            }
             if tick % 50 == 0 {
-                limit.on_delay(now, queued, lag, ms(50));
+                limit.on_delay(now, queued, lag, ms(50), now - ms(50));
             }
         }
         limit.rate().is_some()

@@ -15,6 +15,9 @@ use crate::event::Direction;
 use crate::health::{Path, Probe, probe, validation};
 use crate::session::{OVERHEAD, Opened, Refusal, SessionEvent};
 
+/// Probes in place of one while a burst of control begins.
+const STARTING: i64 = 4;
+
 impl Gateway {
     /// Handles a datagram received `from` an address on a path's socket. Returns true if it belongs to the
     /// peer's session.
@@ -186,6 +189,8 @@ impl Gateway {
         out: &mut Vec<u8>,
     ) -> Option<Outgoing> {
         let udp = self.config.network == Network::Udp;
+        // A burst of control waits for what probes have seen of the one before.
+        let often = if self.control.is_starting() { STARTING } else { 1 };
         for id in self.paths.ids() {
             let Some(path) = self.paths.get_mut(id) else { continue };
             // A padded probe may be lost, so it follows the regular probe instead of replacing it.
@@ -195,7 +200,7 @@ impl Gateway {
             }
             let padded = planned.filter(|_| !due);
             if due {
-                path.probe_at = now + self.config.health.probe;
+                path.probe_at = now + self.config.health.probe / often;
             }
             let around = path.header_bytes() + OVERHEAD as u32;
             let size = padded.map_or(0, |padded| padded.saturating_sub(around));

@@ -54,8 +54,10 @@ impl Gateway {
             sent_us: crate::health::clock::micros(now),
             echo: path.and_then(|path| path.echo(now)),
             lag_ms: self.control.lag_ms(),
-            asks: path
-                .is_some_and(|path| path.timing.rtt().is_none() && path.watch.heard().is_some()),
+            asks: self.control.is_starting()
+                || path.is_some_and(|path| {
+                    path.timing.rtt().is_none() && path.watch.heard().is_some()
+                }),
             reports,
         }
     }

@@ -20,6 +20,9 @@ use crate::{ChannelId, Class};
 /// Maximum transport header size in bytes: MP-DCCP with acknowledgements.
 const INSIDE: u32 = 100;
 
+/// Intervals of probes that may pass without an echo where all are lost, besides two.
+const LOSSY_PROBES: f64 = 10.0;
+
 impl Gateway {
     /// Queues a MAVLink frame, datagram or IP packet written now by a local application.
     pub fn write(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) {
@@ -55,16 +58,22 @@ impl Gateway {
         }
         let bytes = self.deliveries.copy(bytes);
         let written = Written { channel, arrived: origin.arrived, vital, bytes };
-        match self.classes[class].push((origin.client, component), kind, written) {
-            None => {}
-            Some(Displaced::Refused(client, component, written)) => {
-                self.lose(class, written.channel, client, component, Fate::Refused);
-                self.deliveries.recycle(written.bytes);
-            }
-            Some(Displaced::Superseded(written)) => {
-                self.lose(class, channel, origin.client, component, Fate::Superseded);
-                self.deliveries.recycle(written.bytes);
-            }
+        let link = &mut self.classes[class];
+        let mut displaced =
+            link.push((origin.client, component), kind, written).or_else(|| link.take_excess());
+        while let Some(message) = displaced {
+            let written = match message {
+                Displaced::Refused(client, component, written) => {
+                    self.lose(class, written.channel, client, component, Fate::Refused);
+                    written
+                }
+                Displaced::Superseded(written) => {
+                    self.lose(class, channel, origin.client, component, Fate::Superseded);
+                    written
+                }
+            };
+            self.deliveries.recycle(written.bytes);
+            displaced = self.classes[class].take_excess();
         }
     }
 
@@ -132,12 +141,21 @@ impl Gateway {
 
     /// Updates the control rate limit by a probe: queueing delay on the way and lag at the peer.
     pub(super) fn limit_control(&mut self, now: Instant, lag_ms: u8) {
-        let newest = self.paths.heard().filter_map(|path| path.timing.outgoing().last());
-        let lowest = self.paths.heard().filter_map(|path| path.timing.outgoing().min());
-        let (Some(newest), Some(lowest)) = (newest.min(), lowest.min()) else { return };
+        let lowest = self.paths.heard().filter_map(|path| path.timing.outgoing().min()).min();
+        let Some(lowest) = lowest else { return };
+        let probe = self.config.health.probe;
+        let queued = |path: &Path| {
+            let queued = nearest(path.timing.outgoing().last()? - lowest);
+            // A probe without an echo may be in the queue.
+            let spare = probe.mul_f64(2.0 + LOSSY_PROBES * path.reports.outgoing_loss());
+            Some(queued.max(path.timing.overdue(now, spare)))
+        };
+        let Some(queued) = self.paths.heard().filter_map(queued).min() else { return };
         let rtt = self.paths.heard().filter_map(|path| path.timing.rtt()).min().unwrap_or_default();
         let lag = Duration::from_millis(i64::from(lag_ms));
-        self.control.on_delay(now, nearest(newest - lowest), lag, rtt);
+        let probed =
+            self.paths.heard().filter_map(|path| path.timing.echoed()).max().unwrap_or(now);
+        self.control.on_delay(now, queued, lag, rtt, probed);
     }
 
     /// Holds data back from a path with a queue in which control would wait, or lets it on again.

@@ -3,9 +3,11 @@
 
 mod age;
 mod attacks;
+mod bursts;
 mod clocks;
 mod copies;
 mod cuts;
+mod faults;
 mod field;
 mod forecast;
 mod gateway;

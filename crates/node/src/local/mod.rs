@@ -253,10 +253,10 @@ impl Local {
             dropped: counts.dropped,
             late: counts.late,
         };
-        let ends = self.ends.iter().map(|end| edge(&end.name, end.clients(), end.unread(), end.counts));
+        let ends =
+            self.ends.iter().map(|end| edge(&end.name, end.clients(), end.unread(), end.counts));
         let ports = self.ports.iter();
-        let ports =
-            ports.map(|port| edge(&port.name, port.clients(), port.unread(), port.counts));
+        let ports = ports.map(|port| edge(&port.name, port.clients(), port.unread(), port.counts));
         let tun = self.tun.iter();
         let tun = tun.map(|tun| edge(&tun.name, usize::from(tun.exists()), 0, tun.counts));
         ends.chain(ports).chain(tun).collect()

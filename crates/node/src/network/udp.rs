@@ -211,10 +211,7 @@ impl Sockets {
             let open = binding.and_then(|binding| binding.open.as_ref());
             let owns = binding.is_some_and(|binding| binding.first == PathId(number));
             let unread = open.filter(|_| owns).map_or(0, |open| overflowed(&open.socket));
-            PathCounters {
-                unread: unread.into(),
-                ..path.losses.edge(&path.name, open.is_some())
-            }
+            PathCounters { unread: unread.into(), ..path.losses.edge(&path.name, open.is_some()) }
         };
         (0..).zip(paths.iter_mut()).map(edge).collect()
     }
