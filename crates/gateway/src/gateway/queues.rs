@@ -147,8 +147,8 @@ impl Gateway {
         let queued = |path: &Path| {
             let queued = nearest(path.timing.outgoing().last()? - lowest);
             // A probe without an echo may be in the queue.
-            let spare = probe.mul_f64(2.0 + LOSSY_PROBES * path.reports.outgoing_loss());
-            Some(queued.max(path.timing.overdue(now, spare)))
+            let spare = 2.0 + LOSSY_PROBES * path.reports.outgoing_loss();
+            Some(queued.max(path.timing.overdue(now, probe, spare)))
         };
         let Some(queued) = self.paths.heard().filter_map(queued).min() else { return };
         let rtt = self.paths.heard().filter_map(|path| path.timing.rtt()).min().unwrap_or_default();

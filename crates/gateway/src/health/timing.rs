@@ -8,6 +8,9 @@ use super::queue::PathQueue;
 /// Window of the lowest round-trip time, kept for one to two windows.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(30);
 
+/// Maximum interval between probes that a file may ask for.
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Times of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
@@ -22,6 +25,9 @@ pub struct Timing {
     newest: Option<(u32, Instant)>,
     /// Time at which our newest probe left that the peer has echoed.
     echoed: Option<Instant>,
+    /// Arrival of that echo, and smoothed interval between echoes: the other end has an interval of its own.
+    echo_at: Instant,
+    echo_interval: Duration,
 }
 
 /// Times measured by one probe.
@@ -62,7 +68,11 @@ impl Timing {
             self.on_round_trip(now, rtt);
             now - rtt - Duration::from_micros(i64::from(held))
         });
-        self.echoed = self.echoed.max(echoed);
+        if echoed > self.echoed {
+            let interval = now.since(core::mem::replace(&mut self.echo_at, now)).min(MAX_INTERVAL);
+            self.echo_interval += (interval - self.echo_interval) / 8;
+            self.echoed = echoed;
+        }
         let lowest = self.outgoing.min().unwrap_or(outgoing);
         let min_rtt = self.min_rtt().unwrap_or_default();
         let jitter = self.outgoing.jitter();
@@ -95,9 +105,10 @@ impl Timing {
         self.echoed
     }
 
-    /// Time by which an echo is overdue: that since the newest echoed probe left, beyond the lowest round trip and a `spare`
-    /// time for the intervals of probes. At most zero while it is not.
-    pub fn overdue(&self, now: Instant, spare: Duration) -> Duration {
+    /// Time by which an echo is overdue: that since the newest echoed probe left, beyond the lowest round trip and `spare`
+    /// intervals of echoes, of which none is shorter than a `probe` interval. At most zero while it is not.
+    pub fn overdue(&self, now: Instant, probe: Duration, spare: f64) -> Duration {
+        let spare = self.echo_interval.max(probe).mul_f64(spare);
         let expected = self.min_rtt().unwrap_or_default() + spare;
         self.echoed.map_or(Duration::ZERO, |echoed| now.since(echoed) - expected)
     }
