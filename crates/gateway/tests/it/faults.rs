@@ -122,7 +122,7 @@ fn broken_bytes_are_losses() {
 }
 
 #[test]
-fn a_path_mtu_that_falls_in_flight_costs_seconds_of_video_at_most() {
+fn a_path_mtu_that_falls_in_flight_costs_no_control() {
     let (flown, field) = fly(5, 5.0, 6, |field, at| {
         let limit = if at >= FAULT_MS { 1_000 } else { 0 };
         let fault = Fault { limit, ..Fault::default() };
