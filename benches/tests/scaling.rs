@@ -9,8 +9,9 @@ use skybraid_bench::algorithms::{Decisions, Subject};
 use skybraid_bench::callgrind;
 use skybraid_transport::scheduler::SchedulerConfig;
 
-/// Schedulers that keep an order of the paths, so that a decision does not grow with their number.
-const NAMES: [&str; 3] = ["cheapest_path", "adaptive_cheapest_path", "otias"];
+/// Schedulers that keep an order of the paths or look at most paths but briefly, so that a decision grows little with
+/// their number.
+const NAMES: [&str; 4] = ["cheapest_path", "adaptive_cheapest_path", "otias", "handover"];
 /// Paths of a connection.
 const PATHS: [usize; 2] = [8, 64];
 /// Maximum ratio of the instructions.

@@ -53,7 +53,7 @@ impl Scheduler for CheapestPath {
 
 /// Returns the rank of a path among those that priorities admit: regular paths before standby paths before backup
 /// paths. `None` for a path that is not usable or has priority 0.
-pub(super) fn rank(compat: Compat, path: &PathView) -> Option<u8> {
+fn rank(compat: Compat, path: &PathView) -> Option<u8> {
     let rank = match (path.backup, compat) {
         (true, _) => 2,
         (false, Compat::Paper) => u8::from(path.priority == STANDBY),
@@ -63,7 +63,7 @@ pub(super) fn rank(compat: Compat, path: &PathView) -> Option<u8> {
 }
 
 /// Priorities of RFC 9897 §3.2.9.
-const NEVER: u8 = 0;
+pub(super) const NEVER: u8 = 0;
 const STANDBY: u8 = 1;
 
 /// Place of a path in the order of preference, the best first.

@@ -1,11 +1,10 @@
 //! One active path at a time, the usable one with the highest priority.
 
 use alloc::boxed::Box;
-use core::cmp::Reverse;
 
 use skybraid_units::Instant;
 
-use super::cheapest_path::{Preference, rank};
+use super::cheapest_path::{NEVER, Preference};
 use super::{Choice, Reason, Scheduler, Unit, send_on};
 use crate::PathView;
 use crate::registry::{About, Compat, compat_config};
@@ -53,9 +52,7 @@ impl Scheduler for Handover {
                 self.preference.choose(unit, paths, |path| path.has_room)
             };
         }
-        let ranked = paths.iter().filter_map(|path| Some((rank(self.compat, path)?, path)));
-        let active = ranked.min_by_key(|(rank, path)| (*rank, Reverse(path.priority)));
-        match active.map(|(_, path)| path) {
+        match preferred(paths, false).or_else(|| preferred(paths, true)) {
             Some(active) if active.has_room => send_on(Some(active), Reason::Priority, paths),
             Some(active) => Choice::wait_for(active.id, Reason::WindowFull),
             None => Choice::wait(Reason::NoPath),
@@ -65,6 +62,18 @@ impl Scheduler for Handover {
     fn needs_rtt(&self) -> bool {
         self.compat == Compat::Linux
     }
+}
+
+/// Returns the usable path of the highest priority among the regular or the `backup` paths, the first of several.
+fn preferred(paths: &[PathView], backup: bool) -> Option<&PathView> {
+    let (mut highest, mut preferred) = (NEVER, None);
+    for path in paths {
+        // The priority first: most paths are not better than the best before them.
+        if path.priority > highest && path.usable && path.backup == backup {
+            (highest, preferred) = (path.priority, Some(path));
+        }
+    }
+    preferred
 }
 
 #[cfg(test)]
