@@ -28,6 +28,15 @@ impl<T: Clone> PerPath<T> {
         self.known.iter_mut()
     }
 
+    /// Returns the values of paths 0 to `count` − 1, to be changed.
+    #[inline]
+    pub fn first_mut(&mut self, count: usize) -> &mut [T] {
+        if self.known.len() < count {
+            self.known.resize(count, self.fresh.clone());
+        }
+        &mut self.known[..count]
+    }
+
     #[cold]
     fn grow(&mut self, path: PathId) {
         self.known.resize(path.index() + 1, self.fresh.clone());

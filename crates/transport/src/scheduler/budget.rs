@@ -119,78 +119,102 @@ struct PathState {
     phase: Phase,
     /// Weight that the path has gained and not yet used.
     credit: f64,
+    /// Measurements of the path when it was last judged; `None` before.
+    measured: Option<Measured>,
+    /// Whether both are within their limits.
+    fits: bool,
+    /// Whether both are below [`CALM`] of their limits.
+    calm: bool,
+    /// Round-trip time in seconds that the path is weighted by, with its inflation.
+    burden: f64,
+    /// Share of the units that the path is to carry, relative to others: 1 / `burden`.
+    weight: f64,
 }
+
+/// Smoothed round-trip time, its deviation and the lowest round-trip time.
+type Measured = (Option<Duration>, Duration, Option<Duration>);
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// In use; since when, if it was left before.
-    Used { since: Option<Instant> },
+    /// In use.
+    Used,
+    /// In use again since then, with a weight that grows.
+    Returning { since: Instant },
     /// Outside of the budget; since when it has been calm.
     Left { calm_since: Option<Instant> },
 }
 
 impl PathState {
-    const FRESH: Self = Self { phase: Phase::Used { since: None }, credit: 0.0 };
+    const FRESH: Self = Self {
+        phase: Phase::Used,
+        credit: 0.0,
+        measured: None,
+        fits: true,
+        calm: false,
+        burden: 1.0,
+        weight: 1.0,
+    };
 
+    /// Brings the phase up to date.
+    #[inline]
     fn update(&mut self, now: Instant, config: &Config, view: &PathView) {
-        let Some(srtt) = view.srtt else { return };
-        let limit = |part: f64| {
+        let measured = (view.srtt, view.rtt_deviation, view.min_rtt);
+        if self.measured != Some(measured) {
+            self.measured = Some(measured);
+            self.judge(config, view);
+        }
+        if !(self.fits && matches!(self.phase, Phase::Used)) && view.srtt.is_some() {
+            self.change_phase(now, config.hold);
+        }
+    }
+
+    /// Computes what depends on the measurements alone.
+    #[inline(never)]
+    fn judge(&mut self, config: &Config, view: &PathView) {
+        let limit = |srtt: Duration, part: f64| {
             srtt <= config.rtt.mul_f64(part)
                 && view.rtt_deviation <= srtt.mul_f64(config.tolerance.ratio() * part)
         };
+        self.fits = view.srtt.is_none_or(|srtt| limit(srtt, 1.0));
+        self.calm = view.srtt.is_some_and(|srtt| limit(srtt, CALM));
+        let srtt = view.srtt.unwrap_or(config.rtt).as_secs_f64().max(1e-6);
+        let min = view.min_rtt.map_or(srtt, Duration::as_secs_f64).max(1e-6);
+        let inflation = (srtt / min - 1.0).max(0.0);
+        self.burden = srtt * (1.0 + config.aversion * inflation);
+        self.weight = 1.0 / self.burden;
+    }
+
+    fn change_phase(&mut self, now: Instant, hold: Duration) {
+        let over = |since: Instant| now.since(since) >= hold;
         self.phase = match self.phase {
-            Phase::Used { .. } if !limit(1.0) => Phase::Left { calm_since: None },
-            Phase::Left { calm_since } if limit(CALM) => match calm_since {
-                Some(since) if now.since(since) >= config.hold => Phase::Used { since: Some(now) },
-                None => Phase::Left { calm_since: Some(now) },
-                still => Phase::Left { calm_since: still },
-            },
-            Phase::Left { .. } => Phase::Left { calm_since: None },
+            Phase::Used | Phase::Returning { .. } if !self.fits => Phase::Left { calm_since: None },
+            Phase::Returning { since } if over(since) => Phase::Used,
+            Phase::Left { calm_since: Some(since) } if self.calm && over(since) => {
+                Phase::Returning { since: now }
+            }
+            Phase::Left { calm_since } => {
+                Phase::Left { calm_since: self.calm.then(|| calm_since.unwrap_or(now)) }
+            }
             used => used,
         };
     }
 
     const fn is_used(&self) -> bool {
-        matches!(self.phase, Phase::Used { .. })
+        !matches!(self.phase, Phase::Left { .. })
     }
 
-    /// Share of the units that the path is to carry, relative to others.
-    fn weight(&self, now: Instant, config: &Config, view: &PathView) -> f64 {
-        let srtt = view.srtt.unwrap_or(config.rtt).as_secs_f64().max(1e-6);
-        let min = view.min_rtt.map_or(srtt, Duration::as_secs_f64).max(1e-6);
-        let inflation = (srtt / min - 1.0).max(0.0);
-        let back = match self.phase {
-            Phase::Used { since: Some(since) } => {
-                let part = now.since(since).as_secs_f64() / config.hold.as_secs_f64();
-                (FIRST_WEIGHT + (1.0 - FIRST_WEIGHT) * part).min(1.0)
+    /// Adds the weight of one unit to the credit. Returns the weight.
+    #[inline]
+    fn gain(&mut self, now: Instant, hold: Duration) -> f64 {
+        let weight = match self.phase {
+            Phase::Returning { since } => {
+                let part = now.since(since).as_secs_f64() / hold.as_secs_f64();
+                (FIRST_WEIGHT + (1.0 - FIRST_WEIGHT) * part).min(1.0) / self.burden
             }
-            _ => 1.0,
+            _ => self.weight,
         };
-        back / (srtt * (1.0 + config.aversion * inflation))
-    }
-}
-
-impl Budget {
-    /// Returns the path with room whose turn it is (smooth weighted round robin).
-    fn turn<'a>(&mut self, now: Instant, paths: &'a [PathView]) -> Option<&'a PathView> {
-        let config = self.config.clone();
-        let mut total = 0.0;
-        let mut best: Option<(&PathView, f64)> = None;
-        for view in candidates(paths).filter(|path| path.has_room) {
-            let state = &mut self.paths[view.id];
-            if !state.is_used() {
-                continue;
-            }
-            let weight = state.weight(now, &config, view);
-            state.credit += weight;
-            total += weight;
-            if best.is_none_or(|(_, most)| state.credit > most) {
-                best = Some((view, state.credit));
-            }
-        }
-        let (view, _) = best?;
-        self.paths[view.id].credit -= total;
-        Some(view)
+        self.credit += weight;
+        weight
     }
 }
 
@@ -199,20 +223,38 @@ impl Scheduler for Budget {
         if !unit.carried_by.is_empty() {
             return lowest_rtt(unit, paths);
         }
-        let config = self.config.clone();
-        for view in paths {
-            self.paths[view.id].update(now, &config, view);
+        let Self { config, paths: states, .. } = self;
+        let states = states.first_mut(paths.len());
+        for (state, view) in states.iter_mut().zip(paths) {
+            state.update(now, config, view);
         }
-        if !candidates(paths).any(|path| path.has_room) {
+        let regular = paths.iter().any(|path| path.usable && !path.backup);
+        let (mut has_room, mut total) = (false, 0.0);
+        // The path with room whose turn it is (smooth weighted round robin), and its credit.
+        let (mut first, mut most) = (None, f64::NEG_INFINITY);
+        for (state, view) in states.iter_mut().zip(paths) {
+            if !view.has_room || !view.usable || view.backup == regular {
+                continue;
+            }
+            has_room = true;
+            if state.is_used() {
+                total += state.gain(now, config.hold);
+                if state.credit > most {
+                    (first, most) = (Some(view), state.credit);
+                }
+            }
+        }
+        if !has_room {
             return wait_for_room(paths);
         }
-        let Some(first) = self.turn(now, paths) else {
+        let Some(first) = first else {
             // None within the budget has room: if one is within it, wait for that.
             if let Some(path) = candidates(paths).find(|view| self.paths[view.id].is_used()) {
                 return Choice::wait_for(path.id, Reason::Patience);
             }
             return lowest_rtt(unit, paths);
         };
+        self.paths[first.id].credit -= total;
         self.units += 1;
         let left = |view: &&PathView| view.has_room && !self.paths[view.id].is_used();
         if self.units.is_multiple_of(PROBE_EVERY)
