@@ -68,7 +68,7 @@ require = { deadline = "300ms", share = "99%" }
 from = "vehicle"
 traffic = @VIDEO@
 start = "3s"
-transport = { protocol = "mp_dccp", scheduler = "low_rtt", congestion = "ccid5", tx_queue = 400 }
+transport = { protocol = "mp_dccp", scheduler = "low_rtt", congestion = { name = "ccid5", radio = true }, tx_queue = 400 }
 require = { deadline = "300ms", share = "90%" }
 """
 
