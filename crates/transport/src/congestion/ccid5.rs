@@ -27,7 +27,7 @@ pub const ABOUT: About = About {
 pub struct Config {
     /// Gains and rounding of the draft or of Linux.
     pub compat: Compat,
-    /// Makes up for losses that do not depend on the rate and shrinks no window for a loss.
+    /// As [`bbr::Config::radio`].
     pub radio: bool,
 }
 

@@ -63,6 +63,13 @@ impl Bbr {
     /// Tracks the minimum round-trip time, and probes for it once it is too old.
     pub(super) fn update_min_rtt(&mut self, acked: &Acked) {
         let rtt = acked.latest_rtt.or(acked.rtt);
+        if self.rules.radio
+            && let (Some(rtt), Some(min)) = (rtt, self.min_rtt.value)
+            && rtt <= min + min / 8
+        {
+            // Without a queue there is nothing to drain, which all paths of a connection would do at the same time.
+            self.min_rtt.at = acked.now;
+        }
         let expired = self.min_rtt.update(acked.now, rtt, self.rules.min_rtt_window);
         if expired && !self.idle_restart && !matches!(self.mode, Mode::ProbeRtt { .. }) {
             self.save_window();

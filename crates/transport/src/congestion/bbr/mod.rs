@@ -70,7 +70,8 @@ pub(super) const RADIO: Parameter = Parameter {
     name: "radio",
     unit: "true or false",
     default: "false",
-    summary: "make up for losses that come at any rate, up to 60 %, and shrink no window for a loss",
+    summary: "make up for losses that come at any rate, up to 60 %, shrink no window for a loss, and \
+              drain no path whose round trips are near the shortest",
 };
 
 /// Parameters of the control.
@@ -87,7 +88,8 @@ pub struct Config {
     pub aggregation: bool,
     /// Detects policers.
     pub policer: bool,
-    /// Makes up for losses that do not depend on the rate and shrinks no window for a loss.
+    /// Makes up for losses that do not depend on the rate, shrinks no window for a loss, and drains no path whose
+    /// round trips are within an eighth of the shortest.
     pub radio: bool,
 }
 

@@ -166,3 +166,20 @@ fn a_restart_after_idle_keeps_the_bandwidth_without_probing() {
     assert!(matches!(control.mode, Mode::ProbeBw { .. }));
     assert_eq!(control.min_rtt.value, Some(Duration::from_millis(60)));
 }
+
+#[test]
+fn over_radio_a_path_without_a_queue_is_not_drained() {
+    let drained = |radio: bool, rtt: i64| {
+        let mut control = steady(Compat::Paper);
+        control.rules.radio = radio;
+        let rtt = Some(Duration::from_millis(rtt));
+        (0..300).any(|round| {
+            let acked = Acked { rtt, ..acked(50 + 50 * round, 10, 10) };
+            control.on_delivery(&acked, Siblings::default());
+            matches!(control.mode, Mode::ProbeRtt { .. })
+        })
+    };
+    assert!(drained(false, 52));
+    assert!(!drained(true, 52));
+    assert!(drained(true, 70));
+}
