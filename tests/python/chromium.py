@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -22,6 +23,12 @@ PIPES = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
 )
 """The browser reads its commands from descriptor 3 and answers on 4."""
+
+_LEFT = "Inspected target navigated or closed"
+
+
+class NavigatedError(Exception):
+    """The page was left while it was asked."""
 
 
 def browser() -> str | None:
@@ -96,7 +103,10 @@ class Chromium:
         while True:
             told = self._next()
             if told.get("id") == self._number:
-                assert "error" not in told, told["error"]
+                error = told.get("error")
+                if error is not None and error["message"] == _LEFT:
+                    raise NavigatedError
+                assert error is None, error
                 return told["result"]
             self._note(told)
 
@@ -130,10 +140,14 @@ class Chromium:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def until(self, script: str, patience_s: float = 30) -> None:
+    def until(self, script: str, patience_s: float = 120) -> None:
         """Waits until an expression holds."""
         end_s = time.monotonic() + patience_s
-        while not self.run(script):
+        while True:
+            # A page that was left meanwhile has no answer.
+            with contextlib.suppress(NavigatedError):
+                if self.run(script):
+                    return
             assert time.monotonic() < end_s, f"never came true: {script}"
             time.sleep(0.05)
 

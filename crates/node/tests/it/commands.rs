@@ -188,7 +188,7 @@ fn two_gateways_connect_and_report_their_state() {
         Running(folder.command(&["gateway", file]).stderr(Stdio::null()).spawn().unwrap())
     };
     let until = |arguments: &[&str], code: i32, words: &str| {
-        for _ in 0..200 {
+        for _ in 0..1200 {
             let (found, said, _) = folder.run(arguments);
             if found == code && said.contains(words) {
                 return said;
@@ -248,7 +248,7 @@ fn listeners_pause_while_there_are_no_descriptors() {
     command.args(["-c", &limited]).current_dir(&folder.0).stderr(Stdio::null());
     let gateway = Running(command.spawn().unwrap());
     let connect = |port: u16| TcpStream::connect(("127.0.0.1", port));
-    for _ in 0..200 {
+    for _ in 0..1200 {
         if connect(page).is_ok() && connect(mavlink).is_ok() {
             break;
         }
@@ -265,7 +265,7 @@ fn listeners_pause_while_there_are_no_descriptors() {
     assert!(share < 0.1, "{:.0} % of a core", 100.0 * share);
     drop(held);
     // The listener accepts again.
-    for _ in 0..100 {
+    for _ in 0..1200 {
         let (code, _, _) = folder.run(&["status", "ground.toml"]);
         if code == 1 {
             return;
