@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use skybraid_gateway::Class;
 use skybraid_scenario::GatewayFile;
 use skybraid_transport::Protocol;
+use skybraid_transport::congestion::CongestionConfig;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -151,12 +152,16 @@ fn the_guide_lists_the_transport_of_each_class() {
     let code = |name: &str| format!("`{name}`");
     for class in Class::ALL {
         let config = classes.transport(class);
+        let congestion = match &config.congestion {
+            CongestionConfig::Ccid5(ccid5) if ccid5.radio => "{ name = \"ccid5\", radio = true }",
+            other => other.name(),
+        };
         let controlled = config.protocol != Protocol::Udp;
         let row = [
             code(class.name()),
             code(config.protocol.name()),
             code(config.scheduler.name()),
-            if controlled { code(config.congestion.name()) } else { "none".to_string() },
+            if controlled { code(congestion) } else { "none".to_string() },
             classes.deadline(class).map_or("none".to_string(), |time| code(&time.to_string())),
             config.tx_queue().to_string(),
         ];
