@@ -68,8 +68,11 @@ require = { deadline = "300ms", share = "99%" }
 from = "vehicle"
 traffic = @VIDEO@
 start = "3s"
-transport = { protocol = "mp_dccp", scheduler = "low_rtt", congestion = { name = "ccid5", radio = true }, tx_queue = 400 }
 require = { deadline = "300ms", share = "90%" }
+transport.protocol = "mp_dccp"
+transport.scheduler = "low_rtt"
+transport.congestion = { name = "ccid5", radio = true }
+transport.tx_queue = 400
 """
 
 PACKETS = '{ kind = "cbr", rate = "5Mbit/s", packet = "1000B" }'
