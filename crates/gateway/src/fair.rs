@@ -43,7 +43,6 @@ pub struct FairQueue<C, S, T> {
 struct Client<C, S, T> {
     name: C,
     deficit: i64,
-    len: usize,
     cost: i64,
     /// Components with queued messages, next to be served first.
     components: VecDeque<Component<S, T>>,
@@ -122,14 +121,18 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         };
         let cost = bytes as i64 + OVERHEAD;
         if let Some(item) = kind.and_then(|kind| queue.of_kind(kind)) {
-            return Some(Displaced::Superseded(core::mem::replace(&mut item.value, value)));
+            let older = core::mem::replace(item, Item { value, cost, kind });
+            let more = cost - older.cost;
+            queue.cost += more;
+            owner.cost += more;
+            self.cost += more;
+            return Some(Displaced::Superseded(older.value));
         }
         let max_cost = FULL * max_queue as i64;
         if queue.cost >= max_cost || queue.items.len() >= MAX_SMALL * max_queue {
             return Some(Displaced::Refused(client, component, value));
         }
         queue.push(Item { value, cost, kind });
-        owner.len += 1;
         owner.cost += cost;
         self.len += 1;
         self.cost += cost;
@@ -148,13 +151,7 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         known.unwrap_or_else(|| {
             if self.clients.len() < MAX_CLIENTS {
                 let components = core::mem::take(&mut self.spare_components);
-                self.clients.push_back(Client {
-                    name,
-                    deficit: QUANTUM,
-                    len: 0,
-                    cost: 0,
-                    components,
-                });
+                self.clients.push_back(Client { name, deficit: QUANTUM, cost: 0, components });
             }
             self.clients.len() - 1
         })
@@ -171,11 +168,10 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         if queue.items.is_empty() {
             client.components.remove(place);
         }
-        client.len -= 1;
         client.cost -= item.cost;
         self.len -= 1;
         self.cost -= item.cost;
-        if client.len == 0 {
+        if client.components.is_empty() {
             self.clients.remove(at);
         }
         Some(Displaced::Refused(name, component, item.value))
@@ -202,12 +198,11 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
             }
             let Some(item) = item else { continue };
             client.deficit -= item.cost;
-            client.len -= 1;
             client.cost -= item.cost;
             self.len -= 1;
             self.cost -= item.cost;
             let owner = client.name;
-            if client.len == 0
+            if client.components.is_empty()
                 && let Some(client) = self.clients.pop_front()
             {
                 self.spare_components = client.components;
@@ -288,6 +283,15 @@ mod tests {
         let numbers: Vec<u32> = drain(&mut queue).iter().map(|(_, _, number)| *number).collect();
         assert_eq!(numbers, (0..100).collect::<Vec<_>>());
         assert!(queue.is_empty() && queue.clients.is_empty());
+    }
+
+    #[test]
+    fn a_message_in_the_place_of_another_counts_by_its_own_size() {
+        let mut queue = Queue::new(2);
+        assert_eq!(queue.push(1, 1, 45, Some(30), 0), None);
+        assert_eq!(queue.push(1, 1, 2_900, Some(30), 1), Some(Displaced::Superseded(0)));
+        assert_eq!(queue.push(1, 1, 45, None, 2), Some(Displaced::Refused(1, 1, 2)));
+        assert_eq!((drain(&mut queue).len(), queue.cost), (1, 0));
     }
 
     #[test]

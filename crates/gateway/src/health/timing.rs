@@ -9,7 +9,7 @@ use super::queue::PathQueue;
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(30);
 
 /// Maximum interval between probes that a file may ask for.
-const MAX_INTERVAL: Duration = Duration::from_secs(1);
+pub const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Times of one path.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,12 +105,12 @@ impl Timing {
         self.echoed
     }
 
-    /// Time by which an echo is overdue: that since the newest echoed probe left, beyond the lowest round trip and `spare`
-    /// intervals of echoes, of which none is shorter than a `probe` interval. At most zero while it is not.
+    /// Time by which an echo is overdue; at most zero while none is. One is expected the lowest round trip and `spare`
+    /// intervals after the newest echoed probe left, an interval being that of echoes, at least that of a `probe`.
     pub fn overdue(&self, now: Instant, probe: Duration, spare: f64) -> Duration {
         let spare = self.echo_interval.max(probe).mul_f64(spare);
-        let expected = self.min_rtt().unwrap_or_default() + spare;
-        self.echoed.map_or(Duration::ZERO, |echoed| now.since(echoed) - expected)
+        let measured = self.echoed.zip(self.min_rtt());
+        measured.map_or(Duration::ZERO, |(echoed, rtt)| now.since(echoed) - (rtt + spare))
     }
 
     /// Returns the queue towards the peer.

@@ -2,6 +2,7 @@
 
 use skybraid_gateway::class::Class;
 use skybraid_gateway::config::{MAVLINK, Network, PathConfig, TUN};
+use skybraid_gateway::health::timing::MAX_INTERVAL;
 use skybraid_gateway::{GatewayConfig, Side};
 use skybraid_traffic::video::protection::Duplicate;
 use skybraid_transport::Protocol;
@@ -265,8 +266,7 @@ impl Check<'_> {
 
     fn health(&self) -> Checked {
         let health = &self.config.health;
-        let (min, max) = (Duration::from_millis(5), Duration::from_secs(1));
-        self.within("health.probe", health.probe, min, max)?;
+        self.within("health.probe", health.probe, Duration::from_millis(5), MAX_INTERVAL)?;
         let three = health.probe * 3;
         if health.give_up < three {
             let problem = format!(

@@ -21,7 +21,7 @@ mod tests;
 mod window;
 
 use policer::Policer;
-use random_loss::{RandomLoss, segments};
+use random_loss::RandomLoss;
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -304,7 +304,7 @@ impl Congestion for Bbr {
         if self.rules.radio {
             // What was sent in a phase is acknowledged in the next one.
             let draining = matches!(self.mode, Mode::ProbeBw { phase: 2, .. });
-            let count = |bytes| segments(bytes, self.segment);
+            let count = |bytes: Bytes| bytes.get() / self.segment;
             self.random_loss.on_delivery(draining, count(acked.bytes), count(acked.lost));
         }
         let informative = acked.rate.is_some_and(|sample| self.measure(acked, &sample));

@@ -5,11 +5,11 @@
 //! losses is measured while less than the bandwidth is sent, in the phase that drains the queue: a policer or a short
 //! queue loses little then.
 
-use skybraid_units::{Bytes, Rate};
+use skybraid_units::Rate;
 
 use crate::congestion::model::times;
 
-/// Segments by which the report of a loss is late: those acknowledged after a lost one (RFC 4341 §5).
+/// Segments that are acknowledged after a lost one before its loss is reported (RFC 4341 §5).
 const REPORT_LAG: u64 = 3;
 /// Segments that are remembered, and those that count as delivered before the first measurement.
 const MEMORY: f64 = 128.0;
@@ -57,11 +57,6 @@ impl RandomLoss {
     pub(super) fn make_up(&self, delivered: Rate) -> Rate {
         if self.lost > 0.0 { times(delivered, 1.0 / (1.0 - self.share())) } else { delivered }
     }
-}
-
-/// Returns `bytes` in segments of `segment` bytes.
-pub(super) const fn segments(bytes: Bytes, segment: u64) -> u64 {
-    bytes.get() / segment
 }
 
 #[cfg(test)]
