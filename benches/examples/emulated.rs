@@ -114,7 +114,7 @@ fn delays(table: &mut Table) {
             if floor_p99 <= most {
                 table.at_most(&format!("{name}: p99"), p99, most, "ms");
             } else {
-                table.note(&format!("{name}: p99, not judged beside the floor's"), p99, "ms");
+                table.note(&format!("{name}: p99, floor above the limit"), p99, "ms");
             }
             table.note(&format!("{name}: max"), traffic::quantile(&errors, 1.0), "ms");
             table.at_least(&format!("{name}: min"), traffic::quantile(&errors, 0.0), -0.02, "ms");

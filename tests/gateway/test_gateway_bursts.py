@@ -88,10 +88,10 @@ def test_ten_thousand_commands_arrive_or_are_counted(tmp_path: Path) -> None:
             state, other = ground.status(), aircraft.status()
             control, arrived = state["classes"][0], other["classes"][0]
             counted = control["refused"] + control["late"] + arrived["late"] + state["edges"]["local"][0]["unread"]
-            told = f"written in {wrote_s:.2f} s, {len(numbers)} arrived, {counted} counted, {control}, {arrived}"
-            assert numbers == sorted(set(numbers)), told
-            assert len(numbers) + counted >= 0.99 * COMMANDS, told
-            assert len(numbers) > 0.9 * COMMANDS, told
+            outcome = f"written in {wrote_s:.2f} s, {len(numbers)} arrived, {counted} counted, {control}, {arrived}"
+            assert numbers == sorted(set(numbers)), outcome
+            assert len(numbers) + counted >= 0.99 * COMMANDS, outcome
+            assert len(numbers) > 0.9 * COMMANDS, outcome
         finally:
             autopilot.close()
             station.close()

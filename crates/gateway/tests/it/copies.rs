@@ -175,15 +175,19 @@ fn gateways_miss_what_the_simulator_misses_for_as_many_copies() {
         });
         let [one, other] = &both;
         let over = [one.packets_above(base), other.packets_above(own_base)];
-        let [told, own_told] = over.map(|Interval { low, high }| 100.0 * f64::midpoint(low, high));
+        let [overhead, own_overhead] =
+            over.map(|Interval { low, high }| 100.0 * f64::midpoint(low, high));
         println!(
-            "| `{name}` | {} of {} | {} of {} | {told:.1} % | {own_told:.1} % |",
+            "| `{name}` | {} of {} | {} of {} | {overhead:.1} % | {own_overhead:.1} % |",
             one.sent - one.in_time,
             one.sent,
             other.sent - other.in_time,
             other.sent,
         );
         assert!(meet(one.in_time(), other.in_time()), "{name}: {both:?}");
-        assert!(meet(over[0], over[1]) || (told - own_told).abs() <= 2.0, "{name}: {both:?}");
+        assert!(
+            meet(over[0], over[1]) || (overhead - own_overhead).abs() <= 2.0,
+            "{name}: {both:?}"
+        );
     }
 }

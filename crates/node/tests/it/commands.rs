@@ -1,14 +1,14 @@
 //! Tests of the commands: keys, checks, and two gateways on the loopback interface with their state.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::daemons::within;
+use crate::daemons::{PATIENCE, free_ports, within};
 
 struct Folder(PathBuf);
 
@@ -154,12 +154,6 @@ fn an_invalid_file_is_reported_and_prevents_the_start() {
     }
 }
 
-/// Returns unused ports.
-fn free_ports<const N: usize>() -> [u16; N] {
-    let held = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    held.map(|listener| listener.local_addr().unwrap().port())
-}
-
 #[test]
 fn two_gateways_connect_and_report_their_state() {
     let folder = Folder::new("two");
@@ -248,12 +242,7 @@ fn listeners_pause_while_there_are_no_descriptors() {
     command.args(["-c", &limited]).current_dir(&folder.0).stderr(Stdio::null());
     let gateway = Running(command.spawn().unwrap());
     let connect = |port: u16| TcpStream::connect(("127.0.0.1", port));
-    for _ in 0..1200 {
-        if connect(page).is_ok() && connect(mavlink).is_ok() {
-            break;
-        }
-        sleep(Duration::from_millis(50));
-    }
+    assert!(within(PATIENCE, || connect(page).is_ok() && connect(mavlink).is_ok()));
     // More connections than descriptors; some wait in the kernel.
     let held: Vec<TcpStream> =
         (0..12).flat_map(|_| [mavlink, path, page]).flat_map(connect).collect();
@@ -265,14 +254,8 @@ fn listeners_pause_while_there_are_no_descriptors() {
     assert!(share < 0.1, "{:.0} % of a core", 100.0 * share);
     drop(held);
     // The listener accepts again.
-    for _ in 0..1200 {
-        let (code, _, _) = folder.run(&["status", "ground.toml"]);
-        if code == 1 {
-            return;
-        }
-        sleep(Duration::from_millis(50));
-    }
-    panic!("the page does not answer again");
+    let answers = || folder.run(&["status", "ground.toml"]).0 == 1;
+    assert!(within(PATIENCE, answers), "the page does not answer again");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -46,13 +47,9 @@ impl Daemon {
 
     /// Waits until the state is as `told`.
     pub fn wait(&self, told: impl Fn(&skybraid_gateway::Snapshot) -> bool) {
-        for _ in 0..1200 {
-            if self.shared.snapshot().is_some_and(|snapshot| told(&snapshot)) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
-        panic!("{:#?} {:#?}", self.shared.snapshot(), self.shared.edges());
+        let holds = || self.shared.snapshot().is_some_and(|snapshot| told(&snapshot));
+        let held = within(PATIENCE, holds);
+        assert!(held, "{:#?} {:#?}", self.shared.snapshot(), self.shared.edges());
     }
 
     /// Waits for a session in which every path is heard, and the peer hears it.
@@ -85,6 +82,9 @@ impl Drop for Daemon {
     }
 }
 
+/// Longest time in which another thread or process does what is asked of it, on a busy machine too.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Returns true as soon as `is_met` does; false if it does not within `timeout`.
 pub fn within(timeout: Duration, is_met: impl Fn() -> bool) -> bool {
     const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -103,16 +103,21 @@ pub fn prepare() {
     hold_signals().unwrap();
 }
 
-/// UDP ports of loopback that nobody has.
+/// Ports of loopback on which neither TCP nor UDP is in use. They are below those that Linux gives to clients
+/// (`ip_local_port_range`), so that none is taken between this call and the server's start.
 pub fn free_ports<const N: usize>() -> [u16; N] {
-    let sockets = [(); N].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-    sockets.map(|socket| socket.local_addr().unwrap().port())
-}
-
-/// TCP ports of loopback that nobody has.
-pub fn free_tcp_ports<const N: usize>() -> [u16; N] {
-    let sockets = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    sockets.map(|socket| socket.local_addr().unwrap().port())
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id() * 64;
+    [(); N].map(|()| {
+        loop {
+            let tried = u32::from(TRIED.fetch_add(1, Ordering::Relaxed));
+            let port = 10_000 + ((first + tried) % 22_000) as u16;
+            let address = ("127.0.0.1", port);
+            if UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok() {
+                break port;
+            }
+        }
+    })
 }
 
 /// A program's UDP socket, which talks to one port.

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::daemons::{
-    ATTITUDE, COMMAND, Daemon, frame, free_ports, free_tcp_ports, prepare, program, within,
-};
+use crate::daemons::{ATTITUDE, COMMAND, Daemon, frame, free_ports, prepare, program, within};
 use nix::pty::openpty;
 
 /// Reads a stream until so many bytes have come.
@@ -104,7 +102,7 @@ fn mavlink_and_video_cross_both_ways_over_udp() {
 fn mavlink_crosses_from_a_serial_device_to_tcp_and_back() {
     prepare();
     let [wan] = free_ports();
-    let [tcp, called] = free_tcp_ports();
+    let [tcp, called] = free_ports();
     let pty = openpty(None, None).unwrap();
     let device = nix::unistd::ttyname(&pty.slave).unwrap();
     let device = device.to_str().unwrap();
@@ -167,7 +165,7 @@ fn mavlink_crosses_from_a_serial_device_to_tcp_and_back() {
 fn start_with_pilots() -> ([Daemon; 2], UdpSocket, u16) {
     prepare();
     let [wan, autopilot] = free_ports();
-    let [tcp] = free_tcp_ports();
+    let [tcp] = free_ports();
     let [air, ground] = two_paths(wan);
     let mavlink = format!("[[mavlink]]\ntcp_listen = \"127.0.0.1:{tcp}\"\n");
     let ground = Daemon::start("ground", &(ground + &mavlink), None);
@@ -222,7 +220,7 @@ fn clients_that_send_nothing_keep_no_pilot_out() {
 #[test]
 fn a_flood_of_tcp_connections_keeps_no_aircraft_out() {
     prepare();
-    let [wan] = free_tcp_ports();
+    let [wan] = free_ports();
     let mavlink = "[[mavlink]]\nudp_connect = \"127.0.0.1:9\"\n";
     let paths = format!("network = \"tcp\"\n[path.one]\nlisten = \"127.0.0.1:{wan}\"\n{mavlink}");
     let ground = Daemon::start("ground", &paths, None);
@@ -260,7 +258,7 @@ fn a_flood_of_tcp_connections_keeps_no_aircraft_out() {
 fn over_tcp_both_directions_resume_after_a_restart() {
     prepare();
     let [autopilot, station, camera, screen] = free_ports();
-    let [wan] = free_tcp_ports();
+    let [wan] = free_ports();
     let [air, ground_paths] = two_paths(wan);
     let tcp = "network = \"tcp\"\n";
     let start_ground = || {

@@ -38,7 +38,7 @@ pub struct Fault {
     pub loss: f64,
     /// Larger IP packets than this many bytes do not arrive; 0 for no limit.
     pub limit: u64,
-    /// Maximum of the time by which each datagram takes longer, drawn for each, so that they overtake each other.
+    /// Maximum additional delay, drawn for each datagram, so that they overtake each other.
     pub scatter: Duration,
     /// Share of datagrams that arrive twice.
     pub twice: f64,
