@@ -57,7 +57,7 @@ def test_an_error_of_a_job_is_raised_and_stops_the_others() -> None:
             message = "no such luck"
             raise RuntimeError(message)
         while True:
-            gauge.go_on()
+            gauge.raise_if_stopped()
 
     with pytest.raises(RuntimeError, match="no such luck"):
         on_all_cores(work, range(3), gauge, None, workers=2)

@@ -1,4 +1,4 @@
-"""The answer: every sensible transport run over measured flights, ranked, and what is missing."""
+"""Ranks every sensible transport over measured flights, and lists the measurements that are missing."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from skybraid.assess.wanted import Wanted
 
 FIRST_S = 120.0
-"""Part of each flight in s by which transports are ranked first."""
+"""Part of each flight in s that the first ranking replays."""
 
 FINALISTS = 4
-"""Transports of each flow that are then run over all that was measured."""
+"""Transports of each flow that are run over all measurements."""
 
 SIEVED = 40
-"""Transports of each flow that a first look of `LOOK_S` leaves."""
+"""Transports of each flow that are kept after a first look of `LOOK_S`."""
 
 LOOK_S = 20.0
 """Seconds of one flight, simulated to choose `SIEVED` transports of each flow and to estimate the cost of a run.
 
-With less than `BUDGET_S` of computing time it is shorter by as much.
+With less than `BUDGET_S` of computing time it is shortened in proportion.
 """
 
 BUDGET_S = 40.0
@@ -56,14 +56,14 @@ _FIRST_PART = 0.3
 
 @dataclass(frozen=True)
 class Row:
-    """Transports of a flow that did the same.
+    """Transports of a flow with identical results.
 
     Attributes:
-        names: of the transports.
-        networks: that they use.
-        judged: over all that was measured, or over its first part.
-        delay_p50_ms: median one-way delay, median over the runs.
-        delay_p99_ms: of 99 %.
+        names: names of the transports.
+        networks: names of the networks in use.
+        judged: judgement over all measurements, or over their first part.
+        delay_p50_ms: median one-way delay; median over the runs.
+        delay_p99_ms: 99th percentile of the one-way delay; median over the runs.
         is_final: whether all measurements were replayed.
     """
 
@@ -76,47 +76,47 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Name of the transports: of two that did the same both, of more the first and their number."""
+        """Names of the transports in one: both of two, else the first and their number."""
         return name_of_equals(self.names)
 
     @property
     def verdict(self) -> Verdict:
-        """Returns the verdict; a part of the measurements decides nothing."""
+        """Verdict; inconclusive if only a part of the measurements was replayed."""
         return self.judged.verdict if self.is_final else Verdict.INCONCLUSIVE
 
     @property
     def outcome(self) -> str:
-        """The verdict in words, or that there is none."""
+        """Verdict in words, or that the transport was not in the final."""
         return str(self.verdict) if self.is_final else "not in the final"
 
     @property
     def reached(self) -> tuple[float, float, float]:
-        """Estimate and its interval."""
+        """Estimate and both ends of its interval."""
         return self.judged.estimate, self.judged.low, self.judged.high
 
 
 @dataclass(frozen=True)
 class RankedFlow:
-    """The transports of a flow, the best first."""
+    """Transports of a flow, best first."""
 
     wanted: Wanted
     rows: tuple[Row, ...]
 
     @property
     def best(self) -> Row:
-        """Returns the best one."""
+        """Best transport."""
         return self.rows[0]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer.
+    """Ranked transports of all flows.
 
     Attributes:
-        flows: the ranked transports of each.
-        networks: what was measured.
-        assumed: what was taken for granted, in sentences.
-        missing: what to measure, in sentences.
+        flows: ranked transports of each flow.
+        networks: the measured networks.
+        assumed: assumptions, in sentences.
+        missing: measurements that would decide more, in sentences.
         wall_s: computing time in s.
     """
 
@@ -128,7 +128,7 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """Returns met where every flow has a transport that meets its requirement."""
+        """Met if every flow has a transport that meets its requirement."""
         verdicts = [flow.best.verdict for flow in self.flows]
         if all(verdict is Verdict.MET for verdict in verdicts):
             return Verdict.MET
@@ -137,7 +137,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Job:
-    """A run: a transport of one flow next to the first choice of the others, over one flight of each network."""
+    """A run over one flight of each network: `candidate` for one flow, the first choice for all other flows."""
 
     flow: int
     candidate: Candidate
@@ -150,7 +150,7 @@ Choices: TypeAlias = "Sequence[Sequence[Candidate]]"
 """Transports of each flow."""
 
 Rows: TypeAlias = dict[tuple[int, Candidate], Row]
-"""How transports did, by flow and transport."""
+"""Results by flow and transport."""
 
 
 def assess(
@@ -166,14 +166,14 @@ def assess(
 
     Args:
         networks: at least one.
-        wanted: a requirement for each flow.
-        budget_s: computing time in s after which less than all is replayed.
-        progress: receives the share that is done.
-        choices: transports of each flow; by default those that make sense.
-        finalists: how many transports of each flow are run over all that was measured.
+        wanted: one requirement for each flow.
+        budget_s: computing time in s; if all measurements take longer, a part of each is replayed.
+        progress: receives the completed share.
+        choices: transports of each flow; by default the sensible ones.
+        finalists: number of transports of each flow that are run over all measurements.
 
     Raises:
-        ScenarioError: there is nothing required, or twice of one flow.
+        ScenarioError: there is no requirement, or a flow has two.
     """
     if not wanted or not networks:
         raise ScenarioError("assess: found nothing required; expected `--require 'FLOW: SHARE% within TIME'`")
@@ -197,27 +197,27 @@ def assess(
 
 
 def _ranked(wanted: Wanted, flow: int, final: Rows, before: Rows) -> RankedFlow:
-    """Returns a flow's transports of the final, and then those of the rounds before it."""
+    """Returns a flow's transports: those in the final first, then those of earlier rounds."""
     finals = [row for (own, _), row in final.items() if own == flow]
     others = [row for key, row in before.items() if key[0] == flow and key not in final]
     return RankedFlow(wanted, tuple(_merged(sorted(finals, key=_order) + sorted(others, key=_order))))
 
 
 class _Rounds:
-    """Rounds of runs: a look at every transport, a ranking of the hopeful ones, and the final.
+    """Rounds of runs: a look at every transport, a ranking of the promising ones, and the final.
 
     Args:
         runner: makes the runs.
         budget_s: computing time in s.
-        progress: receives the share that is done.
-        started: time of the beginning, of `time.perf_counter`.
+        progress: receives the completed share.
+        started: start time on the clock of `time.perf_counter`.
     """
 
     def __init__(self, runner: _Runner, budget_s: float, progress: Callable[[float], None], started: float) -> None:
         self._runner, self._budget_s, self._progress, self._started = runner, budget_s, progress, started
         self._look_s = max(min(LOOK_S * min(budget_s / BUDGET_S, 1.0), runner.longest_s), 1.0)
         self._cost = math.nan
-        """Computing time of a simulated second."""
+        """Computing time in s per simulated second."""
 
     def look(self) -> Rows:
         """Runs every transport over a part of one flight."""
@@ -226,20 +226,20 @@ class _Rounds:
         self._cost = self._took_s() / max(sum(job.duration_s for job in jobs), 1e-9)
         return self._runner.rows(self._runner.choices, seen, is_final=False)
 
-    def rank(self, hopeful: Choices) -> Rows:
-        """Runs the hopeful transports over a part of some flights.
+    def rank(self, promising: Choices) -> Rows:
+        """Runs the promising transports over a part of some flights.
 
-        It takes at most its part of the time, and at least as much of a flight as the look.
+        The part is as long as `_FIRST_PART` of the budget allows, and at least as long as the look.
         """
-        runs = max(sum(len(every) for every in hopeful) * _FIRST_JOURNEYS, 1)
+        runs = max(sum(len(every) for every in promising) * _FIRST_JOURNEYS, 1)
         affordable_s = max(_FIRST_PART * self._budget_s / (self._cost * runs), self._look_s)
         duration_s = min(FIRST_S, affordable_s, max(self._runner.longest_s, 1.0))
-        jobs = self._runner.jobs(hopeful, passes=1, journeys=_FIRST_JOURNEYS, duration_s=duration_s)
+        jobs = self._runner.jobs(promising, passes=1, journeys=_FIRST_JOURNEYS, duration_s=duration_s)
         seen = self._runner.run(jobs, lambda share: self._progress(0.1 + 0.2 * share))
-        return self._runner.rows(hopeful, seen, is_final=False)
+        return self._runner.rows(promising, seen, is_final=False)
 
     def decide(self, finalists: Choices) -> tuple[Rows, float]:
-        """Runs the finalists over all flights. Returns the share of each flight for which the time was enough, too."""
+        """Runs the finalists over all flights; also returns the share of each flight that the budget allowed."""
         longest_s, journeys = self._runner.longest_s, self._runner.max_journeys
         whole_s = sum(len(every) for every in finalists) * _PASSES * journeys * longest_s
         left_s = max(self._budget_s - self._took_s(), 5.0)
@@ -274,17 +274,17 @@ class _Runner:
                 write_flight(flight, self._file(network, number))
 
     def best(self, rows: Rows, count: int) -> Choices:
-        """Returns the best transports of each flow, the first `count`."""
+        """Returns the best `count` transports of each flow."""
         ranked = sorted(rows, key=lambda key: _order(rows[key]))
         return [[one for own, one in ranked if own == flow][:count] for flow in range(len(self._wanted))]
 
     def rows(self, chosen: Choices, seen: dict[_Job, Seen], *, is_final: bool) -> Rows:
-        """Returns how these transports did."""
+        """Returns the results of the chosen transports."""
         pairs = [(flow, candidate) for flow, every in enumerate(chosen) for candidate in every]
         return {(flow, candidate): self._row(flow, candidate, seen, is_final=is_final) for flow, candidate in pairs}
 
     def jobs(self, chosen: Choices, passes: int, journeys: int, duration_s: float) -> list[_Job]:
-        """Returns the runs of some transports over some journeys."""
+        """Returns the runs of the chosen transports over the first `journeys`."""
         return [
             _Job(flow, candidate, number, journey, duration_s)
             for flow, every in enumerate(chosen)
@@ -298,7 +298,7 @@ class _Runner:
         gauge = Gauge(len(jobs), jobs[0].duration_s)
 
         def one(job: _Job) -> Seen:
-            gauge.go_on()
+            gauge.raise_if_stopped()
             scenario = self.scenario(job)
             native, _ = simulation(scenario).make(
                 1 + job.pass_number * 1000 + job.journey, [], gauge.reporter(job), None, None
@@ -326,7 +326,7 @@ class _Runner:
         return Scenario("".join(lines), str(self._folder / "assess.toml"))
 
     def _row(self, flow: int, candidate: Candidate, seen: dict[_Job, Seen], *, is_final: bool) -> Row:
-        """Returns how a transport did."""
+        """Returns the result of a transport."""
         wanted = self._wanted[flow]
         own = {job: one for job, one in seen.items() if job.flow == flow and job.candidate == candidate}
         passes = [
@@ -346,7 +346,7 @@ class _Runner:
         return Row((candidate.name,), candidate.networks, judged, medians[0], medians[1], is_final)
 
     def assumed(self) -> list[str]:
-        """Returns what was taken for granted."""
+        """Returns the assumptions, in sentences."""
         assumed = [one.words for one in self._wanted]
         for network in self._networks:
             assumed += dict.fromkeys(f"{network.name}: {note}" for flight in network.flights for note in flight.notes)
@@ -384,7 +384,7 @@ def _seen(stats: FlowStats, wanted: Wanted) -> Seen:
 
 
 def _not_measured(network: Network, what: str, having: int, taken: str) -> str:
-    """Returns what was taken for what only `having` flights have."""
+    """Returns the assumption for a quantity that only `having` flights have."""
     if having == 0:
         return f"{network.name}: no {what} was measured; {taken} taken"
     some = f"{having} of {len(network.flights)} flights"
@@ -398,14 +398,14 @@ def _median(values: list[float]) -> float:
 
 
 def _order(row: Row) -> tuple[int, float, float, float]:
-    """Returns what rows are sorted by: verdict, estimate, lower end, delay."""
+    """Returns the sort key of a row: verdict, estimate, lower end, delay."""
     verdicts = (Verdict.MET, Verdict.INCONCLUSIVE, Verdict.NOT_MET)
     delay = row.delay_p99_ms if math.isfinite(row.delay_p99_ms) else math.inf
     return verdicts.index(row.judged.verdict), -row.judged.estimate, -row.judged.low, delay
 
 
 def _merged(rows: list[Row]) -> list[Row]:
-    """Returns the rows with those joined that did the same to the last digit."""
+    """Returns the rows with identical ones merged."""
     found: list[Row] = []
     for row in rows:
         same = next((at for at, one in enumerate(found) if replace(one, names=()) == replace(row, names=())), None)
@@ -417,7 +417,7 @@ def _merged(rows: list[Row]) -> list[Row]:
 
 
 def _missing(flows: Sequence[RankedFlow], networks: Sequence[Network]) -> list[str]:
-    """Returns what to measure, most telling first."""
+    """Returns the measurements that are missing, the most useful first."""
     needs: list[str] = []
     undecided = [flow for flow in flows if flow.best.verdict is Verdict.INCONCLUSIVE]
     used = [one for one in networks if any(one.name in flow.best.networks for flow in undecided)]

@@ -1,4 +1,4 @@
-"""Transports that make sense for a flow over some networks."""
+"""Sensible transports for a flow over some networks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Candidate(NamedTuple):
     """A transport over some of the networks.
 
     Attributes:
-        name: in words.
-        table: in TOML.
-        networks: that it uses.
+        name: description in words.
+        table: its TOML table.
+        networks: networks in use.
     """
 
     name: str
@@ -28,10 +28,10 @@ class Candidate(NamedTuple):
 
 
 def candidates(networks: list[str], *, is_video: bool) -> list[Candidate]:
-    """Returns the transports for a flow, the first one being a safe choice.
+    """Returns the transports for a flow, beginning with a safe choice.
 
-    Control goes in datagrams, alone over each network, doubled over all, and over the network of the lowest round trip.
-    Video and bulk go in streams and in datagrams under congestion control too.
+    Control is sent as datagrams: over each single network, duplicated over all networks, and over the network with the
+    lowest round trip. Video and bulk are also sent as streams and as datagrams with congestion control.
     """
     found: list[Candidate] = []
     every = tuple(networks)
@@ -57,10 +57,10 @@ def combined(
 
     Args:
         networks: names of the paths.
-        combinations: no congestion control for a protocol that has none.
+        combinations: protocol, scheduler and congestion control; None for a protocol without congestion control.
 
     Returns:
-        The transports, and why others cannot be run, in sentences.
+        The transports, and sentences on the combinations that cannot be run.
     """
     paths = "".join(f'[path.{name}]\nrate = "1Mbit/s"\ndelay = "1ms"\n' for name in networks)
     flow = '[flow.data]\nfrom = "vehicle"\ntraffic = { kind = "cbr", rate = "1kbit/s", packet = "125B" }\n'

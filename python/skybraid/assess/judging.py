@@ -1,15 +1,15 @@
-"""Verdicts over measured flights: an interval as honest as the measurements are few.
+"""Verdicts over measured flights, with intervals that allow for conditions that were not measured.
 
-Each pass replays every measured second once, so that a pass has as much evidence as was measured and no more. Passes
-begin at other places and pair the flights otherwise; the interval holds those of all passes. Beyond that:
+Each pass replays every measured second once, so a pass has exactly as much evidence as the measurements. Passes differ
+in where replays begin and in how flights are paired; the interval covers the intervals of all passes. In addition:
 
-- Networks differ more between flights than within one. With n flights, all of them good, a share of
-  `1 - 0.025^(1/n)` of all flights may be much worse than the worst that was measured elsewhere (`BAD_FLIGHT`), and of
-  n bad ones that share of all may miss nothing: the interval allows for these. A single flight says nothing of how bad
-  others are. With fewer than `MIN_OCCASIONS` flights of a network nothing is met.
-- With fewer than ten flights the interval holds Student's t interval between the flights too.
-- Networks that were measured apart may fail together more often than chance has it: seen misses count `COINCIDENCE`
-  times.
+- Networks differ more between flights than within a flight. After n good flights, a share of `1 - 0.025^(1/n)` of all
+  flights may still be bad: far worse than the worst flight measured elsewhere (`BAD_FLIGHT`). After n bad flights, the
+  same share may miss nothing. The interval covers both. A single flight gives no bound on the share of bad flights.
+  With fewer than `MIN_OCCASIONS` flights of a network, no requirement is met.
+- With fewer than ten flights, the interval also covers Student's t interval over the flights.
+- Networks that were measured at different times may fail together more often than independent ones: observed misses
+  count `COINCIDENCE` times.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from skybraid.assess.wanted import Wanted
 
 MIN_OCCASIONS = 5
-"""Flights (or hours of long ones) of each network below which nothing is met; as `episodes.FEW`."""
+"""Minimum number of flights (or hours of long flights) of each network for a requirement to be met; as
+`episodes.FEW`."""
 
 BAD_FLIGHT = {"downlink": 0.10, "uplink": 0.50}
-"""Assumed share of misses of an unseen bad flight over one network: about three times as many as in the worst of some
-fifteen flights that were held back when links were fitted to others (control within 300 ms 97.1 %, a video of 10 Mbit/s
-80 %)."""
+"""Assumed share of misses of an unseen bad flight over one network: about three times that of the worst of
+fifteen flights that no link was fitted to (97.1 % of control within 300 ms, 80 % of a video of 10 Mbit/s)."""
 
 MAX_FLIGHTS = 5000
 """Maximum number of flights that the output asks for."""
@@ -45,11 +45,11 @@ class Seen(NamedTuple):
     """Result of a flow in one run.
 
     Attributes:
-        share: of messages or frames in time; None of a goodput.
-        goodput_bps: application data.
-        delay_p50_ms: median one-way delay; NaN where nothing arrived.
-        delay_p99_ms: of 99 %.
-        parameters: shares of a required link performance, by metric; None: slots too long to see a loss.
+        share: share of messages or frames in time; None for a goodput.
+        goodput_bps: application data delivered, in bit/s.
+        delay_p50_ms: median one-way delay; NaN if nothing arrived.
+        delay_p99_ms: 99th percentile of the one-way delay; NaN if nothing arrived.
+        parameters: shares of a required link performance, by metric; None if slots are too long to detect a loss.
     """
 
     share: RunShare | None
@@ -65,14 +65,14 @@ class Judged:
 
     Attributes:
         estimate: share from 0 to 1, or bit/s.
-        low: of the 95 % interval.
-        high: of it.
-        verdict: over the conditions that the flights are a sample of.
-        needed_s: measured time in s that would decide it, if it went on like this; None: decided, too close, or within
-            the time of `flights_needed`.
-        why: what keeps an estimate that reaches the target from being met; "" otherwise.
-        flights_needed: flights of each network in all by which it may be met; None: no number, decided, or within the
-            flights of `needed_s`.
+        low: lower end of the 95 % interval.
+        high: upper end of the 95 % interval.
+        verdict: verdict for the conditions that the flights are a sample of.
+        needed_s: measured time in s that would decide the verdict at the present rate of misses; None if decided, too
+            close to the target, or covered by `flights_needed`.
+        why: reason why an estimate that reaches the target is not met; "" otherwise.
+        flights_needed: total number of flights of each network with which the target may be met; None if decided, if no
+            number suffices, or if covered by `needed_s`.
     """
 
     estimate: float
@@ -91,10 +91,10 @@ def judge_passes(
 
     Args:
         wanted: the requirement.
-        passes: the runs of each pass; a pass replays each measured second once.
-        occasions: the fewest that were seen of a network in use.
-        networks: how many are in use.
-        apart: whether networks in use were measured at different times.
+        passes: runs of each pass; a pass replays each measured second once.
+        occasions: smallest number of occasions of a network in use.
+        networks: number of networks in use.
+        apart: whether the networks in use were measured at different times.
     """
     needed_s: float | None = None
     if wanted.metric == "goodput":
@@ -115,13 +115,13 @@ def judge_passes(
         runs = [one.share for one in passes[0] if one.share is not None and one.share.trials]
         factor = factor_needed(runs, wanted.target) if runs else None
         measured_s = sum(run.span_s for run in runs)
-        # Where the time measured would do, it is flights that are too few.
+        # If the measured time suffices, the flights are too few.
         needed_s = None if factor is None or factor <= 1 else factor * measured_s
         flights = flights_needed(wanted, estimate, networks)
         if flights is None and occasions < MIN_OCCASIONS:
             flights = MIN_OCCASIONS
         if flights is not None and needed_s is not None:
-            # Both are needed: the larger one, in flights as long as these, contains the other.
+            # Only the larger of both is reported, in flights as long as the measured ones: it includes the other.
             if flights * measured_s >= needed_s * max(occasions, len(runs)):
                 needed_s = None
             else:
@@ -134,9 +134,10 @@ def judge_passes(
 def judge_link_passes(
     wanted: Wanted, passes: Sequence[Sequence[Seen]], occasions: int, networks: int = 1, *, apart: bool
 ) -> Judged:
-    """Returns the verdict on a required link performance: that of its worst parameter, which `why` names.
+    """Returns the verdict on a required link performance: the verdict on its worst parameter, which `why` names.
 
-    Continuity within the expiration time implies that this percentile of the completed transactions is within it too.
+    The expiration time needs no verdict of its own: if continuity is met, at least that share of the completed
+    transactions is within the expiration time.
     """
     found: list[tuple[int, float, Judged]] = []
     for one in wanted.parameters:
@@ -159,18 +160,21 @@ def judge_link_passes(
 
 
 def bad_flight(wanted: Wanted, networks: int) -> float:
-    """Returns the share of misses of a bad flight: over several networks, they fail together `COINCIDENCE` times."""
+    """Returns the assumed share of misses of a bad flight.
+
+    Several networks fail together `COINCIDENCE` times as often as independent ones.
+    """
     alone = BAD_FLIGHT[wanted.direction]
     return alone if networks == 1 else float(min(alone, COINCIDENCE * alone**networks))
 
 
 def unseen_flights(occasions: int) -> float:
-    """Returns the share of flights that may be bad though none of those seen was, with 97.5 % confidence."""
+    """Returns the largest share of bad flights, with 97.5 % confidence, if none of the measured flights was bad."""
     return 1 - float(0.025 ** (1 / occasions))
 
 
 def flights_needed(wanted: Wanted, estimate: float, networks: int) -> int | None:
-    """Returns how many good flights would show the requirement; None where no number would."""
+    """Returns the number of good flights with which the requirement would be met; None if no number suffices."""
     worst = bad_flight(wanted, networks)
     for number in range(MIN_OCCASIONS, MAX_FLIGHTS + 1):
         if estimate - worst * unseen_flights(number) >= wanted.target:

@@ -1,4 +1,4 @@
-"""Required link performance of stored runs and of gateways' logs, by the definitions of `model.link_performance`."""
+"""Judges the required link performance of stored runs and gateway logs (definitions: `model.link_performance`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIDES = ("ground", "aircraft")
 
 _SLOTS = 2 * SLOTS_PER_LOSS
 _SETTLE = 3
-"""Samples at the end of a log from which messages may still be under way."""
+"""Number of samples at the end of a log in which messages may still be in flight."""
 
 _CARRIER = (
     'duration = "1s"\n[path.link]\nrate = "1Mbit/s"\n[flow.FLOW]\nfrom = "ground"\n'
@@ -38,13 +38,13 @@ _CARRIER = (
 
 
 def read_rlp(text: str, flow: str, option: str = "--rlp") -> list[dict[str, Any]]:
-    """Reads a required link performance: a table in TOML (`{ expiration = "1s", … }`), or a file of its keys.
+    """Reads a required link performance: a TOML table (`{ expiration = "1s", … }`), or a file with the table's keys.
 
     Returns:
-        The requirements, one for each parameter, as a scenario has them.
+        One requirement for each parameter, in the form of `Scenario.requirements`.
 
     Raises:
-        ScenarioError: it cannot be read; the keys are those of `require.rlp`.
+        ScenarioError: the text or file is not a table with the keys of `require.rlp`.
     """
     table = text.strip()
     if not table.startswith("{"):
@@ -63,7 +63,7 @@ def judge_results(results: Results, required: Sequence[dict[str, Any]]) -> list[
     """Judges the stored messages of a result.
 
     Raises:
-        ResultError: it has no messages, or no such flow.
+        ResultError: the result has no table of messages, or no such flow.
     """
     flow = str(required[0]["flow"])
     if flow not in results.flows:
@@ -82,7 +82,7 @@ def judge_results(results: Results, required: Sequence[dict[str, Any]]) -> list[
     for flight in results.flights:
         own = messages.filter(pl.col("seed") == flight.seed) if several else messages
         frame = own.select("sent_ns", "delivered_ns").collect(engine="streaming").sort("sent_ns")
-        # Whether a message that expires after the end would have completed is unknown.
+        # The outcome of messages that expire after the end is unknown.
         frame = frame.filter(pl.col("sent_ns") + expiration_ns <= flight.simulated_s * 1e9)
         sent = frame["sent_ns"].to_numpy()
         delay = frame["delivered_ns"].cast(pl.Float64).fill_null(float("inf")).to_numpy() - sent
@@ -106,17 +106,18 @@ def judge_results(results: Results, required: Sequence[dict[str, Any]]) -> list[
 def judge_logs(logs: Sequence[GatewayLog], required: Sequence[dict[str, Any]], sender: str) -> list[Requirement]:
     """Judges the logs of both gateways of a flight.
 
-    The transactions are the messages of the class that is called like the flow: those that an application wrote at the
-    sender, and those that the other side delivered, or dropped because a newer one had been. A gateway drops what is
-    older than its class's deadline, so that the deadline and not `expiration` is the time within which they complete.
+    Transactions are the messages of the class with the flow's name. A transaction begins when an application writes the
+    message at the sender; it completes when the receiver delivers the message, or drops it because a newer one was
+    already delivered. A gateway drops messages that are older than the deadline of their class, so transactions
+    complete within that deadline, not within `expiration`.
 
     Args:
-        logs: one of each side.
-        required: as `read_rlp` returns it.
+        logs: one log of each side.
+        required: requirements as returned by `read_rlp`.
         sender: `ground` or `aircraft`.
 
     Raises:
-        ResultError: not one log of each side, no such class, or no time in common.
+        ResultError: there is not exactly one log of each side, no such class, or no time that both logs cover.
     """
     sides = {log.side: log for log in logs}
     if len(logs) != len(SIDES) or set(sides) != set(SIDES):
@@ -146,13 +147,14 @@ def judge_logs(logs: Sequence[GatewayLog], required: Sequence[dict[str, Any]], s
 
 
 def slots_of_logs(sender: GatewayLog, receiver: GatewayLog, name: str) -> Slots:
-    """Returns the messages of a class over the time that both logs have.
+    """Returns the messages of a class over the time that both logs cover.
 
-    A log holds counters of its samples. Messages under way are the difference of what was written and what has been
-    delivered; what it never falls below again is lost. So the samples' phase and the clocks' difference lose nothing.
+    Logs sample counters. The difference of written and delivered messages is the number in flight or lost. The part
+    below which this difference never falls again is lost, so neither the phase of the samples nor the offset of the
+    clocks counts as a loss.
 
     Raises:
-        ResultError: no such class, or less than four samples in common.
+        ResultError: there is no such class, or the logs have fewer than four samples in common.
     """
     written = _counter(sender, name, ("written",))
     delivered = _counter(receiver, name, ("delivered", "superseded"))
@@ -164,8 +166,8 @@ def slots_of_logs(sender: GatewayLog, receiver: GatewayLog, name: str) -> Slots:
         )
     times_s = np.arange(begin_s, end_s + 1e-9, slot_s)
     wrote, done = np.interp(times_s, *written), np.interp(times_s, *delivered)
-    under_way = wrote - done
-    lost = np.minimum.accumulate(np.minimum(under_way, under_way[-_SETTLE:].min())[::-1])[::-1]
+    missing = wrote - done
+    lost = np.minimum.accumulate(np.minimum(missing, missing[-_SETTLE:].min())[::-1])[::-1]
     begun = np.diff(np.rint(wrote))
     failed = np.clip(np.diff(np.rint(lost - lost[0])), 0, begun)
     return Slots(begun, begun - failed, slot_s)
@@ -174,7 +176,7 @@ def slots_of_logs(sender: GatewayLog, receiver: GatewayLog, name: str) -> Slots:
 def _counter(
     log: GatewayLog, name: str, columns: Sequence[str]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Wall time in s, and the sum of counters of a class, of each sample."""
+    """Returns the wall time in s and the sum of some counters of a class, for each sample."""
     own = log.classes.filter(pl.col("name") == name)
     if own.is_empty():
         known = log.classes["name"].unique(maintain_order=True).to_list()
@@ -192,7 +194,7 @@ def _judged(wanted: dict[str, Any], runs: Sequence[Slots], *, is_authentic: bool
 def _expiration(
     wanted: dict[str, Any], delays_ms: Sequence[npt.NDArray[np.float64]], within: Sequence[RunShare]
 ) -> Evidence:
-    """Judges the percentile of those that completed by the share of them within the expiration time."""
+    """Judges the percentile of completed transactions by their share within the expiration time."""
     together = np.concatenate(delays_ms)
     judged = judge_share(within, float(wanted["target"]))
     if not together.size:

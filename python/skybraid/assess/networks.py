@@ -22,17 +22,17 @@ MIN_FLIGHT_S = 1.0
 """Minimum measured time in s of a flight."""
 
 MINUTE_S = 60.0
-"""Time in s that makes one occasion of flights that are shorter."""
+"""Flights shorter than this, in s, add up to occasions of this length."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network with what was measured of it.
+    """A network and its measured flights.
 
     Attributes:
-        name: as the user calls it.
-        flights: without gaps, at least one.
-        together: name of the journeys, where other networks were measured on the same ones; "" where alone.
+        name: the user's name for it.
+        flights: flights without gaps, at least one.
+        together: name shared by networks that were measured together on the same journeys; "" if measured alone.
     """
 
     name: str
@@ -41,21 +41,21 @@ class Network:
 
     @property
     def measured_s(self) -> float:
-        """Returns the time in s over all flights."""
+        """Total duration of the flights in s."""
         return sum(flight.length_s for flight in self.flights)
 
     @property
     def occasions(self) -> int:
-        """Returns how many occasions were seen: flights, of long ones the whole hours, of short ones the minutes."""
+        """Number of independent occasions: one per flight and whole hour; a flight under a minute is a part of one."""
         seen = [min(max(int(one.length_s / HOUR_S), 1), one.length_s / MINUTE_S) for one in self.flights]
         return max(int(sum(seen) + 1e-9), 1)
 
     def lacks(self, quantity: str, direction: str) -> bool:
-        """Whether a quantity was not measured in a direction in all flights."""
+        """Whether some flight has no measurement of a quantity in a direction."""
         return self.having(quantity, direction) < len(self.flights)
 
     def having(self, quantity: str, direction: str) -> int:
-        """Returns in how many flights a quantity was measured in a direction."""
+        """Returns the number of flights with a measurement of a quantity in a direction."""
         return sum(flight.values(quantity, direction) is not None for flight in self.flights)
 
 
@@ -83,7 +83,7 @@ def read_networks(texts: Sequence[str], options: Options | None = None) -> list[
         if len(wanted) > 1:
             together |= dict.fromkeys(wanted, names)
     for name, key in together.items():
-        # Flights measured together and alone do not mix: journeys would not pair.
+        # Flights measured together and alone cannot be mixed: their journeys would not pair.
         partners = key.split(",")
         if len({len(flights[partner]) for partner in partners}) > 1:
             raise ScenarioError(f"{name}: found flights of {key} together and apart; expected all of one kind")
@@ -93,10 +93,10 @@ def read_networks(texts: Sequence[str], options: Options | None = None) -> list[
 
 
 def _read(files: str, options: Options | None) -> Flight:
-    """Returns a flight without the times in which nothing was measured.
+    """Reads a flight and removes its pauses.
 
     Raises:
-        TraceError: a file cannot be read, or next to nothing was measured.
+        TraceError: a file cannot be read, or has less than `MIN_FLIGHT_S` of measurements.
     """
     try:
         flight = read_flight(files, options).whole().without_pauses()

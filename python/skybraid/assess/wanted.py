@@ -1,6 +1,6 @@
-"""Requirements as a sentence: "control: 99.9% within 300ms", "video: 95% of frames within 300ms", "video: 8Mbit/s".
+"""Requirements as sentences: "control: 99.9% within 300ms", "video: 95% of frames within 300ms", "video: 8Mbit/s".
 
-A required link performance is a table in TOML, `control: { expiration = "1s", continuity = "99.9%" }`, or its file.
+A required link performance is a TOML table, `control: { expiration = "1s", continuity = "99.9%" }`, or a file.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ class Wanted:
     """A requirement of a flow.
 
     Attributes:
-        text: as the user gave it.
-        flow: name of the flow; what is not called video is control, from the ground.
-        metric: "share" of messages, of "frames", "goodput", or "rlp" (required link performance).
-        target: share from 0 to 1, or bit/s; of a required link performance its continuity.
-        within_ms: the deadline; None of goodput.
-        rate_mbps: what the flow sends, in Mbit/s.
-        parameters: of a required link performance, as a scenario has its requirements; else none.
+        text: the user's sentence.
+        flow: name of the flow; a name that begins with "video" is video from the vehicle, any other control from the
+            ground.
+        metric: "share" (of messages in time), "frames" (share of frames in time), "goodput", or "rlp" (required link
+            performance).
+        target: share from 0 to 1, or bit/s; for a required link performance, its continuity.
+        within_ms: deadline in ms; None for goodput.
+        rate_mbps: rate of the flow in Mbit/s.
+        parameters: requirements of a required link performance, in the form of `Scenario.requirements`; else empty.
     """
 
     text: str
@@ -51,27 +53,23 @@ class Wanted:
 
     @property
     def is_video(self) -> bool:
-        """Whether the flow is a camera's."""
+        """Whether the flow is video."""
         return self.metric == "frames" or self.flow.startswith("video")
 
     @property
     def direction(self) -> str:
-        """Returns the direction of the flow."""
+        """Direction of the flow: `uplink` or `downlink`."""
         return "uplink" if self.is_video or self.metric == "goodput" else "downlink"
 
     @property
     def words(self) -> str:
-        """What is sent, in a sentence."""
+        """Description of the flow's traffic."""
         what = "a video of" if self.metric == "frames" else "messages at"
         sender = "the vehicle" if self.direction == "uplink" else "the ground"
         return f"{self.flow}: {what} {self.rate_mbps:g} Mbit/s from {sender}"
 
     def lines(self, transport: str) -> str:
-        """Returns the lines of a scenario for this flow.
-
-        Args:
-            transport: its table in TOML.
-        """
+        """Returns the scenario lines of this flow, with `transport` as its TOML table."""
         if self.metric == "frames":
             traffic = f'{{ kind = "video", rate = "{self.rate_mbps:g}Mbit/s", fps = 30, jitter_buffer = "150ms" }}'
             require = f'{{ frames = "{100 * self.target:g}%", within = "{self.within_ms:g}ms" }}'
@@ -90,14 +88,14 @@ class Wanted:
 
 
 def parse_wanted(text: str, rates_mbps: dict[str, float] | None = None) -> Wanted:
-    """Returns a requirement.
+    """Parses a requirement.
 
     Args:
         text: the sentence.
-        rates_mbps: what flows send, in Mbit/s, by their names; by default `CONTROL_MBPS`, `VIDEO_MBPS`.
+        rates_mbps: rates of flows in Mbit/s, by name; `CONTROL_MBPS` and `VIDEO_MBPS` by default.
 
     Raises:
-        ScenarioError: it is no such sentence.
+        ScenarioError: the text is not a requirement.
     """
     flow, colon, rest = text.partition(":")
     flow = flow.strip()
@@ -116,7 +114,7 @@ def parse_wanted(text: str, rates_mbps: dict[str, float] | None = None) -> Wante
         return Wanted(text, flow, metric, target, float(share["time"]) * scale, given or default)
     if rate := _RATE.fullmatch(rest.strip()):
         target_bps = float(rate["rate"]) * RATE_UNITS[rate["unit"]] * 1e6
-        # What is offered must exceed what is required, or nothing could reach it.
+        # The offered rate must exceed the required goodput, or no transport could reach it.
         return Wanted(text, flow, "goodput", target_bps, None, given or _OFFERED * target_bps * 1e-6)
     if wanted := _of_profile(text, flow, rest.strip(), given):
         return wanted
@@ -128,7 +126,7 @@ def parse_wanted(text: str, rates_mbps: dict[str, float] | None = None) -> Wante
 
 
 def _of_link(text: str, flow: str, table: str, given: float | None) -> Wanted:
-    """Returns a required link performance: its transactions are the messages of control."""
+    """Parses a required link performance; its transactions are the messages of control."""
     found = read_rlp(table, flow, "--require")
     continuity = next(one for one in found if one["metric"] == "continuity")
     return Wanted(
@@ -143,7 +141,7 @@ def _of_link(text: str, flow: str, table: str, given: float | None) -> Wanted:
 
 
 def _of_profile(text: str, flow: str, name: str, given: float | None) -> Wanted | None:
-    """Returns what a requirement profile requires; None where there is no such profile."""
+    """Returns the requirement of a profile; None if there is no such profile."""
     for entry in registry("requirements"):
         if entry["name"] == name:
             numbers = {str(one["name"]): str(one["default"]) for one in entry["parameters"]}

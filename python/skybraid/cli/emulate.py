@@ -309,7 +309,7 @@ def _running(scenario: Scenario, seed: int | None, *, ipv6: bool = False, nested
         emulation = _core.Emulation(
             scenario.native, number, [], control=str(socket), ipv6=ipv6, nested=nested, keep_privileges=True
         )
-        control.announce(socket, emulation)
+        control.publish_namespaces(socket, emulation)
         yield emulation
 
 
@@ -356,6 +356,6 @@ def _introduce(scenario: Scenario, emulation: Emulation, other: str) -> None:
 
 def _join(name: str, node: str) -> None:
     """Enters a running emulation's node; never returns."""
-    spaces, variables = control.place(control.find(name), node)
+    spaces, variables = control.namespaces_of(control.find(name), node)
     argv, prompt = _interactive(node)
     raise typer.Exit(_core.enter(spaces, argv, {**os.environ, **variables, **prompt}))

@@ -1,4 +1,4 @@
-"""Axes of a campaign: the table `[sweep]` of a scenario, and additions of the command line.
+"""Axes of a campaign: the table `[sweep]` of a scenario, and axes given on the command line.
 
     [sweep]
     seeds = "1..20"
@@ -49,13 +49,13 @@ Label = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One thing that is varied.
+    """Axis of a sweep.
 
     Attributes:
-        name: the swept key; the keys with `+` between them where they go in step; or `case`.
-        keys: the columns that it has in the tables: one for each swept key, or `case`.
-        labels: for each step of the axis, what is in these columns.
-        sets: for each step, the keys that are replaced, with their values as TOML.
+        name: the swept key; several keys that are varied together, joined by `+`; or `case`.
+        keys: its columns in the tables: one for each swept key, or `case`.
+        labels: values of these columns, for each step of the axis.
+        sets: replaced keys with their values as TOML, for each step of the axis.
     """
 
     name: str
@@ -138,16 +138,16 @@ class Sweep:
 
 
 def read(text: str, file: str, vary: Sequence[tuple[str, object]] = (), overrides: Overrides = ()) -> Sweep:
-    """The sweep of a scenario's text, with axes that are varied besides.
+    """Returns the sweep of a scenario, with further axes.
 
     Args:
-        text: the scenario as TOML; without `[sweep]` only `vary` counts.
-        file: what errors name.
+        text: the scenario as TOML; if it has no `[sweep]`, only the axes of `vary`.
+        file: file name for errors.
         vary: keys with a list of values, a range as a table, or one value; they replace the same key of `[sweep]`.
-        overrides: keys that every point has replaced.
+        overrides: keys replaced at every point.
 
     Raises:
-        ScenarioError: the text is not TOML, or something of the sweep is wrong.
+        ScenarioError: the text is not TOML, or the sweep is invalid.
     """
     try:
         table = tomllib.loads(text).get("sweep", {})
@@ -181,14 +181,14 @@ def read(text: str, file: str, vary: Sequence[tuple[str, object]] = (), override
 
 
 def without(text: str) -> dict[str, Any]:
-    """The scenario's tables without `[sweep]`: what its flights have in common, whatever comments say."""
+    """Returns the scenario's tables without `[sweep]`: the part that its runs have in common."""
     tables = tomllib.loads(text)
     tables.pop("sweep", None)
     return tables
 
 
 def values_of(text: str) -> object:
-    """Parses what follows `--vary KEY=`: TOML, or texts between commas.
+    """Parses the values of `--vary KEY=`: TOML, or texts separated by commas.
 
     `a,b` and `["a", "b"]` are two values, `{ from = "1Mbit/s", to = "9Mbit/s", steps = 5 }` is a range.
     """
@@ -217,7 +217,7 @@ def _seeds(keys: Keys) -> tuple[int, ...] | None:
 
 
 def _flat(table: Mapping[str, Any], where: str, above: str = "") -> Iterator[tuple[str, object]]:
-    """Keys with dots, whether they are quoted or tables in tables."""
+    """Flattens nested tables to dotted keys; quoted keys with dots are kept."""
     for name, value in table.items():
         quoted = name if not above and "." in name else toml_key(name)
         key = f"{above}.{quoted}" if above else quoted
@@ -293,7 +293,7 @@ def _cases(keys: Keys) -> list[Axis]:
 
 
 def _kind(values: Sequence[object]) -> type[Label]:
-    """The type of an axis' column."""
+    """Returns the type of an axis' column."""
     if all(isinstance(value, bool) for value in values):
         return bool
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):

@@ -35,9 +35,9 @@ class Base:
 
     Attributes:
         text: the scenario.
-        file: its name, which errors say and trace files are relative to.
-        overrides: keys that every point has replaced.
-        plugins: Python files with algorithms of one's own, each with its text.
+        file: its file name, for errors and for relative names of trace files.
+        overrides: keys replaced at every point.
+        plugins: Python files with user-defined algorithms, each with its text.
     """
 
     text: str
@@ -46,21 +46,21 @@ class Base:
     plugins: tuple[tuple[str, str], ...] = ()
 
     def scenario(self, point: Point, like: Scenario | None = None) -> Scenario:
-        """Returns the scenario of a point; of that of another point the traces are taken.
+        """Returns the scenario of a point; `like` is the scenario of another point whose loaded traces are reused.
 
         Raises:
-            ScenarioError: it is not a correct scenario.
+            ScenarioError: the scenario is invalid.
         """
         return Scenario(self.text, self.file, (*self.overrides, *point.sets), like=like)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Runs that are made one after the other.
+    """Runs that are executed one after the other.
 
     Attributes:
         jobs: the runs.
-        points: the points that they name, each with the digest of what it ran when the campaign was planned.
+        points: points of the runs, each with the digest of its inputs when the campaign was planned.
     """
 
     jobs: tuple[Job, ...]
@@ -68,7 +68,7 @@ class Batch:
 
 
 class Executor(Protocol):
-    """Makes runs somewhere."""
+    """Executor of runs, on this machine or on others."""
 
     @property
     def target_s(self) -> float:
@@ -76,7 +76,7 @@ class Executor(Protocol):
         ...
 
     def outcomes(self, base: Base, batches: Iterator[Batch]) -> Iterator[Sequence[Outcome]]:
-        """Iterates over the outcomes of batches, in any order; now and then an empty one, to give the caller a turn."""
+        """Iterates over the outcomes of batches, in any order; sometimes yields none, to give the caller a turn."""
         ...
 
 
@@ -94,7 +94,7 @@ _preparing = threading.Lock()
 
 
 def _prepare(base: Base, point: Point, digest: str) -> _Prepared:
-    """A point's scenario, read once for its seeds."""
+    """Returns the scenario of a point; it is parsed once for all seeds."""
     with _preparing:
         known = _prepared.get((base.file, digest))
         if known is not None:
@@ -112,7 +112,7 @@ def _prepare(base: Base, point: Point, digest: str) -> _Prepared:
 
 
 def _planned(base: Base, point: Point, digest: str, like: Scenario | None) -> Scenario:
-    """The scenario of a point, if it is still what was planned."""
+    """Returns the scenario of a point; fails if its inputs have changed since the campaign was planned."""
     if like is not None:
         # Its traces may be those of an earlier campaign.
         with contextlib.suppress(ScenarioError):
@@ -127,21 +127,21 @@ def _planned(base: Base, point: Point, digest: str, like: Scenario | None) -> Sc
     return scenario
 
 
-def run_batch(base: Base, batch: Batch, go_on: Callable[[float], bool] = lambda _: True) -> list[Outcome]:
-    """Makes the runs of a batch; one that fails says so and does not stop the others.
+def run_batch(base: Base, batch: Batch, continues: Callable[[float], bool] = lambda _: True) -> list[Outcome]:
+    """Executes the runs of a batch; a failed run is reported in its outcome and does not stop the others.
 
     Raises:
-        Interrupted: `go_on` said no.
+        Interrupted: `continues` returned false.
     """
     outcomes = []
     for place, seed in batch.jobs:
-        if not go_on(0.0):
+        if not continues(0.0):
             raise Interrupted("stopped before the end")
         point, digest = batch.points[place]
         clock = time.perf_counter()
         try:
             prepared = _prepare(base, point, digest)
-            run, _ = simulation(prepared.scenario).make(seed, [], go_on, None, None)
+            run, _ = simulation(prepared.scenario).make(seed, [], continues, None, None)
             wall_s = time.perf_counter() - clock
             asked = (prepared.deadlines_ms, prepared.frames_within_ms, prepared.requirements, prepared.links)
             outcomes.append(outcome_of(run, place, wall_s, *asked))
@@ -154,36 +154,36 @@ def run_batch(base: Base, batch: Batch, go_on: Callable[[float], bool] = lambda 
 
 
 class Pace:
-    """Duration of recent runs; makes batches of about the same length in time."""
+    """Divides runs into batches of about equal duration, by the duration of recent runs."""
 
     def __init__(self, target_s: float) -> None:
         self._target_s = target_s
         self._run_s: float | None = None
 
     def saw(self, outcomes: Sequence[Outcome]) -> None:
-        """Learns from runs."""
+        """Records the durations of completed runs."""
         if outcomes:
             mean_s = sum(outcome.wall_s for outcome in outcomes) / len(outcomes)
             self._run_s = mean_s if self._run_s is None else 0.8 * self._run_s + 0.2 * mean_s
 
     @property
     def size(self) -> int:
-        """Number of runs of the next batch."""
+        """Returns the number of runs in the next batch."""
         if self._run_s is None:
             return 1
         return max(1, min(_MAX_BATCH, int(self._target_s / max(self._run_s, 1e-6))))
 
     def batches(self, jobs: Iterator[Job], points: Sequence[Point], digests: Sequence[str]) -> Iterator[Batch]:
-        """Jobs in batches, made when they are asked for."""
+        """Yields batches of jobs, each sized when it is requested."""
         while taken := tuple(islice(jobs, self.size)):
             yield Batch(taken, {place: (points[place], digests[place]) for place, _ in taken})
 
 
 class Threads:
-    """Makes runs in threads of this process; the simulator needs no Python meanwhile, so that all cores work.
+    """Executes runs in threads of this process; the simulator releases Python's lock, so all cores are used.
 
     Args:
-        workers: number of processes; by default one per core.
+        workers: number of threads; one per core by default.
     """
 
     target_s = 0.02
@@ -192,13 +192,13 @@ class Threads:
         self.workers = workers or cores()
 
     def outcomes(self, base: Base, batches: Iterator[Batch]) -> Iterator[Sequence[Outcome]]:
-        """Iterates over the outcomes of batches, with at most two per worker under way."""
+        """Iterates over the outcomes of batches, with at most two per worker in progress."""
         stop = threading.Event()
 
-        def go_on(_simulated_s: float) -> bool:
+        def continues(_simulated_s: float) -> bool:
             return not stop.is_set()
 
-        ended = finished(lambda batch: run_batch(base, batch, go_on), batches, stop.set, self.workers)
+        ended = finished(lambda batch: run_batch(base, batch, continues), batches, stop.set, self.workers)
         with contextlib.closing(ended):
             for done in ended:
                 yield [outcome for outcomes in done for outcome in outcomes]

@@ -1,4 +1,4 @@
-"""A campaign as read from its dataset: its tables, its points, and any of its runs again."""
+"""Campaigns read from their datasets: tables, points, and replays of single runs."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Manifest:
 
     Attributes:
         name: the scenario's name.
-        base: the scenario, with what every point has in common.
-        version: of Skybraid.
+        base: the scenario with all that the points have in common.
+        version: version of Skybraid.
         axes: varied keys.
-        points: their combinations that are part of the campaign, by the number that the tables name.
-        digests: of what each point runs.
-        paths: names of the paths, over all points.
+        points: combinations of their values, by the point's number in the tables.
+        digests: digest of each point's inputs.
+        paths: names of the paths of all points.
         created: start time, as ISO 8601.
     """
 
@@ -104,10 +104,10 @@ class Manifest:
 
     @classmethod
     def of(cls, store: Store) -> Manifest | None:
-        """The campaign's that lies there, or None where there is none.
+        """Reads the manifest of a store; None if it has none.
 
         Raises:
-            ResultError: it is damaged.
+            ResultError: the manifest is damaged.
         """
         values = store.manifest()
         if values is None:
@@ -120,13 +120,13 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """Many runs of a scenario over points and seeds, as they lie in a folder or at a URL.
+    """Runs of a scenario over points and seeds, stored in a folder or at a URL.
 
     Attributes:
         url: folder of the campaign.
         manifest: contents of `campaign.json`.
-        answers: to the question until which seeds were added, for each point; of a campaign that was just run.
-        notices: notes on the execution, for the user; of a campaign that was just run.
+        answers: answer to the `until` question for each point; empty unless the campaign was just run.
+        notices: notes on the execution, for the user; empty unless the campaign was just run.
     """
 
     url: str
@@ -146,10 +146,10 @@ class Campaign:
 
     @classmethod
     def at(cls, store: Store) -> Campaign:
-        """The campaign in a store, of which every part can be read.
+        """Opens the campaign in a store and checks that every part can be read.
 
         Raises:
-            ResultError: there is none, or it is damaged.
+            ResultError: there is no campaign, or it is damaged.
         """
         manifest = Manifest.of(store)
         if manifest is None:
@@ -164,7 +164,7 @@ class Campaign:
 
     @property
     def scenario(self) -> str:
-        """The scenario's text, with its `[sweep]`."""
+        """Text of the scenario, with its `[sweep]`."""
         return self.manifest.base.text
 
     @property
@@ -179,12 +179,12 @@ class Campaign:
 
     @property
     def schemas(self) -> dict[str, dict[str, pl.DataType]]:
-        """The tables' columns with their types."""
+        """Columns of the tables with their types."""
         labels = self.manifest.points[0].labels if self.manifest.points else ()
         return schemas(self.columns, labels, self.manifest.paths)
 
     def scan(self, table: str) -> pl.LazyFrame:
-        """A table as a lazy frame: `runs`, `flows` or `requirements`.
+        """Returns a table as a lazy frame: `runs`, `flows` or `requirements`.
 
         Raises:
             MissingTableError: there is no such table.
@@ -195,11 +195,11 @@ class Campaign:
         return self._store.scan(table, self.schemas[table])
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Offers the table `runs` to whatever reads Arrow."""
+        """Exports the table `runs` as an Arrow stream."""
         return self.scan(RUNS).collect().__arrow_c_stream__(requested_schema)
 
     def points(self) -> pl.DataFrame:
-        """The points: `point`, the axes' columns, and how many runs are done and how many failed."""
+        """Returns one row per point: `point`, the axes' columns, and the numbers of completed and failed runs."""
         counted = (
             self.scan(RUNS)
             .group_by("point")
@@ -214,19 +214,20 @@ class Campaign:
         )
 
     def summary(self) -> pl.DataFrame:
-        """Returns what each flow did at each point over all seeds, as `skybraid.execute.overview.summary` does."""
+        """Returns a row for each flow and point over all seeds; see `skybraid.execute.overview.summary`."""
         return overview.summary(self)
 
     def failed(self) -> pl.DataFrame:
-        """The runs that failed: rows of `runs`, with the error and the command that repeats each."""
+        """Returns the rows of `runs` that failed, each with its error and its replay command."""
         return self.scan(RUNS).filter(pl.col("status") == FAILED).sort("point", "seed").collect()
 
     def to_xarray(self) -> Dataset:
         """Returns the table `flows` as a dataset of xarray, which must be installed.
 
-        Its dimensions are the axes, in their order, `flow` and `seed`; keys that go in step share a dimension, named by
-        the first. The variables are the numbers of the table in its units (docs/campaigns.md), NaN where a run is
-        missing or failed or has no such number. `dataset.goodput_bps.mean("seed")` is a number for each point.
+        Its dimensions are the axes, in their order, `flow` and `seed`; keys that are varied together share a dimension
+        with the name of the first key. The variables are the numeric columns of the table in its units
+        (docs/campaigns.md), NaN if a run is missing, failed or has no such value. `dataset.goodput_bps.mean("seed")` is
+        one number per point.
         """
         import xarray
 
@@ -271,12 +272,12 @@ class Campaign:
         """Repeats a run, with its tables.
 
         Args:
-            key: of the run, or as much of its beginning as no other run shares.
-            tables: tables to keep, as of `skybraid.run`.
+            key: key of the run, or a unique prefix of it.
+            tables: tables to keep, as for `skybraid.run`.
             out: folder for the result; None keeps it in memory.
 
         Raises:
-            ResultError: there is no such run, or several.
+            ResultError: no run has this key, or several have the prefix.
         """
         found = (
             self.scan(RUNS).filter(pl.col("key").str.starts_with(key)).select("key", "point", "seed").head(2).collect()
@@ -289,7 +290,7 @@ class Campaign:
 
 
 def _steps(row: Sequence[Any], axes: Sequence[Axis], steps: Sequence[Mapping[tuple[Any, ...], int]]) -> list[int]:
-    """Positions on the axes of a row that begins with their columns."""
+    """Returns the positions on the axes of a row that begins with the axes' columns."""
     found, begin = [], 0
     for axis, known in zip(axes, steps, strict=True):
         end = begin + len(axis.keys)
@@ -299,7 +300,7 @@ def _steps(row: Sequence[Any], axes: Sequence[Axis], steps: Sequence[Mapping[tup
 
 
 def replay_line(base: Base, point: Point, seed: int) -> str:
-    """Returns the command that repeats a run, from the folder where the campaign was begun."""
+    """Returns the command that repeats a run, to be given in the folder where the campaign was started."""
     words = ["skybraid", "run", base.file, "--seed", str(seed)]
     for key, value in (*base.overrides, *point.sets):
         words += ["--set", f"{key}={value}"]

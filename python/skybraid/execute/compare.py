@@ -1,9 +1,9 @@
-"""Every scheduler with every congestion control over one scenario, as one table.
+"""Compares every scheduler with every congestion control over one scenario, in one table.
 
     frame = compare("scenarios/remote-piloting.toml", flows=["video"])
     print(text(frame))
 
-The lists of algorithms are those of the registries, with the ones of one's own that have been registered.
+The algorithms are those of the registries, including registered user-defined ones.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _UNCONTROLLED = "udp"
 
 
 class Combination(NamedTuple):
-    """Transport of one row; no congestion control for a protocol that has none."""
+    """Transport of a row; `congestion` is None for a protocol without congestion control."""
 
     protocol: str
     scheduler: str
@@ -67,7 +67,7 @@ class Combination(NamedTuple):
 
 
 class Names(TypedDict, total=False):
-    """Fields of `Choice`, by themselves."""
+    """Fields of `Choice` as keyword arguments."""
 
     flows: Sequence[str] | None
     protocols: Sequence[str] | None
@@ -80,11 +80,11 @@ class Choice:
     """Options to compare.
 
     Attributes:
-        flows: flows whose transport is replaced in these three keys; the others stay as they are. By default all that
-            have a transport of their own.
-        protocols: their names; by default `PROTOCOLS`, and the one that the named flows have.
-        schedulers: their names; all by default.
-        congestion: names of the congestion controls; all by default.
+        flows: flows whose transport is replaced in these three keys; by default all flows with a transport. Other flows
+            are not changed.
+        protocols: names of protocols; by default `PROTOCOLS` and the protocol of the named flows.
+        schedulers: names of schedulers; all by default.
+        congestion: names of congestion controls; all by default.
     """
 
     flows: Sequence[str] | None = None
@@ -96,10 +96,10 @@ class Choice:
         """Returns all combinations.
 
         Args:
-            own: protocols that the flows have, compared too unless protocols were named.
+            own: protocols of the flows, which are compared too unless protocols were named.
 
         Raises:
-            ScenarioError: a name is not known.
+            ScenarioError: a name is unknown.
         """
         schedulers, congestion = _names("schedulers", self.schedulers), _names("congestion", self.congestion)
         protocols = self.protocols or list(dict.fromkeys((*PROTOCOLS, *own)))
@@ -111,10 +111,10 @@ class Flown:
     """Runs of all combinations.
 
     Attributes:
-        frame: a row for each combination, seed and flow.
-        requirements: of each combination, each judged over all seeds.
+        frame: one row for each combination, seed and flow.
+        requirements: requirements of each combination, judged over all seeds.
         replaced: flows whose transport was replaced; their requirements come first.
-        left_out: why combinations could not be run, in sentences.
+        left_out: sentences on the combinations that cannot be run.
     """
 
     frame: pl.DataFrame
@@ -123,7 +123,7 @@ class Flown:
     left_out: tuple[str, ...]
 
     def medians(self) -> dict[Combination, list[dict[str, Any]]]:
-        """Returns the medians over the seeds, a row for each flow, first those whose transport was replaced."""
+        """Returns the medians over the seeds, one row per flow; flows whose transport was replaced come first."""
         found: dict[Combination, list[dict[str, Any]]] = {}
         for row in _medians(self.frame).to_dicts():
             combination = Combination(*(row.pop(key) for key in Combination._fields))
@@ -133,7 +133,7 @@ class Flown:
         return found
 
     def values(self, combination: Combination, flow: str, column: str) -> list[float | None]:
-        """Returns a column of a flow, seed by seed; of several flows of one name, of the first."""
+        """Returns a column of a flow, one value per seed; if several flows have the name, of the first."""
         rows = self.frame
         for key, name in combination._asdict().items():
             rows = rows.filter(pl.col(key).eq_missing(pl.lit(name, dtype=pl.String)))
@@ -155,21 +155,22 @@ def compare(
     Args:
         scenario: a `Scenario`, or the path of its file.
         choice: options to compare.
-        seed: root of the random streams of every flight; the scenario's own if neither this nor `seeds` is given.
-        seeds: several seeds, each run once with every combination; traces then begin at a place drawn from the seed
-            unless the scenario says where.
-        progress: receives the share that is done.
-        names: fields of `Choice`, in place of `choice`.
+        seed: root of the random streams of every run; by default the scenario's, unless `seeds` is given.
+        seeds: several seeds, each run once with every combination; traces then begin at a place drawn from the seed,
+            unless the scenario defines it.
+        progress: receives the completed share.
+        names: fields of `Choice`, instead of `choice`.
 
     Returns:
-        A row for each combination, seed and flow, in this order: `protocol`, `scheduler`, `congestion`, `seed`, `flow`;
-        `deadline_ms` and `within_deadline`, the share (0 to 1) of the messages that met it, or that arrived at all
-        where the flow requires none; `goodput_bps`; `delay_p50_ms` and the other percentiles of one-way delay; the
-        totals of `summary.TOTALS`; where a flow is video, what `summary.video_columns` and `summary.frames_in_time`
-        tell, null of other flows; `share_PATH`, the share (0 to 1) of the flow's packets on each path.
+        One row for each combination, seed and flow, with the columns `protocol`, `scheduler`, `congestion`, `seed`,
+        `flow`; `deadline_ms` and `within_deadline`, the share (0 to 1) of the messages that met it, or that arrived at
+        all if the flow has no deadline; `goodput_bps`; `delay_p50_ms` and the other percentiles of one-way delay; the
+        totals of `summary.TOTALS`; if a flow is video, the columns of `summary.video_columns` and
+        `summary.frames_in_time`, null for other flows; `share_PATH`, the share (0 to 1) of the flow's packets on each
+        path.
 
     Raises:
-        ScenarioError: a name is not known, or the scenario cannot be run with a combination.
+        ScenarioError: a name is unknown, or the scenario cannot be run with a combination.
         KeyboardInterrupt: Ctrl-C.
     """
     return flown(scenario, choice or Choice(**names), seed, seeds, progress).frame
@@ -198,7 +199,7 @@ def flown(
     judging = _Judging(chosen, replaced, len(numbers))
 
     def one(job: tuple[Combination, int]) -> list[dict[str, Any]]:
-        gauge.go_on()
+        gauge.raise_if_stopped()
         combination, number = job
         native, _ = simulation(made[combination]).make(number, [], gauge.reporter(job), None, None)
         judging.add(combination, number, {stats.flow: stats for stats in native.group_stats()})
@@ -226,7 +227,11 @@ def flown(
 def _scenarios(
     scenario: Scenario, flows: Sequence[str], choice: Choice, own: Sequence[str]
 ) -> tuple[dict[Combination, Scenario], tuple[str, ...]]:
-    """The scenario with each combination, and why others cannot be run; names that were asked for must run."""
+    """Returns the scenario with each combination, and sentences on combinations that cannot be run.
+
+    Raises:
+        ScenarioError: a combination that the user named cannot be run.
+    """
     made: dict[Combination, Scenario] = {}
     refused: dict[str, list[str]] = {}
     first: ScenarioError | None = None
@@ -245,7 +250,7 @@ def _scenarios(
 
 
 class _Judging:
-    """Judges a combination as soon as all its seeds have been run, and forgets its statistics."""
+    """Judges a combination once all its seeds have been run, and drops its statistics."""
 
     def __init__(self, scenario: Scenario, replaced: Sequence[str], seeds: int) -> None:
         self._wanted = sorted(scenario.requirements, key=lambda one: one["flow"] not in replaced)
@@ -271,19 +276,19 @@ class _Judging:
 
 
 def _medians(frame: pl.DataFrame) -> pl.DataFrame:
-    """Medians over the seeds, a row for each combination and flow."""
+    """Returns the medians over the seeds, one row for each combination and flow."""
     keys = [*Combination._fields, "flow"]
     numbers = [name for name, kind in frame.schema.items() if kind.is_numeric() and name != "seed"]
     return frame.group_by(keys, maintain_order=True).agg(pl.col(numbers).median())
 
 
 def text(frame: pl.DataFrame) -> str:
-    """Formats the result of `compare` as a table: one line per combination, medians where several seeds were run.
+    """Formats the result of `compare` as a table: one line per combination, with medians over several seeds.
 
-    For each flow: messages within the deadline (or arrived, where it requires none), one-way delay that half of the
-    messages and 99 % of them did not exceed, data that arrived, and the share of its packets on each path but the last.
-    Of a video its frames in place of its messages: those shown undamaged in time, their latency from the camera to the
-    screen, how many were shown a second, on average and in the worst one, and freezes a minute.
+    Columns of a flow: share of messages within the deadline (or delivered, if it has none), median and 99th percentile
+    of the one-way delay, goodput, and the share of its packets on each path but the last. Columns of a video describe
+    frames instead of messages: share shown undamaged in time, latency from the camera to the screen, frames per second
+    on average and in the worst second, and freezes per minute.
     """
     keys = list(Combination._fields)
     medians = _medians(frame)
@@ -299,10 +304,10 @@ def text(frame: pl.DataFrame) -> str:
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
-    """Writes what `compare` gave as CSV or Parquet, as the file's name ends, replacing an earlier file.
+    """Writes the result of `compare` as CSV or Parquet, by the file's suffix; replaces an earlier file.
 
     Raises:
-        ResultError: the name ends otherwise, or the file cannot be written.
+        ResultError: the suffix is unknown, or the file cannot be written.
     """
     check_name(path)
     file = io.BytesIO()
@@ -314,10 +319,10 @@ def write(frame: pl.DataFrame, path: Path) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Refuses a file that `write` cannot write.
+    """Raises if `write` cannot write the file.
 
     Raises:
-        ResultError: the name ends in none of `SUFFIXES`.
+        ResultError: the file's suffix is not in `SUFFIXES`.
     """
     if path.suffix not in SUFFIXES:
         raise ResultError(f"{path}: expected a name that ends in {' or '.join(SUFFIXES)}")
@@ -332,7 +337,7 @@ def _flows(scenario: Scenario, wanted: Sequence[str] | None) -> list[str]:
 
 
 def is_of(name: str, flow: str) -> bool:
-    """Whether a row is of a flow, or of one of the flows of a group."""
+    """Whether a row's flow is `flow`, or a member of this group."""
     return name == flow or name.startswith(f"{flow}.")
 
 
@@ -373,7 +378,7 @@ def _row(stats: FlowStats, deadline_ms: float | None) -> dict[str, Any]:
 
 
 def titles_of(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
-    """The heads above `cells_of` of a flow."""
+    """Returns the column titles of `cells_of`."""
     on_paths = ["Mbit/s", *(f"on {name.removeprefix('share_')}" for name in shares)]
     if row.get("frames") is not None:
         return [frames_title(row["frames_within_ms"]), "p50 ms", "p99 ms", *RATE_TITLES, *on_paths]
@@ -382,12 +387,12 @@ def titles_of(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
 
 
 def frames_title(within_ms: float | None) -> str:
-    """The head above the share of frames that were shown undamaged within a time, in ms, or at all."""
+    """Returns the column title of the share of frames shown undamaged within `within_ms`, or at all if None."""
     return "undamaged" if within_ms is None else f"frames in {within_ms:g} ms"
 
 
 def rate_cells(row: Mapping[str, Any]) -> list[str]:
-    """Cells of the columns `RATE_TITLES`."""
+    """Returns the cells of the columns `RATE_TITLES`."""
     return [
         _cell(row["frame_rate"], 1, 2),
         _cell(row["worst_frame_rate"], 1, 1),
@@ -396,7 +401,7 @@ def rate_cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def cells_of(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
-    """The numbers of a flow: share in time, delays, rate and shares of the paths."""
+    """Returns the cells of a flow: share in time, delays, rate and shares of the paths."""
     video = row.get("frames") is not None
     share, delay = ("frames_in_time", "frame_latency") if video else ("within_deadline", "delay")
     return [
@@ -414,20 +419,20 @@ def _cell(value: float | None, scale: float, digits: int, unit: str = "") -> str
 
 
 def name_of_equals(names: Sequence[str]) -> str:
-    """Returns the name of what did the same: of two both, of more the first and their number."""
+    """Returns one name for options with equal results: both of two, else the first and the number of others."""
     if len(names) <= 2:
         return " = ".join(names)
     return f"{names[0]} and {len(names) - 1} that did the same"
 
 
 def aligned(lines: list[list[str]], names: int, groups: Mapping[str, int], shared: int | None = None) -> str:
-    """Lines of cells under one another, names to the left and numbers to the right.
+    """Aligns cells in columns: names to the left, numbers to the right.
 
     Args:
-        lines: the titles first, all of one length.
-        names: number of columns that are names.
-        groups: titles over that many columns each, behind the names.
-        shared: in how many of the first columns lines must agree to stand together; by default all names but one.
+        lines: lines of equal length, the titles first.
+        names: number of columns with names.
+        groups: titles above groups of columns, each with its number of columns; the first group follows the names.
+        shared: number of leading columns that are equal within a block of lines; by default all names but one.
     """
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
 

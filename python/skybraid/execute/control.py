@@ -1,8 +1,8 @@
-"""Control of running emulations: where their sockets are, and a client for them.
+"""Control of running emulations: location of their sockets, and a client.
 
-A socket is named `NAME-PID.sock` after the scenario and the process that was started; one JSON object a line goes
-each way. `NAME-PID.json` next to it has the places of its nodes. Whoever owns a socket holds it open, so one that
-nobody answers is left over.
+A socket is named `NAME-PID.sock` after the scenario and the process that was started. Requests and answers are JSON
+objects, one per line. `NAME-PID.json` next to the socket has the namespaces of the nodes. The owner keeps the socket
+open, so a socket that nobody answers is a leftover.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PLACES = ".json"
 
 
 class EndedError(EmulationError):
-    """The emulation at the other end is over."""
+    """The emulation at the other end has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class Running:
     """A running emulation.
 
     Attributes:
-        name: its scenario's name as it is in the socket's name.
-        pid: number of the process that was started; nested ones after a dot.
-        socket: address on which it listens.
+        name: the scenario's name, as in the socket's name.
+        pid: id of the process that was started; nested emulations add theirs after a dot.
+        socket: address of the socket.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Running:
 
     @property
     def label(self) -> str:
-        """Name and number, as `--name` takes them."""
+        """Name and process id, as `--name` takes them."""
         return f"{self.name}-{self.pid}"
 
 
@@ -79,17 +79,13 @@ def folder() -> Path:
 
 
 def own_label(name: str) -> str:
-    """Name and number of this process's own emulation; the number is that of the process that the user has started.
-
-    Args:
-        name: the scenario's.
-    """
+    """Returns the label of this process's emulation of scenario `name`, with the id of the user's process."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_MAX_NAME].strip("-") or "emulation"
     return f"{slug}-{os.environ.get(LABEL, os.getpid())}"
 
 
 def environment() -> dict[str, str]:
-    """Returns the environment of the command inside the sandbox: the sockets' folder and the emulation's number."""
+    """Returns the environment of the command inside the sandbox: folder of the sockets and number of the emulation."""
     outer = os.environ.get(LABEL)
     number = str(os.getpid()) if outer is None else f"{outer}.{os.getpid()}"
     return {FOLDER: str(folder()), LABEL: number}
@@ -102,10 +98,10 @@ def depth() -> int:
 
 @contextlib.contextmanager
 def own_socket(name: str) -> Iterator[Path]:
-    """The path of this emulation's socket, which is gone when the block ends; sweeps up what others have left.
+    """Yields the path of this emulation's socket and removes it afterwards; also removes leftovers of others.
 
     Raises:
-        EmulationError: the folder cannot be made, or belongs to somebody else.
+        EmulationError: the folder cannot be created, or belongs to another user.
     """
     place = folder()
     _make(place)
@@ -132,12 +128,12 @@ def _make(place: Path) -> None:
 
 
 def running() -> list[Running]:
-    """All emulations of this user that answer."""
+    """Returns all emulations of this user that answer."""
     return [one for one in _sockets() if _answers(one.socket)]
 
 
 def sweep() -> list[Path]:
-    """Removes the sockets of emulations that are gone, and gives them."""
+    """Removes the sockets of emulations that have ended, and returns their paths."""
     gone = [one.socket for one in _sockets() if not _answers(one.socket)]
     for path in gone:
         _remove(path)
@@ -154,12 +150,12 @@ def _remove(path: Path) -> None:
     path.with_suffix(_PLACES).unlink(missing_ok=True)
 
 
-def announce(path: Path, emulation: Emulation) -> None:
-    """Tells next to a socket where the nodes are, for those who want to go there.
+def publish_namespaces(path: Path, emulation: Emulation) -> None:
+    """Writes the namespaces of an emulation's nodes into a file next to its socket, for `shell --join`.
 
     Args:
-        path: the socket's.
-        emulation: whose nodes.
+        path: path of the socket.
+        emulation: the emulation.
     """
     here = {FOLDER: str(path.parent.absolute()), LABEL: path.stem.rpartition("-")[2]}
     places = {
@@ -172,10 +168,10 @@ def announce(path: Path, emulation: Emulation) -> None:
     path.with_suffix(_PLACES).write_text(json.dumps(places), encoding="utf-8")
 
 
-def place(running: Running, node: str) -> tuple[list[str], dict[str, str]]:
-    """A node of a running emulation: files below /proc that stand for its namespaces, and what programs find there.
+def namespaces_of(running: Running, node: str) -> tuple[list[str], dict[str, str]]:
+    """Returns a node's namespaces in a running emulation, as files below /proc, and its programs' environment.
 
-    The files are those of the user namespace, if it has one, and of the network.
+    The namespaces are the user namespace, if there is one, and the network namespace.
 
     Raises:
         EmulationError: there is no such node, or the emulation has ended.
@@ -189,7 +185,7 @@ def place(running: Running, node: str) -> tuple[list[str], dict[str, str]]:
         user = process / "ns" / "user"
         users = [] if user.samefile("/proc/self/ns/user") else [str(user)]
     except OSError as error:
-        raise EmulationError(f"{running.label}: cannot go there: {error}") from error
+        raise EmulationError(f"{running.label}: its namespaces cannot be entered: {error}") from error
     found = places[node]
     return [*users, str(process / "fd" / Path(found["namespace"]).name)], found["environment"]
 
@@ -205,7 +201,7 @@ def _sockets() -> list[Running]:
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens; a moment after a listener was bound it may not yet."""
+    """Whether a socket is listened on; one that was just bound may not be yet."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(str(path))
@@ -217,10 +213,10 @@ def _answers(path: Path) -> bool:
 
 
 def find(name: str | None) -> Running:
-    """The running emulation of this name, of this number, or the only one.
+    """Returns the running emulation with this name or number, or the only one.
 
     Raises:
-        EmulationError: there is none such, or several; it lists them.
+        EmulationError: no emulation matches, or several do; the message lists them.
     """
     there = running()
     chosen = [one for one in there if name is None or name in (one.name, one.pid, one.label)]
@@ -237,10 +233,10 @@ def find(name: str | None) -> Running:
 
 
 class Client:
-    """A connection to a running emulation.
+    """Connection to a running emulation, as a context manager.
 
     Raises:
-        EmulationError: on the way in, if it does not answer any more.
+        EmulationError: on entry, if the emulation no longer answers.
     """
 
     def __init__(self, socket_path: Path) -> None:
@@ -255,10 +251,10 @@ class Client:
         self._lines = self._socket.makefile("r", encoding="utf-8")
 
     def ask(self, **request: object) -> dict[str, Any]:
-        """Sends a request and gives the answer.
+        """Sends a request and returns the answer.
 
         Raises:
-            EmulationError: the emulation refuses, in its own words, or has ended.
+            EmulationError: the emulation refuses the request (the message is its answer), or has ended.
         """
         given = {key: value for key, value in request.items() if value is not None}
         try:
@@ -268,7 +264,7 @@ class Client:
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
-        """The next line that the emulation sends."""
+        """Returns the next line that the emulation sends."""
         try:
             line = self._lines.readline()
         except OSError as error:
@@ -281,13 +277,13 @@ class Client:
         return answer
 
     def peer(self) -> int:
-        """Number of the process at the other end, as it is here."""
+        """Id of the process at the other end, in this process's namespace."""
         size = struct.calcsize("3i")
         pid, _, _ = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, _peer_option(), size))
         return int(pid)
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._lines.close()
         self._socket.close()
 
@@ -310,12 +306,12 @@ def _peer_option() -> int:
 
 
 def rerun_inside() -> int:
-    """Runs this very command line again inside a sandbox, and gives its exit code."""
+    """Runs this process's command line again inside a sandbox, and returns its exit code."""
     return _core.reenter([*command(), *sys.argv[1:]], environment())
 
 
 def command() -> list[str]:
-    """The words that run the command `skybraid` of this very installation."""
+    """Returns the command line of this installation's `skybraid`."""
     # `-m` looks into the current folder first; where this process does not, a module there must not be taken for ours.
     aside = [] if sys.path[0] in ("", os.getcwd()) else ["-P"]  # noqa: PTH109 as sys.path has it
     return [sys.executable, *aside, "-m", "skybraid"]

@@ -1,7 +1,8 @@
 """Runs on other machines, through a Dask scheduler: `--on dask://HOST:PORT`.
 
-A batch of runs goes out as text, keys and seeds, and comes back as rows; the dataset is written here alone. A batch
-that was lost with its worker is made again by another one, and its rows are written once, when they have come back.
+A batch of runs is sent as text, keys and seeds, and returned as rows; only this process writes the dataset. A batch
+that
+was lost with its worker is repeated by another worker. Its rows are written once, when they have been returned.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ _NO_WORKER_S = 60.0
 
 
 class Dask:
-    """Makes runs on the workers of a Dask scheduler.
+    """Executes runs on the workers of a Dask scheduler.
 
     Args:
         url: `dask://HOST:PORT`.
 
     Raises:
-        ResultError: the URL is another, Dask is not installed, or nobody answers.
+        ResultError: the URL has another form, Dask is not installed, or no scheduler answers.
     """
 
     target_s = 1.0
@@ -64,7 +65,7 @@ class Dask:
             raise ResultError(f"--on: {url}: no Dask scheduler answers: {error}") from error
 
     def outcomes(self, base: Base, batches: Iterator[Batch]) -> Iterator[Sequence[Outcome]]:
-        """Iterates over the outcomes of batches, with a few per core under way."""
+        """Iterates over the outcomes of batches, with a few per core in progress."""
         shipped = replace(base, file=str(Path(base.file).resolve()))
         pending: dict[Any, tuple[Batch, int]] = {}
         numbers = count()
@@ -102,7 +103,7 @@ class Dask:
             self._client.close()
 
     def _taken(self, future: Any, batch: Batch, attempt: int, submit: Any) -> Sequence[Outcome]:  # noqa: ANN401
-        """The rows of a batch that has ended; one that was lost for good is sent out again."""
+        """Returns the rows of a batch that has ended; a batch that was lost with its worker is submitted again."""
         if future.status == "finished":
             rows: Sequence[Outcome] = future.result()
             return rows
@@ -115,7 +116,7 @@ class Dask:
 
 
 def _drained(ended: queue.SimpleQueue[Any]) -> list[Any]:
-    """Futures that have ended; waits a little for the first."""
+    """Returns the futures that have ended; waits a short time for the first."""
     found = []
     try:
         found.append(ended.get(timeout=_POLL_S))
@@ -126,7 +127,7 @@ def _drained(ended: queue.SimpleQueue[Any]) -> list[Any]:
 
 
 def run_there(base: Base, batch: Batch) -> list[Outcome]:
-    """Makes the runs of a batch on a worker, which has the scenario's trace files at the same places."""
+    """Executes a batch on a worker, which must have the scenario's trace files at the same paths."""
     for file, text in base.plugins:
         _load(file, text)
     return run_batch(base, batch)
@@ -136,7 +137,7 @@ _loaded: set[str] = set()
 
 
 def _load(file: str, text: str) -> None:
-    """Registers the algorithms of a plugin whose text has come along."""
+    """Registers the algorithms of a plugin from its text."""
     if text in _loaded:
         return
     folder = Path(tempfile.mkdtemp(prefix="skybraid-"))

@@ -1,4 +1,4 @@
-"""Emulation: a scenario in real time, its links between network namespaces, real sockets, real programs."""
+"""Emulation: a scenario in real time, with links between network namespaces, real sockets and real programs."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ class Options:
     """Options of an emulation.
 
     Attributes:
-        precise: spend a core on punctuality.
+        precise: use a core for accurate timing.
         ipv6: let flows use IPv6.
-        vehicle: a program in the vehicle, for the shell; with it or the ground's, no flow of the scenario is run.
-        ground: a program on the ground.
-        limit_s: longest time for the programs in s; None: until the vehicle's ends, or the ground's without one.
-        iperf3: also write what the kernel's connections did as iperf3 writes it, a file for each flow.
+        vehicle: shell command to run in the vehicle. With `vehicle` or `ground`, no flow of the scenario is run.
+        ground: shell command to run on the ground.
+        limit_s: maximum duration of the programs in s; None: until the vehicle's program ends, or the ground's if the
+            vehicle has none.
+        iperf3: also write one file in iperf3's format for each flow over the kernel's TCP or MPTCP.
         keep_privileges: programs that root starts keep all of root's rights, and may write to root's home.
     """
 
@@ -57,12 +58,12 @@ class Options:
 
     @property
     def programs(self) -> dict[str, str]:
-        """Programs by node, the ground's first."""
+        """Programs by node; the ground's comes first."""
         both = {"ground": self.ground, "vehicle": self.vehicle}
         return {node: command for node, command in both.items() if command is not None}
 
     def words(self) -> tuple[str, ...]:
-        """These as words of the command line."""
+        """Returns the options as words of the command line."""
         switches = {
             "--precise": self.precise,
             "--ipv6": self.ipv6,
@@ -92,29 +93,29 @@ def emulate(
     iperf3: bool = False,
     progress: Progress | None = None,
 ) -> Results:
-    """Runs a scenario in real time and judges it: its links between network namespaces, over real sockets.
+    """Runs a scenario in real time over real sockets, with its links between network namespaces, and judges it.
 
-    The work is done by `skybraid emulate` in a process of its own, which has a sandbox.
+    `skybraid emulate` does the work in a process with a sandbox.
 
     Args:
         scenario: a `Scenario`, or the path of its file.
-        seed: root of the links' random streams; the scenario's own if it is not given.
-        tables: tables to keep, of messages, subflows, links and packets; by default the first three.
+        seed: root of the links' random streams; the scenario's by default.
+        tables: tables to keep: messages, subflows, links, packets; by default the first three.
         out: folder to write the result into; None keeps it in memory.
         pcap: also write packet captures; needs `out`.
-        precise: spend a core on punctuality.
+        precise: use a core for accurate timing.
         ipv6: let flows use IPv6.
-        vehicle: a command for the shell to run in the vehicle, in place of the scenario's flows.
-        ground: the same on the ground; it is started first.
-        limit_s: longest time for these programs in s.
+        vehicle: shell command to run in the vehicle instead of the scenario's flows.
+        ground: shell command to run on the ground; it is started first.
+        limit_s: maximum duration of these programs in s.
         iperf3: also write `iperf3-FLOW.json`, in the form of `iperf3 --json`, for each flow that the kernel's TCP or
             MPTCP carried; needs `out`.
-        progress: receives the share that is done, at each tenth.
+        progress: receives the completed share, at each tenth.
 
     Raises:
-        ScenarioError: the scenario is not correct, or `seed` is not.
-        EmulationError: the emulator cannot begin, go on or write, in the command's words.
-        KeyboardInterrupt: Ctrl-C; what was seen so far is in `out`.
+        ScenarioError: the scenario or `seed` is invalid.
+        EmulationError: the emulator cannot start, continue or write; the message is that of the command.
+        KeyboardInterrupt: Ctrl-C; the result so far is in `out`.
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     chosen.native.needs_two_hosts()
@@ -142,7 +143,7 @@ def emulate(
 
 
 def _command(words: list[str], text: str, progress: Progress | None) -> None:
-    """Runs `skybraid emulate` in a process of its own, with the scenario's text as its input."""
+    """Runs `skybraid emulate` in a child process, with the scenario's text as its input."""
     quiet = [] if progress is not None else ["--quiet"]
     command = [*control.command(), "emulate", *words, *quiet]
     with (
@@ -188,9 +189,9 @@ def emulate_here(
     """Emulates a scenario from inside the sandbox.
 
     Raises:
-        ScenarioError: `seed` or `tables` are not correct.
-        EmulationError, OSError: something that the emulator needs is missing.
-        ResultError: `out` holds something already or cannot be written; no trace of the attempt is left.
+        ScenarioError: `seed` or `tables` is invalid.
+        EmulationError, OSError: a requirement of the emulator is missing.
+        ResultError: `out` is not empty or cannot be written; nothing is left behind.
     """
     kept = ["links"] if options.programs and tables is None else tables
     driver = _programs(scenario, options) if options.programs else emulator(scenario, options)
@@ -212,7 +213,7 @@ def emulator(scenario: Scenario, options: Options) -> Driver:
 
 
 def _without_iperf3(facts: dict[str, Any], folder: Path | None) -> dict[str, Any]:
-    """Writes a file for each flow that can be reported as iperf3 does, and a note for every other flow."""
+    """Writes a file in iperf3's format for each flow that supports it; adds a note for every other flow."""
     if "iperf3" not in facts:
         return facts
     kept = {name: value for name, value in facts.items() if name != "iperf3"}
@@ -272,12 +273,12 @@ def _emulation(
         keep_privileges=options.keep_privileges,
         algorithms=(algorithms.registered(algorithms.SCHEDULERS), algorithms.registered(algorithms.CONGESTION)),
     )
-    control.announce(socket, emulation)
+    control.publish_namespaces(socket, emulation)
     return emulation
 
 
 def shell_command(command: str) -> list[str]:
-    """The words that run a command through the shell."""
+    """Returns the command line that runs a command through the shell."""
     return ["sh", "-c", command]
 
 
@@ -286,9 +287,9 @@ def _output(folder: Path | None, node: str) -> tuple[str, str] | None:
 
 
 def await_listener(program: Program) -> None:
-    """Waits until something listens or is bound in a program's node, it has ended, or a second has passed.
+    """Waits until a socket is bound in a program's node, the program has ended, or a second has passed.
 
-    A client that is started at once after its server would find nobody there.
+    A client that is started right after its server would otherwise be refused.
     """
     deadline = time.monotonic() + _LISTENING_S
     while time.monotonic() < deadline and program.poll() is None and not _someone_listens(program.pid):
@@ -307,6 +308,6 @@ def _someone_listens(pid: int) -> bool:
 
 
 def lacks() -> str:
-    """Returns what this machine lacks for the emulator and how to get it, or nothing."""
+    """Returns what the emulator lacks on this machine and how to fix it; empty if nothing is missing."""
     missing = [one for one in _core.capabilities() if one["needed"] and not one["present"]]
     return "; ".join(f"{one['name']} (found {one['found']}; {one['fix']})" for one in missing)

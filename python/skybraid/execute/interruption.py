@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C: a command that is terminated cleans up and says so, with an exit code of its own."""
+"""Handles SIGTERM like Ctrl-C: a terminated command cleans up, says so, and has its own exit code."""
 
 import math
 import signal
@@ -16,7 +16,7 @@ _SAME_S = 0.5
 
 
 def catch_sigterm() -> None:
-    """Has SIGTERM interrupt this process as Ctrl-C does, unless its parent has it ignored."""
+    """Makes SIGTERM interrupt this process like Ctrl-C, unless its parent ignores the signal."""
     if sys.platform != "win32" and signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
         signal.signal(signal.SIGTERM, _interrupt)
 
@@ -28,9 +28,9 @@ def was_terminated() -> bool:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Within it, Ctrl-C and SIGTERM wait, and take effect at its end.
+    """Context manager that defers Ctrl-C and SIGTERM to its end.
 
-    An exception that a signal raises while a lock is being taken would leave it locked for ever.
+    An exception raised by a signal while a lock is being acquired would leave it locked for ever.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

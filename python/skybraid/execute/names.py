@@ -1,4 +1,4 @@
-"""`all` as the value of a swept key: every name that the registry has for it and the scenario takes."""
+"""`all` as the value of a swept key: every registered name that the scenario accepts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ KINDS = {
 
 
 def all_of(key: str, text: str, file: str, overrides: Overrides, where: str) -> tuple[list[object], list[str]]:
-    """The names that stand for "all" at a key, and why others of the registry are left out.
+    """Returns the names that "all" stands for at a key, and sentences on names that are left out.
 
-    A name is left out where the scenario cannot be run with it, as TCP over two paths.
+    A name is left out if the scenario cannot be run with it, for example TCP over two paths.
 
     Raises:
-        ScenarioError: the key names nothing of the registry, or the scenario takes none of the names.
+        ScenarioError: the key has no registered names, or the scenario accepts none of them.
     """
     kind = KINDS.get(key.rpartition(".")[2].strip('"'))
     if kind is None:

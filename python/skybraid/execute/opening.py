@@ -1,4 +1,4 @@
-"""Opening of results: what a sweep or a run wrote."""
+"""Opens the results of sweeps and runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def open_results(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Campaign | Results:
-    """Opens what `sweep` or `run` wrote: a `Campaign`, or the `Results` of a single result's folder.
+    """Opens the output of `sweep` (a `Campaign`) or of `run` (a `Results`).
 
     Args:
-        url: a folder's path, or of a campaign any URL of fsspec.
-        storage_options: options of fsspec for that URL.
+        url: path of the folder; for a campaign also any URL of fsspec.
+        storage_options: options of fsspec for the URL.
 
     Raises:
-        ResultError: there is neither, or it is damaged.
+        ResultError: there is no campaign or result, or it is damaged.
     """
     store = Store.at(url, storage_options)
     if store.read(MANIFEST) is not None:
@@ -43,6 +43,6 @@ def opened_campaign(url: str | os.PathLike[str]) -> Campaign:
     """Opens a campaign, finished or not.
 
     Raises:
-        ResultError: there is none, or it is damaged.
+        ResultError: there is no campaign, or it is damaged.
     """
     return Campaign.at(Store.at(url))

@@ -30,9 +30,9 @@ def summary(campaign: Campaign) -> pl.DataFrame:
     """Summarises each flow at each point, over all seeds.
 
     Returns:
-        A row for each point and flow: `point`, the axes' columns, `flow`, `runs`, `failed`; `deadline_ms`, `met`,
+        One row for each point and flow: `point`, the axes' columns, `flow`, `runs`, `failed`; `deadline_ms`, `met`,
         `trials`, `within_deadline` (0 to 1) with its 95 % interval (`low`, `high`), the `episodes` of its misses, and
-        what counts as independent (`method`: "blocks" or "runs", as of `episodes.share_interval`);
+        the independent unit (`method`: "blocks" or "runs", see `episodes.share_interval`);
         `goodput_bps`, the mean over the runs, with Student's interval (`goodput_low`, `goodput_high`);
         `delay_p50_ms` and `delay_p99_ms`, the medians over the runs of their percentiles, with distribution-free
         intervals (`delay_p50_low` …) from six runs on. The same of a video's frames, null of other flows:
@@ -124,11 +124,11 @@ def _number(row: Mapping[str, Any], one: Measure) -> dict[str, Any]:
 
 
 def text(frame: pl.DataFrame, columns: Sequence[str]) -> str:
-    """A campaign's summary as a table to read: a line a point, its flows next to one another; of a video its frames.
+    """Formats a campaign's summary: one line per point, flows next to each other; frames instead of messages for video.
 
     Args:
-        frame: as `summary` gave it.
-        columns: those of the axes.
+        frame: result of `summary`.
+        columns: columns of the axes.
     """
     points: dict[int, list[dict[str, Any]]] = {}
     for row in frame.iter_rows(named=True):
@@ -181,7 +181,7 @@ def _cells(row: Mapping[str, Any] | None, *, video: bool) -> list[str]:
 
 
 def _short(column: str, columns: Sequence[str]) -> str:
-    """The last parts of a key that tell it from the others."""
+    """Returns the shortest end of a key that no other key shares."""
     parts = column.split(".")
     for length in range(1, len(parts)):
         tail = ".".join(parts[-length:])

@@ -1,7 +1,7 @@
 """Paired comparison of two scenarios, results or campaigns, seed by seed.
 
-Flights with the same seed and point meet the same weather on their links, so that their difference tells more than two
-averages do: what both flights share drops out. The mean difference over the pairs has Student's t interval.
+Runs with the same seed and point have the same random events on their links, so their difference is more precise than
+the difference of two averages. The mean difference over the pairs has Student's t interval.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ _Key = tuple[tuple["Label", ...], str, int]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Difference of B and A, over the flights that they share.
+    """Difference of B and A over their common runs.
 
     Attributes:
-        point: the point's values, where several are compared; else empty.
-        flow: the flow's name.
-        metric: the column of one of `METRICS`.
-        deadline_ms: of the share within the deadline, or of frames in time, in A; None without one.
-        mean_a: mean over the pairs: share from 0 to 1, bit/s, ms, frames a second, or freezes a minute.
-        mean_b: the same of B.
+        point: values of the point, if several are compared; else empty.
+        flow: name of the flow.
+        metric: column of one of `METRICS`.
+        deadline_ms: deadline of messages or frames in A, for shares; else None.
+        mean_a: mean of A over the pairs: share from 0 to 1, bit/s, ms, frames per second, or freezes per minute.
+        mean_b: mean of B over the pairs.
         difference: mean of B - A.
-        low: of its 95 % interval; None below two pairs.
-        high: of the same.
-        pairs: number of compared flights.
-        left_out: pairs without a value on either side, as a delay where nothing arrived.
-        words: all this in a sentence.
+        low: lower end of its 95 % interval; None below two pairs.
+        high: upper end of its 95 % interval; None below two pairs.
+        pairs: number of compared runs.
+        left_out: number of pairs without a value on some side, for example a delay if nothing arrived.
+        words: the difference in a sentence.
     """
 
     point: str
@@ -93,11 +93,11 @@ class Paired:
     """Result of a paired comparison.
 
     Attributes:
-        a: the name of the first.
-        b: the name of the second.
+        a: name of the first.
+        b: name of the second.
         differences: one for each point, flow and metric.
-        seeds: the seeds that both have.
-        notes: remarks on what could not be compared, and on how the flights were made.
+        seeds: seeds that both have.
+        notes: remarks on what could not be compared, and on how the runs were made.
     """
 
     a: str
@@ -112,18 +112,18 @@ class Paired:
         return "\n".join([f"Paired(A {self.a!r}, B {self.b!r}: {len(self.seeds)} seeds)", *shown, *more])
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Offers `frame` to whatever reads Arrow."""
+        """Exports `frame` as an Arrow stream."""
         return self.frame().__arrow_c_stream__(requested_schema)
 
     def frame(self) -> pl.DataFrame:
-        """The differences as a frame, a row each."""
+        """Differences as a frame, one row each."""
         real = ("deadline_ms", "mean_a", "mean_b", "difference", "low", "high")
         return pl.DataFrame(
             [asdict(one) for one in self.differences], schema_overrides=dict.fromkeys(real, pl.Float64())
         )
 
     def json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Returns plain values for JSON."""
         return {
             "a": self.a,
             "b": self.b,
@@ -149,19 +149,19 @@ def paired(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Paired:
-    """Compares two scenarios, results or campaigns by the flights with the same seed and point.
+    """Compares two scenarios, results or campaigns by their runs with the same seed and point.
 
     Args:
         a: the first; a scenario is run.
-        b: the second, of which the first is taken away.
-        seeds: seeds to run, or of those that were run the ones to compare; of two scenarios by default 1 to 20, of
-            one scenario those of the other side.
-        overrides: keys that scenarios have replaced (key, TOML value).
-        workers: runs at a time; by default one a core.
-        progress: receives the share that is done, 0 to 1.
+        b: the second; differences are B - A.
+        seeds: seeds to run or, of stored runs, to compare. By default 1 to 20 for two scenarios, and the seeds of the
+            other side for one scenario.
+        overrides: keys replaced in scenarios (key, TOML value).
+        workers: number of parallel runs; one per core by default.
+        progress: receives the completed share, 0 to 1.
 
     Raises:
-        ScenarioError: a scenario is not correct.
+        ScenarioError: a scenario is invalid.
         ResultError: there is nothing to compare, or a run failed.
         KeyboardInterrupt: Ctrl-C.
     """
@@ -366,10 +366,10 @@ def _text(metric: Measure, value: float, *, signed: bool = False) -> str:
 
 
 def refuse_more(names: Mapping[str, object]) -> None:
-    """Refuses options of a comparison of schedulers next to a second thing to compare.
+    """Raises if options of a ranking of schedulers are given for a comparison of two sources.
 
     Raises:
-        ScenarioError: one is given.
+        ScenarioError: such an option is given.
     """
     for name, value in names.items():
         if value is not None:

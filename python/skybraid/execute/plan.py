@@ -34,17 +34,17 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Runs to be made.
+    """Plan of a campaign's runs.
 
     Attributes:
-        manifest: the campaign as it will be described.
-        seeds: of each point.
-        wanted: positions of the points to run, in `manifest.points`.
-        alike: those of them where no seed changes anything, so that one run stands for all.
-        drawn: the note on traces that begin at random since several seeds are run; empty where none do.
+        manifest: description of the campaign.
+        seeds: seeds of each point.
+        wanted: positions in `manifest.points` of the points to run.
+        alike: positions of points on which seeds have no effect, so one run is enough.
+        drawn: note on traces that begin at random because several seeds are run; empty if there are none.
         notes: remarks for the user.
-        flows: names of the flows, over all points.
-        videos: names of those that are video at some point.
+        flows: names of the flows of all points.
+        videos: names of the flows that are video at some point.
     """
 
     manifest: Manifest
@@ -57,7 +57,7 @@ class Plan:
     drawn: str = ""
 
     def seeds_of(self, point: int) -> tuple[int, ...]:
-        """Seeds with which a point is run."""
+        """Returns the seeds of a point."""
         return self.seeds[:1] if point in self.alike else self.seeds
 
 
@@ -72,18 +72,18 @@ def plan(
 ) -> Plan:
     """Reads the sweep and checks every point.
 
-    Of several seeds, traces begin at a place drawn from the seed unless the scenario says where.
+    With several seeds, traces begin at a place drawn from the seed, unless the scenario defines it.
 
     Args:
         scenario: a `Scenario`, or the path of its file.
-        seeds: in place of those of the sweep.
+        seeds: seeds that replace those of the sweep.
         vary: keys with their values.
-        overrides: keys that every point has replaced (key, TOML value).
-        plugins: Python files with algorithms of one's own.
-        several: whether there are several seeds, or will be; by default where the sweep or `seeds` says which.
+        overrides: keys replaced at every point (key, TOML value).
+        plugins: Python files with user-defined algorithms.
+        several: whether there are or will be several seeds; by default, whether the sweep or `seeds` has seeds.
 
     Raises:
-        ScenarioError: the sweep or a point is wrong; it says which.
+        ScenarioError: the sweep or a point is invalid; the message names it.
     """
     if not isinstance(vary, Mapping | None):
         raise ScenarioError(f"vary: found {type(vary).__name__}, expected a mapping of keys to lists of values")
@@ -120,10 +120,10 @@ def plan(
 def _surveyed(
     base: Base, points: Sequence[Point], columns: Sequence[str], survey: _Survey, draws: bool
 ) -> tuple[Base, _Survey]:
-    """Reads all points. Of several seeds (`draws`), places of traces are drawn as soon as one has none.
+    """Reads all points. With several seeds (`draws`), traces without a defined start begin at random.
 
     Raises:
-        ScenarioError: a point is wrong; it says which.
+        ScenarioError: a point is invalid; the message names it.
     """
     one: Scenario | None = None
     for place in range(len(points)):
@@ -140,8 +140,8 @@ class _Survey:
     """Common scenario parts and required files of the points, gathered point by point.
 
     Args:
-        plugins: Python files with algorithms of one's own.
-        drawn: the note on traces that begin at random since several seeds are run; none where none do.
+        plugins: Python files with user-defined algorithms.
+        drawn: note on traces that begin at random because several seeds are run; None if there are none.
     """
 
     def __init__(self, plugins: tuple[str | os.PathLike[str], ...], drawn: str = "") -> None:
@@ -169,10 +169,10 @@ class _Survey:
 
 
 def _read(base: Base, points: Sequence[Point], columns: Sequence[str], place: int, like: Scenario | None) -> Scenario:
-    """Returns the scenario of a point; of that of another point the traces are taken.
+    """Returns the scenario of a point; `like` is the scenario of another point whose loaded traces are reused.
 
     Raises:
-        ScenarioError: it is wrong; it says which point.
+        ScenarioError: the scenario is invalid; the message names the point.
     """
     point = points[place]
     try:
@@ -184,13 +184,13 @@ def _read(base: Base, points: Sequence[Point], columns: Sequence[str], place: in
 
 
 def grown(plan: Plan, there: Manifest, url: str) -> Plan:
-    """A plan as an extension of the campaign that lies there already.
+    """Returns a plan that extends an existing campaign.
 
-    The scenario, version, inputs and swept keys must be the same; points may come to it. The text of the campaign
-    stands where the new one differs in comments alone.
+    Scenario, version, inputs and swept keys must be equal; points may be added. If only comments differ, the text of
+    the existing campaign is kept.
 
     Raises:
-        ResultError: something else differs; nothing was changed.
+        ResultError: anything else differs; nothing was changed.
     """
     new = plan.manifest
     for what, before, now in (

@@ -1,6 +1,6 @@
-"""The worker threads of this process: what makes the runs of results, comparisons, campaigns and studies.
+"""Worker threads that execute the runs of results, comparisons, campaigns and studies.
 
-The engine needs no Python while it runs, so threads keep all cores busy.
+The engine releases Python's lock while it runs, so threads use all cores.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def finished(
     jobs: Iterator[_Job],
     stop: Callable[[], None],
     workers: int | None = None,
-    goes_on: Callable[[], bool] = lambda: False,
+    keep_results: Callable[[], bool] = lambda: False,
 ) -> Generator[list[_Done]]:
-    """Runs jobs in worker threads and yields the results of those that have ended, in any order.
+    """Runs jobs in worker threads and yields lists of results as jobs end, in any order.
 
-    Yields an empty list from time to time, so that the caller gets a turn. At most two jobs per worker are under way,
-    so `jobs` may be made while they are asked for. Ctrl-C stays with the caller's thread.
+    Yields an empty list from time to time, so that the caller gets a turn. At most two jobs per worker are in progress,
+    so `jobs` may be a generator. Ctrl-C is handled in the caller's thread.
 
     Args:
-        work: runs a job; what it raises is raised here.
-        jobs: runs to be made.
-        stop: tells running jobs to end; called when the generator ends, whatever ends it.
-        workers: number of threads; by default one per core.
-        goes_on: called at Ctrl-C; returns whether the jobs end by themselves, so that their results are waited for.
+        work: runs a job; its exceptions are raised here.
+        jobs: jobs to run.
+        stop: asks running jobs to end; called when the generator ends for any reason.
+        workers: number of threads; one per core by default.
+        keep_results: called at Ctrl-C; returns whether the jobs end by themselves, so their results are awaited.
     """
     threads = workers or cores()
     pending: set[Future[_Done]] = set()
@@ -68,7 +68,7 @@ def finished(
                             return
                         done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
                 except KeyboardInterrupt:
-                    if not goes_on():
+                    if not keep_results():
                         raise
                 yield [future.result() for future in done]
         finally:
@@ -77,52 +77,52 @@ def finished(
 
 
 class Gauge:
-    """Progress of runs; and how runs are stopped.
+    """Progress of runs, and their interruption.
 
     Args:
         runs: number of runs.
-        duration_s: simulated duration of each, in s.
-        keeps: whether the first interruption only ends the runs, and what they have is kept.
+        duration_s: simulated duration of each run in s.
+        keeps: whether the first interruption ends the runs early and keeps their results so far.
     """
 
     def __init__(self, runs: int, duration_s: float, *, keeps: bool = False) -> None:
         self._whole_s = max(runs * duration_s, 1e-9)
         self._done_s: dict[Hashable, float] = {}
         self._stop = threading.Event()
-        self._land = threading.Event()
+        self._early = threading.Event()
         self._keeps = keeps
 
-    def go_on(self) -> None:
-        """Raises `Interrupted` once runs were asked to stop."""
+    def raise_if_stopped(self) -> None:
+        """Raises `Interrupted` if the runs were asked to stop."""
         if self._stop.is_set():
             raise Interrupted("stopped before the end; no result was written")
 
     def stop(self) -> None:
-        """Tells all runs to stop."""
+        """Asks all runs to stop without a result."""
         self._stop.set()
 
-    def land(self) -> bool:
-        """Asks all runs to end and to return what they have, where they can and were not asked before."""
-        lands = self._keeps and not self._land.is_set()
-        self._land.set()
-        return lands
+    def end_early(self) -> bool:
+        """Asks all runs to end early with their results so far; returns whether they will."""
+        keeps = self._keeps and not self._early.is_set()
+        self._early.set()
+        return keeps
 
     @property
-    def landing(self) -> bool:
-        """Whether runs were asked to end early."""
-        return self._land.is_set()
+    def ends_early(self) -> bool:
+        """Whether the runs were asked to end early."""
+        return self._early.is_set()
 
     def reporter(self, run: Hashable) -> Report:
-        """Returns what a run reports its simulated time in s to, and what tells it whether to go on."""
+        """Returns a callback for a run: takes its simulated time in s and returns whether to continue."""
 
         def report(simulated_s: float) -> bool:
             self._done_s[run] = simulated_s
-            return not (self._stop.is_set() or self._land.is_set())
+            return not (self._stop.is_set() or self._early.is_set())
 
         return report
 
     def share(self) -> float:
-        """Share of the simulated time that is done, 0 to 1."""
+        """Completed share of the simulated time, 0 to 1."""
         return min(sum(list(self._done_s.values())) / self._whole_s, 1.0)
 
 
@@ -135,26 +135,26 @@ def on_all_cores(
 ) -> list[_Done]:
     """Runs each job in worker threads, one per core by default, and returns the results in the order of the jobs.
 
-    Progress reaches 1 only after the last job has ended: one at its end still has results to write.
+    Progress reaches 1 only after the last job has ended, since a run at its end still has results to write.
     """
     results: dict[int, _Done] = {}
     numbered = iter(enumerate(jobs))
-    batches = finished(lambda job: (job[0], work(job[1])), numbered, gauge.stop, workers, gauge.land)
+    batches = finished(lambda job: (job[0], work(job[1])), numbered, gauge.stop, workers, gauge.end_early)
     with contextlib.closing(batches):
         while len(results) < len(jobs):
             try:
                 results.update(_next(batches))
                 if progress is not None:
                     whole = len(results) == len(jobs)
-                    progress(1.0 if whole and not gauge.landing else min(gauge.share(), 1.0 if whole else _NEARLY))
+                    progress(1.0 if whole and not gauge.ends_early else min(gauge.share(), 1.0 if whole else _NEARLY))
             except KeyboardInterrupt:
-                if not gauge.land():
+                if not gauge.end_early():
                     raise
     return [results[number] for number in range(len(jobs))]
 
 
 def _next(batches: Iterator[list[_Done]]) -> list[_Done]:
-    """Returns the next batch; there is none only where Ctrl-C has ended the generator."""
+    """Returns the next batch; raises `KeyboardInterrupt` if Ctrl-C has ended the generator."""
     found = next(batches, None)
     if found is None:
         raise KeyboardInterrupt

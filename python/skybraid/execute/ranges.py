@@ -28,13 +28,13 @@ _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z
 
 
 class Quantity(NamedTuple):
-    """A number with its unit; without one for a plain number."""
+    """A number with its unit; the unit of a plain number is empty."""
 
     number: float
     unit: str
 
     def in_unit(self, unit: str) -> float | None:
-        """The number in another unit, or None where it does not convert."""
+        """Returns the number in another unit, or None if the units do not convert."""
         if unit == self.unit:
             return self.number
         family = next((units for units in _FAMILIES if self.unit in units and unit in units), None)
@@ -42,7 +42,7 @@ class Quantity(NamedTuple):
 
 
 def quantity(value: object) -> Quantity | None:
-    """A number, or a text such as "5Mbit/s"; None for anything else."""
+    """Parses a number, or a text such as "5Mbit/s"; returns None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -54,10 +54,10 @@ def quantity(value: object) -> Quantity | None:
 
 
 def of_table(table: dict[str, object], where: str) -> list[object]:
-    """The values of a range: both ends, and what lies between in equal steps, or in equal ratios with `log = true`.
+    """Returns the values of a range: both ends and values between, in equal steps, or equal ratios with `log = true`.
 
     Raises:
-        ScenarioError: something of the table is wrong.
+        ScenarioError: the table is invalid.
     """
     keys = Keys(table, where)
     first = _end(keys, "from")

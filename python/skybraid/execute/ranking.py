@@ -1,10 +1,10 @@
-"""Combinations of protocol, scheduler and congestion control in the order of what they reach, with intervals.
+"""Ranks combinations of protocol, scheduler and congestion control, with intervals.
 
     found = rank("scenarios/remote-piloting.toml", flows=["video"], seeds="1..20")
     print(found.text())
 
-Combinations that did the same to the last digit share a place. A place that the runs cannot tell from the first is
-marked: its difference from the first, seed by seed, has an interval that contains zero.
+Combinations with identical results share a place. A place is marked as tied with the first if the 95 % interval of its
+difference, seed by seed, contains zero.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ REAL = ("deadline_ms", "target", "estimate", "low", "high")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Combinations that did the same, and what they reached.
+    """Combinations with identical results.
 
     Attributes:
-        combinations: at least one.
-        requirements: each one judged over all seeds.
-        flows: medians over the seeds of each flow's columns, as `compare` has them.
-        is_tied: whether the runs cannot tell it from the first place.
+        combinations: the combinations, at least one.
+        requirements: requirements judged over all seeds.
+        flows: medians over the seeds of each flow's columns, as in `compare`.
+        is_tied: whether the runs show no difference from the first place.
     """
 
     combinations: tuple[Combination, ...]
@@ -67,14 +67,14 @@ class Place:
 
     @property
     def verdict(self) -> Verdict:
-        """Worst verdict of all requirements; met if there are none."""
+        """Worst verdict of the requirements; met if there are none."""
         found = {one.verdict for one in self.requirements}
         worst = (Verdict.NOT_MET, Verdict.INCONCLUSIVE)
         return next((verdict for verdict in worst if verdict in found), Verdict.MET)
 
     @property
     def outcome(self) -> str:
-        """The worst verdict in words, of several requirements with the number that have it."""
+        """Worst verdict in words; of several requirements, with the number of those that have it."""
         count = sum(one.verdict is self.verdict for one in self.requirements)
         if self.verdict is Verdict.MET or len(self.requirements) == 1:
             return str(self.verdict)
@@ -82,16 +82,16 @@ class Place:
 
     @property
     def names(self) -> list[str]:
-        """Names of the combinations, in words."""
+        """Names of the combinations."""
         return [" ".join(name for name in one if name is not None) for one in self.combinations]
 
     @property
     def name(self) -> str:
-        """Names of the combinations in one."""
+        """Names of the combinations as one text."""
         return name_of_equals(self.names)
 
     def of_flow(self, row: dict[str, Any]) -> list[Requirement]:
-        """Returns the requirements of a flow that need a column of their own in the text, given by its row."""
+        """Returns the requirements of a row's flow that have their own column in the text."""
         return [one for one in self.requirements if one.flow == row["flow"] and one.metric not in _IN_OTHER_COLUMNS]
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,14 +107,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Combinations, the best first.
+    """Combinations, best first.
 
     Attributes:
-        frame: a row for each combination, seed and flow, as `compare` returns it, with its `place`, whether it is
-            `tied` with the first, its `verdict`, and the flow's requirements (`metric_1`, `estimate_1`, `low_1`, …).
-        places: the best first.
+        frame: the rows of `compare` with `place`, `tied` (with the first), `verdict`, and the flow's requirements
+            (`metric_1`, `estimate_1`, `low_1`, …).
+        places: places, best first.
         measure: quantity that orders equal verdicts, in words.
-        left_out: why combinations could not be run, in sentences.
+        left_out: sentences on the combinations that cannot be run.
     """
 
     frame: pl.DataFrame
@@ -132,10 +132,10 @@ class Ranking:
         }
 
     def text(self, shown: int | None = SHOWN) -> str:
-        """Formats the first places as a table, all of them with `shown=None`.
+        """Formats the first `shown` places as a table; all places if None.
 
-        For each flow the estimates of its requirements with 95 % intervals, and columns of `compare`. A `≈` marks
-        places that the runs cannot tell from the first.
+        Columns of a flow: estimates of its requirements with 95 % intervals, and the columns of `compare`. `≈` marks
+        places that are tied with the first.
         """
         places = self.places[:shown]
         first = self.places[0]
@@ -167,7 +167,7 @@ class Ranking:
         return "\n".join([*text, *self.left_out])
 
     def latex(self, shown: int | None = SHOWN) -> str:
-        """Formats the first places as a LaTeX table with booktabs' rules."""
+        """Formats the first `shown` places as a LaTeX table with booktabs' rules; all places if None."""
         first = self.places[0]
         heads = ["", *_NAMES, *(_head(one) for one in first.requirements)]
         heads += [f"{row['flow']} {name}" for row in first.flows for name in ("p50 [ms]", "p99 [ms]", "Mbit/s")]
@@ -221,7 +221,7 @@ def rank(
 
 
 def _with_places(frame: pl.DataFrame, places: Sequence[Place]) -> pl.DataFrame:
-    """Adds to each row its combination's place, and the requirements of its flow, numbered from 1 on."""
+    """Adds to each row the place of its combination and the requirements of its flow, numbered from 1."""
     of_row: dict[tuple[Any, ...], dict[str, Any]] = {}
     for at, place in enumerate(places, start=1):
         for row in place.flows:
@@ -238,13 +238,13 @@ def _with_places(frame: pl.DataFrame, places: Sequence[Place]) -> pl.DataFrame:
 
 
 def latex_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Formats a LaTeX table with the rules of booktabs."""
+    """Formats a LaTeX table with booktabs' rules."""
     lines = [rf"\begin{{tabular}}{{r{'l' * (len(heads) - 1)}}}", r"\toprule", _row(heads), r"\midrule"]
     return "\n".join([*lines, *map(_row, rows), r"\bottomrule", r"\end{tabular}", ""])
 
 
 def _measure(requirements: Sequence[Requirement], rows: Sequence[dict[str, Any]]) -> tuple[str, str, str]:
-    """Column and flow that decide among equal verdicts, and both in words."""
+    """Returns the column and flow that order equal verdicts, and a description of both."""
     for one in requirements:
         if one.metric in ("share", "continuity", "availability"):
             within = "" if one.deadline_ms is None else f" within {milliseconds(one.deadline_ms)}"
@@ -259,7 +259,7 @@ def _measure(requirements: Sequence[Requirement], rows: Sequence[dict[str, Any]]
 
 
 def _order(requirements: Sequence[Requirement], rows: Sequence[dict[str, Any]]) -> tuple[float, ...]:
-    """Sort key: verdicts, the estimates in the order of the requirements, goodput, delay."""
+    """Returns the sort key: verdicts, estimates in the order of the requirements, goodput, delay."""
     key: list[float] = list(_verdicts(requirements))
     for one in requirements:
         sign = 1.0 if one.metric in _LESS_IS_BETTER else -1.0
@@ -296,7 +296,7 @@ def _head(one: Requirement) -> str:
 
 
 def head_of(metric: str, deadline_ms: float | None) -> str:
-    """Returns the head above estimates of a requirement and their intervals."""
+    """Returns the column title of a requirement's estimates and intervals."""
     limit = "" if deadline_ms is None else f" {milliseconds(deadline_ms)}"
     return f"{metric}{limit} (95 %)"
 

@@ -1,4 +1,4 @@
-"""Rows of a run in the tables of a campaign: plain values, which also travel between machines."""
+"""Rows of a run in the tables of a campaign: plain values, which can be sent between machines."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ _SECONDS = frozenset(name for name in TOTALS if name.endswith("_s"))
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run that has ended, well or not.
+    """A completed or failed run.
 
     Attributes:
         point: position of its point.
         seed: root of its random streams.
         error: message of the failure; None for a completed run.
-        wall_s: wall-clock duration, in s.
+        wall_s: wall-clock duration in s.
         simulated_s: simulated time in s.
-        flows: its rows of `flows`, without what names the run.
-        requirements: its rows of `requirements`, without what names the run.
+        flows: its rows of `flows`, without the columns that identify the run.
+        requirements: its rows of `requirements`, without the columns that identify the run.
     """
 
     point: int
@@ -71,7 +71,7 @@ class Outcome:
 
 
 def digest_of(scenario: Scenario) -> str:
-    """A name for what a point runs: its effective text, the files that it reads, algorithms of one's own, version."""
+    """Returns a digest of a point's inputs: effective scenario, its files, user-defined algorithms and the version."""
     files = [digest for _, digest in scenario.inputs()]
     plugins = sorted(digest for _, digest in algorithms.inputs(scenario))
     of = [_core.__version__, scenario.toml(), files, plugins]
@@ -79,7 +79,7 @@ def digest_of(scenario: Scenario) -> str:
 
 
 def key_of(digest: str, seed: int) -> str:
-    """A run's key: equal keys, equal numbers."""
+    """Returns the key of a run; runs with equal keys have equal results."""
     return hashlib.sha256(f"{digest} {seed}".encode()).hexdigest()[:24]
 
 
@@ -92,7 +92,7 @@ def outcome_of(
     requirements: Sequence[Mapping[str, Any]],
     links: KnownLinks,
 ) -> Outcome:
-    """The rows of a run that is done; `links` is what its scenario says of them."""
+    """Returns the outcome of a completed run; `links` describes the links of its scenario."""
     stats = {one.flow: one for one in run.group_stats()}
     return Outcome(
         point,
@@ -143,7 +143,7 @@ def _frames(stats: FlowStats, within_ms: float, known: KnownRun) -> RunShare:
 
 
 def _requirement(requirement: Mapping[str, Any], stats: FlowStats, known: KnownRun) -> Row:
-    """A requirement of a single run: its estimate, and of a share the messages or frames that met it."""
+    """Returns a row on a requirement in a single run: its estimate and, for a share, the trials that met it."""
     metric, target, deadline_ms = requirement["metric"], requirement["target"], requirement["deadline_ms"]
     met: int | None = None
     spread: Row = _NO_SPREAD
@@ -181,10 +181,10 @@ def _finite(value: float) -> float | None:
 
 
 def schemas(columns: Sequence[str], labels: Sequence[Label], paths: Sequence[str]) -> dict[str, dict[str, pl.DataType]]:
-    """The columns of the tables with their types.
+    """Returns the columns of the tables with their types.
 
     Args:
-        columns: of the axes.
+        columns: columns of the axes.
         labels: one value of each of these columns, for its type.
         paths: names of the paths.
     """
@@ -219,10 +219,10 @@ def _spread(prefix: str) -> dict[str, pl.DataType]:
 
 @dataclass(slots=True)
 class Buffer:
-    """Rows of finished runs, until they become a part of the tables.
+    """Rows of finished runs that are not yet written.
 
     Attributes:
-        schemas: the tables' columns.
+        schemas: columns of the tables with their types.
         paths: names of the paths, in the order of their columns.
         runs: number of runs.
     """
@@ -238,11 +238,11 @@ class Buffer:
 
     @property
     def rows(self) -> int:
-        """Number of rows of all tables."""
+        """Number of rows in all tables."""
         return sum(len(rows) for rows in self._rows.values())
 
     def add(self, outcome: Outcome, key: str, point: Point, replay: str) -> None:
-        """Takes a run's rows in."""
+        """Adds the rows of a run."""
         named = (key, outcome.point, *point.labels, outcome.seed)
         status = DONE if outcome.error is None else FAILED
         self._rows[RUNS].append((*named, status, outcome.error, outcome.wall_s, outcome.simulated_s, replay))
@@ -252,7 +252,7 @@ class Buffer:
             self._rows[REQUIREMENTS].append((*named, *row))
 
     def take(self) -> dict[str, pl.DataFrame]:
-        """The rows as frames, of which the buffer is then empty."""
+        """Returns the rows as frames and empties the buffer."""
         frames = {}
         for table, rows in self._rows.items():
             columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.schemas[table])

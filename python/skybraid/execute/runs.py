@@ -41,15 +41,15 @@ SoFar = Callable[[], "Results | None"]
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Maker of a scenario's runs.
+    """Executes a scenario's runs.
 
     Attributes:
         name: "simulation" or "emulation".
-        make: makes one.
-        duration_s: simulated duration of a run, in s.
-        command: the command of the command line that does the same.
+        make: executes one run.
+        duration_s: simulated duration of a run in s.
+        command: the equivalent command of the command line.
         options: further words of that command line.
-        keeps: whether a run that is stopped early returns what it has seen so far; others return nothing.
+        keeps: whether a run that is stopped early returns its results so far; other runs return nothing.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Selection of the tables that are kept of runs.
+    """Selection of the tables to keep.
 
     Attributes:
-        tables: names; None for the default of one run or of several.
+        tables: names of tables; None for the default, which depends on the number of runs.
         out: folder of the result; None keeps it in memory.
-        pcap: also packet captures, below `out`.
+        pcap: also write packet captures below `out`.
     """
 
     tables: Sequence[str] | None = None
@@ -76,7 +76,7 @@ class Keep:
 
 
 def simulation(scenario: Scenario) -> Driver:
-    """The simulator: as fast as the machine allows, the same each time."""
+    """Returns the simulator: virtual time, with equal results for equal seeds."""
     chosen = with_clips(scenario)
 
     def make(
@@ -111,25 +111,25 @@ def run(
 
     Args:
         scenario: a `Scenario`, or the path of its file.
-        seed: root of the random streams; the scenario's own if neither this nor `seeds` is given.
+        seed: root of the random streams; by default the scenario's, unless `seeds` is given.
         seeds: several seeds, each run once, on all cores; their trials are judged together. Numbers, or a text as on
-            the command line: "1..100" or "3,5,8". Traces begin at a place drawn from the seed unless the scenario says
-            where; where no seed changes anything, only the first is run.
-        tables: which of messages, subflows, links, decisions, packets, frames to keep; by default the first three of a
-            single run, with frames where there is video, and none of several. An empty sequence keeps nothing but the
+            the command line: "1..100" or "3,5,8". Traces begin at a place drawn from the seed, unless the scenario
+            defines it. If seeds have no effect, only the first is run.
+        tables: tables to keep: messages, subflows, links, decisions, packets, frames. By default, a single run keeps
+            the first three, and frames if there is video; several runs keep none. An empty sequence keeps only the
             summary, in little memory.
         out: folder to write the result into, row by row; None keeps it in memory.
         pcap: also write packet captures; needs `out`.
-        progress: receives the share that is done.
-        watch: of several seeds, given a function before the first run, which judges the runs that have ended so far
-            and may be called from any thread; None before one has.
+        progress: receives the completed share.
+        watch: called before the first of several runs with a function that judges the runs so far. That function may be
+            called from any thread and returns None until a run has ended.
 
     Raises:
-        ScenarioError: the scenario is not correct, or `seed`, `seeds` or `tables` are not, or it names an algorithm
-            of one's own that is not registered.
-        ResultError: `out` holds something already or cannot be written; no trace of the attempt is left.
-        KeyboardInterrupt: Ctrl-C; no trace of the attempt is left.
-        Exception: what an algorithm of one's own raised, as it is; no trace of the attempt is left.
+        ScenarioError: the scenario, `seed`, `seeds` or `tables` is invalid, or a user-defined algorithm is not
+            registered.
+        ResultError: `out` is not empty or cannot be written; nothing is left behind.
+        KeyboardInterrupt: Ctrl-C; nothing is left behind.
+        Exception: an exception of a user-defined algorithm; nothing is left behind.
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     numbers = seeds_of(chosen, seed, seeds)
@@ -154,12 +154,12 @@ def run_all(
     notices: tuple[str, ...] = (),
     watch: Callable[[SoFar], None] | None = None,
 ) -> Results:
-    """Makes the runs, judges them, and puts them into a folder if one is named; what `run` and `emulate` share.
+    """Executes and judges runs, and writes them into a folder if one is given; used by `run` and `emulate`.
 
     Raises:
         ScenarioError: there is no such table.
-        ResultError: `keep.out` holds something already or cannot be written; no trace of the attempt is left.
-        KeyboardInterrupt: Ctrl-C, where the driver keeps nothing then; no trace of the attempt is left.
+        ResultError: `keep.out` is not empty or cannot be written; nothing is left behind.
+        KeyboardInterrupt: Ctrl-C, unless the driver keeps results so far; nothing is left behind.
     """
     tables = _tables(keep.tables, several=len(seeds) > 1, video=bool(scenario.native.videos()))
     if keep.out is None:
@@ -173,7 +173,7 @@ def run_all(
 
 @dataclass(slots=True)
 class _Finished:
-    """A finished run: its summary's ingredients, and the run itself where it still holds tables."""
+    """A finished run: the parts of its summary, and the run itself while it holds tables."""
 
     seed: int
     simulated_s: float
@@ -196,7 +196,7 @@ def _run_all(
     notices: tuple[str, ...],
     watch: Callable[[SoFar], None] | None,
 ) -> Results:
-    """Makes the runs and judges them; `keep` names its tables."""
+    """Executes the runs and judges them."""
     tables, folder = list(keep.tables or ()), keep.out
     started, clock = utc_now(), time.perf_counter()
     bugs_before, _ = _core.bugs()
@@ -207,13 +207,13 @@ def _run_all(
     ended: list[_Finished] = []
 
     def run_seed(seed: int) -> _Finished:
-        gauge.go_on()
+        gauge.raise_if_stopped()
         label = seed if several else None
         captures = _captures(folder, label) if keep.pcap and folder is not None else None
         native, emulation = driver.make(seed, tables, gauge.reporter(seed), folder, captures)
         if folder is not None:
             for table in tables:
-                batches = table_files.frames(native, table, label, gauge.go_on)
+                batches = table_files.frames(native, table, label, gauge.raise_if_stopped)
                 write_table(folder, table, label, batches, core)
         finished = _Finished(
             native.seed,
@@ -223,7 +223,7 @@ def _run_all(
             native.group_stats(),
             [stats for stats in native.flow_stats() if stats.flow != stats.group],
             native.link_stats(),
-            None if emulation is None else emulation | {"interrupted": gauge.landing},
+            None if emulation is None else emulation | {"interrupted": gauge.ends_early},
             native if folder is None and tables else None,
         )
         ended.append(finished)
@@ -249,7 +249,7 @@ def _run_all(
 
 
 def _about_bugs(before: int) -> list[str]:
-    """Notice about invariants of the engine that broke since there were `before`."""
+    """Returns a notice on invariants of the engine that were broken since the count was `before`."""
     bugs, first = _core.bugs()
     if bugs == before:
         return []
@@ -312,7 +312,7 @@ def _judged(
     links: KnownLinks,
     seeds: list[int],
 ) -> Requirement:
-    """A requirement judged over all runs: of the flow, and of each flow that it stands for."""
+    """Returns a requirement judged over all runs, for the flow and for each member of its group."""
 
     def judged(runs: list[FlowStats]) -> Requirement:
         return judge(requirement, runs, pooled(runs), links, seeds)
@@ -323,10 +323,10 @@ def _judged(
 
 
 def seeds_of(scenario: Scenario, seed: int | None, seeds: Iterable[int] | str | None) -> list[int]:
-    """The seeds to run: those that are given, or the scenario's own.
+    """Returns the seeds to run; the scenario's by default.
 
     Raises:
-        ScenarioError: both are given, one twice, none, one that is no seed, or too many.
+        ScenarioError: both `seed` and `seeds` are given, or there are none, too many, equal or invalid seeds.
     """
     if seed is not None and seeds is not None:
         raise ScenarioError("seed, seeds: found both, expected one of them")

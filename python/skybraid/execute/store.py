@@ -1,7 +1,8 @@
-"""The dataset of a campaign: `campaign.json` and Parquet parts in a local folder or at any URL of fsspec.
+"""Dataset of a campaign: `campaign.json` and Parquet parts in a local folder or at any URL of fsspec.
 
-A part comes in three files of one name, `flows/` and `requirements/` first, `runs/` last, each there whole or not at
-all. A part counts once its file in `runs/` is there, so that whatever ends a campaign leaves whole runs behind.
+A part has three files of one name, written atomically: `flows/` and `requirements/` first, `runs/` last. A part is
+valid
+once its file in `runs/` exists, so an interrupted campaign leaves only complete runs.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class Store:
     """Files of a dataset: a campaign, or the finished runs of studies.
 
     Attributes:
-        url: the folder as it was given.
-        tables: names of its tables, in the order in which their parts are written; a part counts by the last.
+        url: the folder as the user gave it.
+        tables: names of its tables in the order of writing; a part is valid once its last file exists.
         noun: name of the store in errors.
     """
 
@@ -75,16 +76,16 @@ class Store:
         tables: tuple[str, ...] = TABLES,
         noun: str = "the campaign",
     ) -> Store:
-        """The files below a folder's path or URL.
+        """Opens the store at a path or URL.
 
         Args:
             url: a path, or a URL such as s3://bucket/folder.
             options: fsspec's options for this kind of storage.
-            tables: names of its tables, that by which a part counts last.
+            tables: names of its tables in the order of writing.
             noun: name of the store in errors.
 
         Raises:
-            ResultError: the kind of URL is not known, or its package is not installed.
+            ResultError: the kind of URL is unknown, or its package is not installed.
         """
         text = os.fspath(url).rstrip("/")
         try:
@@ -96,7 +97,7 @@ class Store:
 
     @property
     def local(self) -> bool:
-        """Whether it is in a folder of this machine."""
+        """Whether the store is in a local folder."""
         protocol = self._fs.protocol
         return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
 
@@ -105,10 +106,10 @@ class Store:
         return f"{self._root}/{name}"
 
     def read(self, name: str) -> bytes | None:
-        """A file's contents, or None where there is none.
+        """Returns the contents of a file, or None if it does not exist.
 
         Raises:
-            ResultError: it cannot be read.
+            ResultError: the file cannot be read.
         """
         with self._telling("read"):
             try:
@@ -118,10 +119,10 @@ class Store:
             return data
 
     def write(self, name: str, data: bytes) -> None:
-        """Writes a file so that it is there whole or not at all.
+        """Writes a file atomically.
 
         Raises:
-            ResultError: it cannot be written.
+            ResultError: the file cannot be written.
         """
         place = self.place(name)
         with self._telling("write"):
@@ -153,12 +154,12 @@ class Store:
                 raise
 
     def remove(self, name: str) -> None:
-        """Removes a file; none is all right."""
+        """Removes a file if it exists."""
         with self._telling("write"), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self.place(name))
 
     def names(self, folder: str) -> list[str]:
-        """Names of a folder's files, sorted; of none where it is missing."""
+        """Returns the sorted names of a folder's files; empty if the folder does not exist."""
         with self._telling("read"):
             self._fs.invalidate_cache()
             try:
@@ -168,10 +169,10 @@ class Store:
         return sorted(str(place).rpartition("/")[2] for place in found)
 
     def manifest(self) -> dict[str, Any] | None:
-        """Returns the contents of `campaign.json`, or None without one.
+        """Returns the contents of `campaign.json`, or None if it does not exist.
 
         Raises:
-            ResultError: it is damaged.
+            ResultError: the file is damaged.
         """
         data = self.read(MANIFEST)
         if data is None:
@@ -189,18 +190,18 @@ class Store:
         self.write(MANIFEST, (json.dumps(values, ensure_ascii=False, allow_nan=False, indent=1) + "\n").encode())
 
     def is_empty(self) -> bool:
-        """Whether nothing is there yet but what a lock leaves."""
+        """Whether the store is empty except for lock files."""
         return all(name in (_LOCK, _REMOTE_LOCK) or name.endswith(_PARTIAL) for name in self.names(""))
 
     def parts(self) -> list[str]:
-        """Names of the parts that count, in the order in which they were written."""
+        """Returns the names of the valid parts in the order of writing."""
         return [name for name in self.names(self.tables[-1]) if name.startswith("part-") and name.endswith(".parquet")]
 
     def write_part(self, frames: Mapping[str, pl.DataFrame], name: str | None = None) -> None:
-        """Writes the next part, `runs/` last; with a name, in place of that part.
+        """Writes the next part, or replaces the part `name`; `runs/` is written last.
 
         Raises:
-            ResultError: it cannot be written; then it does not count.
+            ResultError: the part cannot be written; it is not valid then.
         """
         if name is None:
             self._parts += 1
@@ -213,24 +214,24 @@ class Store:
             self.write(f"{table}/{name}", file.getvalue())
 
     def read_part(self, table: str, name: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-        """The rows of a part.
+        """Returns the rows of a part.
 
         Raises:
-            ResultError: it cannot be read.
+            ResultError: the part cannot be read.
         """
         with self._telling("read"):
             data: bytes = self._fs.cat_file(self.place(f"{table}/{name}"))
         return self._part(data, schema).collect()
 
     def remove_part(self, name: str) -> None:
-        """Removes a part, from `runs/` first."""
+        """Removes a part, its file in `runs/` first."""
         for table in reversed(self.tables):
             self.remove(f"{table}/{name}")
 
     def damaged(self) -> dict[str, str]:
-        """Parts that cannot be read, each with the file at fault and what is wrong with it.
+        """Returns the parts that cannot be read, each with the damaged file and the error.
 
-        Of a campaign elsewhere only `runs/` is read, since reading means to fetch.
+        At a URL, only `runs/` is checked, since reading a file means downloading it.
 
         Raises:
             ResultError: the folder cannot be listed.
@@ -245,7 +246,7 @@ class Store:
         return found
 
     def _fault(self, name: str) -> str | None:
-        """Returns the error for a damaged Parquet file of the campaign."""
+        """Returns the error of a damaged Parquet file; None if it is intact."""
         data = self.read(name)
         if data is None:
             return "the file is missing"
@@ -258,10 +259,10 @@ class Store:
         return None
 
     def refuse_damaged(self) -> None:
-        """Refuses a campaign of which a part cannot be read.
+        """Raises if a part is damaged.
 
         Raises:
-            ResultError: there is such a part; says which, and what to do.
+            ResultError: a part cannot be read; the message names it and the remedy.
         """
         found = self.damaged()
         if found:
@@ -273,10 +274,10 @@ class Store:
             )
 
     def set_damaged_aside(self) -> list[str]:
-        """Renames the files of parts that cannot be read, so that their runs are missing; says which, and why.
+        """Renames the files of damaged parts, so that their runs are made again; returns notes on them.
 
         Raises:
-            ResultError: they cannot be renamed.
+            ResultError: a file cannot be renamed.
         """
         notes = []
         for name, fault in self.damaged().items():
@@ -290,7 +291,7 @@ class Store:
         return notes
 
     def sweep_up(self) -> None:
-        """Removes what a process that was killed has left: parts without their `runs/`, files half written."""
+        """Removes the leftovers of killed processes: parts without a file in `runs/`, and incomplete files."""
         counted = set(self.parts())
         for table in self.tables:
             for name in self.names(table):
@@ -301,7 +302,7 @@ class Store:
                 self.remove(name)
 
     def scan(self, table: str, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
-        """A table as a lazy frame over its parts that count.
+        """Returns a table as a lazy frame over its valid parts.
 
         Raises:
             ResultError: the folder cannot be listed.
@@ -339,7 +340,7 @@ class Store:
 
     @contextlib.contextmanager
     def _telling(self, doing: str) -> Iterator[None]:
-        """Turns what storage raises into plain words, whichever library raises it."""
+        """Converts the exceptions of storage libraries to `ResultError`."""
         try:
             yield
         except ResultError:
@@ -355,10 +356,10 @@ class Store:
 
 @dataclass(slots=True)
 class Cadence:
-    """Schedule of writing finished runs as parts: soon at first, then every sixtieth of the time so far, up to 30 s.
+    """Schedule of writing parts: the interval is a sixtieth of the time so far, from `first_s` to 30 s.
 
     Attributes:
-        first_s: shortest time between two parts, in s.
+        first_s: minimum time between two parts in s.
     """
 
     first_s: float = 1.0
@@ -367,7 +368,7 @@ class Cadence:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for the next part."""
+        """Whether the next part is due."""
         now = time.monotonic()
         return now - self._written >= min(max(self.first_s, (now - self._began) * _PART_SHARE), _MAX_PART_S)
 
@@ -377,10 +378,11 @@ class Cadence:
 
 
 class Lock:
-    """Keeps a second process from writing the same campaign.
+    """Lock that keeps a second process from writing the same campaign.
 
-    In a local folder the kernel holds it, and lets it go when the process dies. Elsewhere it is a file that names the
-    holder and is rewritten again and again; one that is older than two minutes is nobody's.
+    In a local folder it is a file lock, which the kernel releases when the process dies. At a URL it is a file that
+    names
+    the holder and is rewritten periodically; the lock has expired if the file is older than two minutes.
     """
 
     def __init__(self, store: Store) -> None:
@@ -404,7 +406,7 @@ class Lock:
                 self._store.remove(_REMOTE_LOCK)
 
     def beat(self) -> None:
-        """Tells that it is still held; to be called again and again."""
+        """Renews the lock; must be called periodically."""
         if self._told and time.time() - self._told > _BEAT_S:
             self._write()
 
@@ -449,7 +451,7 @@ class Lock:
 
 
 def _dead(holder: Mapping[str, Any]) -> bool:
-    """Whether the holder was a process of this machine that is no more."""
+    """Whether the holder was a process of this machine that has ended."""
     if holder.get("host") != socket.gethostname() or sys.platform == "win32":
         return False
     try:

@@ -1,4 +1,4 @@
-"""Sweeps: the missing runs of a campaign, written into its dataset part by part."""
+"""Sweeps: execute the missing runs of a campaign and write them into its dataset part by part."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Status:
     """Progress of a campaign.
 
     Attributes:
-        total: runs that are wanted so far, with those that were there already.
-        cached: runs that were there already.
-        done: runs that have been made now, without the failed ones.
-        failed: runs that failed now.
-        left_s: estimated remaining time, in s; None before the first run.
+        total: number of runs wanted so far, cached ones included.
+        cached: number of runs that the dataset already had.
+        done: number of runs completed now.
+        failed: number of runs failed now.
+        left_s: estimated remaining time in s; None before the first run.
         url: folder of the campaign.
     """
 
@@ -53,18 +53,18 @@ class Status:
 
     @property
     def share(self) -> float:
-        """Share of the runs that are there, 0 to 1."""
+        """Completed share of the runs, 0 to 1."""
         return (self.cached + self.done + self.failed) / self.total if self.total else 1.0
 
 
 class Running:
-    """A campaign whose missing runs are being made, under its lock.
+    """A campaign in progress, under its lock.
 
     Args:
         store: destination.
-        planned: runs to be made.
-        executor: maker of the runs.
-        progress: receives the share that is done, a few times a second.
+        planned: plan of the runs.
+        executor: executor of the runs.
+        progress: receives the completed share a few times per second.
     """
 
     def __init__(
@@ -81,15 +81,15 @@ class Running:
         self._cadence = Cadence()
 
     def run(self, jobs: Callable[[], Iterator[Job]], until: float | None = None) -> None:
-        """Makes those of some runs that are missing.
+        """Executes the runs that are missing.
 
         Args:
-            jobs: gives them, each time again.
-            until: the time on the monotonic clock after which no further ones begin.
+            jobs: returns an iterator over all runs; called several times.
+            until: time on the monotonic clock after which no further run is started.
 
         Raises:
-            ResultError: a part cannot be written; the parts before it stay.
-            KeyboardInterrupt: Ctrl-C; the runs that are done stay.
+            ResultError: a part cannot be written; earlier parts are kept.
+            KeyboardInterrupt: Ctrl-C; completed runs are kept.
         """
         missing, wanted = 0, 0
         for job in jobs():
@@ -127,7 +127,7 @@ class Running:
             self._there = self._seeds_there()
 
     def has(self, job: Job) -> bool:
-        """Whether a run was there when this round began."""
+        """Whether the dataset had a run when this round began."""
         point, seed = job
         seeds = self._there.get(point)
         if seeds is None:
@@ -136,7 +136,7 @@ class Running:
         return place < len(seeds) and int(seeds[place]) == seed
 
     def flush(self) -> None:
-        """Writes the rows so far as a part."""
+        """Writes the buffered rows as a part."""
         if self._buffer.runs:
             self.store.write_part(self._buffer.take())
         self._cadence.on_written()
@@ -146,7 +146,7 @@ class Running:
             self.flush()
 
     def _seeds_there(self) -> dict[int, NDArray[np.uint64]]:
-        """Seeds of the runs in the dataset, sorted, by point: eight bytes a run."""
+        """Returns the sorted seeds of the dataset's runs, by point (eight bytes per run)."""
         found = self.campaign.scan(RUNS).group_by("point").agg("seed").collect()
         return {point: seeds.sort().to_numpy() for point, seeds in zip(found["point"], found["seed"], strict=True)}
 
@@ -168,10 +168,10 @@ def started(
     note: Callable[[str], None] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[Running]:
-    """Locks a campaign, sweeps it up, sets damaged parts aside and describes it, ready to run.
+    """Locks a campaign's folder, removes leftovers, sets damaged parts aside and writes the manifest.
 
     Raises:
-        ResultError: another campaign or process is there, or nothing can be written.
+        ResultError: the folder has another campaign or is locked by another process, or cannot be written.
     """
     store = Store.at(_default_url(planned) if out is None else out, options)
     _refuse_others(store)
@@ -207,30 +207,30 @@ def sweep(
     note: Callable[[str], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Campaign:
-    """Runs every point of a scenario's `[sweep]` with every seed; runs that the folder holds are not made again.
+    """Runs every point of a scenario's `[sweep]` with every seed; runs in the folder are not repeated.
 
     Args:
         scenario: a `Scenario`, or the path of its file.
-        seeds: in place of those of the sweep; where no seed changes anything, only the first is run.
-        vary: keys with their values (a list), a range (a table, as in the file), or "all" for the registry's names;
-            they come to those of the sweep.
-        overrides: keys that every point has replaced (key, TOML value).
-        out: folder, or a URL of fsspec; by default one below `runs/`.
-        workers: runs at a time on this machine; by default one a core.
-        on: machines that make the runs, `dask://HOST:PORT`; by default this one.
-        plugins: Python files with algorithms of one's own.
-        retry: whether runs that failed before are made again.
-        until: a question of each point, such as "control.share >= 99.999% ± shown", until which seeds are added
-            (`campaigns.until`); the campaign that is given back has its `answers`.
-        budget: at most so many runs of the campaign, or a time such as "30min"; 10 000 runs by default. Needs `until`.
-        progress: receives the share that is done.
-        note: receives what the user should know, such as what `all` leaves out.
+        seeds: seeds that replace those of the sweep; if seeds have no effect, only the first is run.
+        vary: further axes: keys with a list of values, a range (a table, as in the file), or "all" for all registered
+            names.
+        overrides: keys replaced at every point (key, TOML value).
+        out: folder, or a URL of fsspec; by default a folder below `runs/`.
+        workers: number of parallel runs on this machine; one per core by default.
+        on: machines that execute the runs, `dask://HOST:PORT`; this machine by default.
+        plugins: Python files with user-defined algorithms.
+        retry: whether failed runs are repeated.
+        until: question to be decided at each point, such as "control.share >= 99.999% ± shown"; seeds are added until
+            it is (`execute.until`). The returned campaign has its `answers`.
+        budget: maximum number of runs, or a time such as "30min"; 10 000 runs by default. Needs `until`.
+        progress: receives the completed share.
+        note: receives notes for the user, such as names that `all` leaves out.
         storage_options: fsspec's options for `out`.
 
     Raises:
-        ScenarioError: the sweep, one of its points or the question is wrong; nothing was run.
-        ResultError: the folder holds another campaign, another process works on it, or it cannot be written.
-        KeyboardInterrupt: Ctrl-C; what is done stays, and the same call goes on from there.
+        ScenarioError: the sweep, a point or the question is invalid; nothing was run.
+        ResultError: the folder has another campaign, is locked by another process, or cannot be written.
+        KeyboardInterrupt: Ctrl-C; completed runs are kept, and the same call continues from there.
     """
     asked = None if until is None else question(until)
     limit = budget_of(None if budget is None else str(budget))
@@ -257,7 +257,7 @@ def executor_of(on: str | None, workers: int | None) -> Executor:
     """Returns the executor of the runs.
 
     Raises:
-        ResultError: `on` is not `dask://HOST:PORT`, or nobody answers there.
+        ResultError: `on` is not `dask://HOST:PORT`, or no scheduler answers.
     """
     if on is None:
         return Threads(workers)
@@ -267,7 +267,7 @@ def executor_of(on: str | None, workers: int | None) -> Executor:
 
 
 def _default_url(planned: Plan) -> str:
-    """A folder below `runs` where this campaign may go on, or begin."""
+    """Returns a folder below `runs` for this campaign: its earlier folder or a new one."""
 
     def fits(folder: str) -> bool:
         store = Store.at(folder)
@@ -284,7 +284,7 @@ def _default_url(planned: Plan) -> str:
 
 
 def _refuse_others(store: Store) -> None:
-    """Refuses a folder that holds something else than a campaign."""
+    """Raises if a folder has anything but a campaign."""
     if store.local:
         place = store.place("")
         if os.path.islink(place.rstrip("/")) and not os.path.exists(place):  # noqa: PTH110, PTH114 the path is fsspec's
@@ -299,7 +299,7 @@ def _refuse_others(store: Store) -> None:
 
 
 def _forget_failed(campaign: Campaign, store: Store) -> None:
-    """Takes failed runs out of the tables, so that they are missing."""
+    """Removes failed runs from the tables, so that they are repeated."""
     for name in store.parts():
         part = store.read_part(RUNS, name, campaign.schemas[RUNS])
         kept = part.filter(pl.col("status") != FAILED)

@@ -1,16 +1,15 @@
-"""Seeds until a question is decided: `--until "control.share >= 99.999% ± shown"`.
+"""Adds seeds until a question is decided: `--until "control.share >= 99.999% ± shown"`.
 
     FLOW.METRIC >= VALUE ± shown      until the interval is on one side of the value (`<=` likewise)
-    FLOW.METRIC ± WIDTH               until the interval reaches at most so far to either side
+    FLOW.METRIC ± WIDTH               until the interval extends at most WIDTH to either side
 
 Metrics are those of `measures.MEASURES`: `share` (within the flow's shortest deadline; of all messages where it
 requires none), `goodput`, delays `p50` … `p99.999`; of a video also `frames` (the same share, of its frames),
 `frame_latency_p50`, `frame_latency_p95`, `frame_latency_p99`, `frame_rate`, `worst_frame_rate` and `freezes`. `+-` and
-`+/-` can be written for ±. Intervals are those of `skybraid.episodes`: by runs, since misses come together.
-
-Each point is looked at after 10 flights, then after 20, 40, 80 …. To look often and stop at the first success would err
-more often than once in twenty, so a look decides by bounds of 99 %: over the first five looks the errors add up to at
-most 5 %.
+`+/-` can be written for ±. Intervals are those of `skybraid.episodes` over runs. Each point is examined after 10, 20,
+40, 80 … runs. Stopping at the
+first success with 95 % intervals would err more often than once in twenty, so each look decides by 99 % intervals: over
+the first five looks, the error probabilities add up to at most 5 %.
 """
 
 from __future__ import annotations
@@ -65,12 +64,13 @@ class Question:
     """Question to be decided at each point.
 
     Attributes:
-        text: the question in the user's words.
-        flow: the flow's name.
+        text: the user's question.
+        flow: name of the flow.
         metric: measured quantity.
-        at_least: whether the target must be reached (or else not exceeded); None without a target.
-        target: share from 0 to 1, bit/s, ms, frames a second, or freezes a minute; None where only precision is asked.
-        reach: how far the interval may reach to either side, in the same unit; None for "shown".
+        at_least: True for a minimum, False for a maximum; None without a target.
+        target: share from 0 to 1, bit/s, ms, frames per second, or freezes per minute; None if only precision is
+            asked.
+        reach: maximum extent of the interval to either side, in the same unit; None for "shown".
     """
 
     text: str
@@ -81,18 +81,18 @@ class Question:
     reach: float | None
 
     def formatted(self, value: float) -> str:
-        """A value of the metric in words."""
+        """Formats a value of the metric."""
         return "without end" if math.isinf(value) else self.metric.unit.text(value)
 
     def check(self, flows: Sequence[str], videos: Sequence[str]) -> None:
-        """Refuses a flow that is not there, or that has no such metric.
+        """Raises if the flow does not exist or has no such metric.
 
         Args:
             flows: names of the flows.
-            videos: of those that are video.
+            videos: names of the flows that are video.
 
         Raises:
-            ScenarioError: it is so.
+            ScenarioError: there is no such flow, or it has no such metric.
         """
         if self.flow not in flows:
             raise ScenarioError(f"--until: found the flow {self.flow}, expected one of {', '.join(flows)}")
@@ -106,18 +106,18 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of a point's flights.
+    """Answer to the question at a point.
 
     Attributes:
-        point: its number.
-        name: its values.
-        question: the question in the user's words.
+        point: number of the point.
+        name: values of the point.
+        question: the user's question.
         verdict: met, not met, or inconclusive within the budget.
-        flights: number of completed flights.
-        estimate: in the unit of the question's target; None where there is none.
-        low: of the 95 % interval that counts.
-        high: of the same.
-        words: all this in a sentence.
+        flights: number of completed runs.
+        estimate: estimate in the unit of the question's target; None if there is none.
+        low: lower end of the deciding interval.
+        high: upper end of the deciding interval.
+        words: the answer in a sentence.
     """
 
     point: int
@@ -132,7 +132,7 @@ class Answer:
 
     @property
     def good(self) -> bool:
-        """Whether what was asked holds."""
+        """Whether the answer is met."""
         return self.verdict is Verdict.MET
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,8 +155,8 @@ class Budget:
     """Limits on a campaign's size.
 
     Attributes:
-        runs: at most so many, with those that were there already.
-        time_s: no further one begins after this time, in s; None for no end.
+        runs: maximum number of runs, cached ones included.
+        time_s: time in s after which no further run is started; None for no limit.
     """
 
     runs: int = MAX_RUNS
@@ -164,10 +164,10 @@ class Budget:
 
 
 def question(text: str) -> Question:
-    """Reads what is asked.
+    """Parses a question.
 
     Raises:
-        ScenarioError: it does not follow the grammar.
+        ScenarioError: the text does not follow the grammar.
     """
     found = _GRAMMAR.fullmatch(text)
     if found is None:
@@ -191,10 +191,10 @@ def question(text: str) -> Question:
 
 
 def budget(text: str | None) -> Budget:
-    """Reads a budget: a number of runs, or a time.
+    """Parses a budget: a number of runs, or a time.
 
     Raises:
-        ScenarioError: it is neither.
+        ScenarioError: the text is neither.
     """
     if text is None:
         return Budget()
@@ -208,7 +208,7 @@ def budget(text: str | None) -> Budget:
 
 
 def run_until(running: Running, asked: Question, limit: Budget) -> list[Answer]:
-    """Runs each point with more and more seeds until it has its answer, or the budget is used up.
+    """Runs each point with more and more seeds until its question is decided or the budget is exhausted.
 
     Raises:
         ScenarioError: the scenario has no such flow.
@@ -249,15 +249,15 @@ def run_until(running: Running, asked: Question, limit: Budget) -> list[Answer]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Evidence of a point's flights so far.
+    """Evidence of a point's runs so far.
 
     Attributes:
-        flights: number of completed flights.
-        estimate: of what is asked; None where no flight says anything.
+        flights: number of completed runs.
+        estimate: estimate of the metric; None if no run has a value.
         shown: its 95 % interval.
-        decides: the interval by which the question is decided.
-        share: with its misses, where shares are asked for.
-        needed: number of flights that would decide the question, in words; empty if unknown.
+        decides: the interval that decides the question.
+        share: the share with its misses, if the metric is a share.
+        needed: number of runs that would decide the question, in words; empty if unknown.
     """
 
     flights: int
@@ -268,7 +268,7 @@ class _Seen:
     needed: str = ""
 
     def words(self, asked: Question) -> str:
-        """The estimate, the flights and the interval."""
+        """Describes the estimate, the runs and the interval."""
         seen = "nothing" if self.estimate is None else asked.formatted(self.estimate)
         if self.share is not None and self.share.trials:
             misses = "1 miss" if self.share.missed == 1 else f"{count(self.share.missed)} misses"
@@ -282,7 +282,7 @@ class _Seen:
 
 
 def _look(running: Running, asked: Question, point: int, seeds: set[int]) -> Answer:
-    """What the flights of a point say so far."""
+    """Returns the evidence of a point's runs so far."""
     frame = (
         running.campaign.scan(FLOWS)
         .filter((pl.col("point") == point) & (pl.col("flow") == asked.flow))
@@ -339,7 +339,7 @@ def _verdict(asked: Question, seen: _Seen) -> Verdict:
 
 
 def _mean(values: Sequence[float], confidence: float) -> Interval | None:
-    """Interval of the mean; none where a flight counts as infinite."""
+    """Returns the interval of the mean; None if a value is infinite."""
     return mean_interval(values, confidence) if all(map(math.isfinite, values)) else None
 
 

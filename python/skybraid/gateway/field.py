@@ -238,7 +238,7 @@ class Field:
             running = self._await(sockets)
             self._client = control.Client(running.socket)
             self._lock = threading.Lock()
-            places = {node: control.place(running, node) for node in ("vehicle", "ground")}
+            places = {node: control.namespaces_of(running, node) for node in ("vehicle", "ground")}
         except BaseException:
             self._end()
             raise

@@ -52,15 +52,15 @@ def frame(columns: Mapping[str, Column], seed: int | None = None) -> pl.DataFram
 
 
 def frames(
-    run: Run, table: str, seed: int | None = None, go_on: Callable[[], None] = lambda: None
+    run: Run, table: str, seed: int | None = None, check: Callable[[], None] = lambda: None
 ) -> Iterator[pl.DataFrame]:
     """Iterates over a run's table in frames of at most `BATCH_ROWS` rows, at least one; takes the rows out of the run.
 
-    `go_on` is called before each batch and may raise to stop.
+    `check` is called before each batch and may raise to stop.
     """
     empty = True
     for columns in run.batches(table, BATCH_ROWS):
-        go_on()
+        check()
         empty = False
         yield frame(columns, seed)
     if empty:

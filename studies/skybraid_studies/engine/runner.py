@@ -308,7 +308,7 @@ def run_plan(
     failed: dict[str, Failure] = {}
 
     def one(job: Job) -> tuple[Job, Kept | Failure]:
-        gauge.go_on()
+        gauge.raise_if_stopped()
         report = gauge.reporter(job.key)
         try:
             return job, job.make(report)
