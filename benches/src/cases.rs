@@ -12,6 +12,7 @@ use skybraid_link::Link;
 use skybraid_scenario::Scenario;
 use skybraid_sim::record::Record;
 use skybraid_sim::{Setup, Silent, run};
+use skybraid_testing::Config;
 use skybraid_transport::PathId;
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_units::{Bytes, Duration, Instant, Seed, Stream};
@@ -219,7 +220,7 @@ impl Pair {
                 "side = \"{name}\"\nkey = \"-\"\npeer = \"{peer}\"\n\
                  [[mavlink]]\nserial = \"-\"\n[path.a]\n[path.b]\n"
             );
-            toml::from_str::<GatewayConfig>(&text)
+            GatewayConfig::parse(&text)
         });
         let configs = [aircraft?, ground?];
         let [first, second] = [0, 1].map(|end| {

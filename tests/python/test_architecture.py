@@ -26,12 +26,13 @@ MAY_USE = {
     "statistics": set(),
     "track": {"units"},
     "orbit": {"units", "track"},
-    "link": {"units"},
+    "link": {"units", "testing"},
     "transport": {"units"},
     "traffic": {"units"},
     "host": {"units", "link", "transport", "traffic"},
-    "gateway": {"units", "transport", "traffic", "link", "host", "sim", "statistics"},
-    "sim": {"host", "units", "link", "transport", "traffic"},
+    "gateway": {"units", "transport", "traffic", "link", "host", "sim", "statistics", "testing"},
+    "sim": {"host", "units", "link", "transport", "traffic", "testing"},
+    "testing": {"link", "traffic", "gateway"},
     "scenario": {"host", "gateway", "units", "statistics", "track", "orbit", "link", "transport", "traffic"},
     "io": {"units"},
     "emulator": {"io", "scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},
@@ -51,7 +52,7 @@ MAY_USE = {
         "traffic",
     },
 }
-"""Crates that each crate may use."""
+"""Crates that each crate may use. Only tests use `testing`, and `link`, `host`, `sim` and `statistics` in `gateway`."""
 
 USES = {
     "units": "libm once_cell rand_core rand_pcg serde thiserror",
@@ -64,6 +65,7 @@ USES = {
     "host": "units link transport traffic serde",
     "gateway": "units transport traffic curve25519-dalek serde sha2 snow thiserror zeroize ring",
     "sim": "units link transport host",
+    "testing": "link traffic gateway serde toml",
     "scenario": "units statistics track orbit link transport traffic host gateway serde serde_path_to_error sha2 "
     "strsim thiserror toml_edit zeroize",
     "io": "units libc netlink-packet-core netlink-packet-generic netlink-packet-route netlink-sys nix socket2",

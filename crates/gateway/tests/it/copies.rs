@@ -6,6 +6,7 @@ use skybraid_link::{LinkConfig, LossSource, RateSource};
 use skybraid_sim::record::Record;
 use skybraid_sim::{FlowSetup, Host, LinkSetup, PathSetup, Setup, Silent, run};
 use skybraid_statistics::{Interval, RunShare, share_interval, student_quantile};
+use skybraid_testing::Config;
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::{Class, PathInfo, TransportConfig};
@@ -165,7 +166,7 @@ fn gateways_miss_what_the_simulator_misses_for_as_many_copies() {
     let mut bases = None;
     for (name, settings) in SCHEDULERS {
         let text = format!("scheduler = {{ name = \"{name}\"{settings} }}\n");
-        let class: ClassConfig = toml::from_str(&text).unwrap();
+        let class = ClassConfig::parse(&text).unwrap();
         let both = [simulated(&class.scheduler.unwrap()), between_gateways(&text)];
         let [base, own_base] = *bases.get_or_insert_with(|| {
             [0, 1].map(|side| {

@@ -1,6 +1,7 @@
 //! Satellite access layer, held against the numbers of a published testbed and a simulation frame by frame.
 
 use skybraid_link::{Cause, Direction, Fate, Link, PathConfig};
+use skybraid_testing::{Config, print_path};
 use skybraid_units::{Bytes, Instant, Seed};
 
 use crate::common::{direction, lost, mean, ms, near, path};
@@ -194,7 +195,7 @@ fn an_access_layer_parses_from_its_text() {
         ["geo-dvb", "testbed-article-satellite", "testbed-thesis-satellite", "testbed-article-lte"]
     {
         let config = path(skybraid_link::presets::find(name).unwrap().text);
-        let printed = toml::to_string(&config).unwrap();
+        let printed = print_path(&config).unwrap();
         assert_eq!(path(&printed), config, "{printed}");
     }
 }
@@ -238,8 +239,8 @@ fn invalid_access_layers_are_rejected_with_their_key() {
         ("{ kind = \"atm\" }", "unknown variant `atm`"),
     ] {
         let text = format!("uplink.access = {text}");
-        let found = match toml::from_str::<PathConfig>(&text) {
-            Err(error) => error.to_string(),
+        let found = match PathConfig::parse(&text) {
+            Err(error) => error,
             Ok(config) => config.link(Direction::Uplink).unwrap_err().to_string(),
         };
         assert!(found.contains(part), "{text}\nsaid: {found}\nnot: {part}");
@@ -342,7 +343,7 @@ fn the_guide_names_every_key_of_an_access_table() {
     let guide = guide();
     let table = guide.split("## Forward link").next().unwrap();
     let keys = |text: &str| {
-        let error = toml::from_str::<PathConfig>(text).unwrap_err().to_string();
+        let error = PathConfig::parse(text).unwrap_err();
         let listed = error.split("expected one of ").nth(1).unwrap().to_string();
         let ticked: Vec<String> =
             listed.split('`').skip(1).step_by(2).map(str::to_string).collect();

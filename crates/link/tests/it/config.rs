@@ -3,6 +3,7 @@
 use crate::common::{path, span};
 use skybraid_link::presets;
 use skybraid_link::{Direction, Link, PathConfig, RateSource, Switch};
+use skybraid_testing::{Config, print_path};
 use skybraid_units::{Bytes, Instant, Rate, Seed};
 
 /// A path with every key in every form.
@@ -41,12 +42,12 @@ loss = "1%"
 #[test]
 fn a_path_parses_from_its_text() {
     let config = path(EVERYTHING);
-    let printed = toml::to_string(&config).unwrap();
+    let printed = print_path(&config).unwrap();
     assert_eq!(path(&printed), config, "{printed}");
     let opportunities = path(
         "uplink.rate = { opportunities = \"f.up\" }\nuplink.queue = \"unlimited\"\ndrx = \"off\"",
     );
-    assert_eq!(path(&toml::to_string(&opportunities).unwrap()), opportunities);
+    assert_eq!(path(&print_path(&opportunities).unwrap()), opportunities);
 }
 
 #[test]
@@ -59,7 +60,7 @@ downlink.rate = { process = [[0, "5Mbit/s"], [1, "60Mbit/s"]] }
 downlink.delay = { quantiles = [[0, "1ms"], [1, "9ms"]], plus = "2ms" }
 "#,
     );
-    let printed = toml::to_string(&config).unwrap();
+    let printed = print_path(&config).unwrap();
     assert_eq!(path(&printed), config, "{printed}");
     let up = config.link(Direction::Uplink).unwrap();
     let RateSource::Process(rate) = &up.rate else { panic!("found {:?}", up.rate) };
@@ -184,8 +185,8 @@ fn the_starlink_preset_has_the_measured_total_loss() {
 
 #[test]
 fn invalid_values_are_rejected_with_their_key() {
-    let refused = |text: &str| match toml::from_str::<PathConfig>(text) {
-        Err(error) => error.to_string(),
+    let refused = |text: &str| match PathConfig::parse(text) {
+        Err(error) => error,
         Ok(config) => config.link(Direction::Uplink).unwrap_err().to_string(),
     };
     for (text, part) in [

@@ -4,10 +4,11 @@
 
 use crate::common::{direction, lost, ms, near};
 use skybraid_link::{Cause, Direction, Link, Lutz, LutzConfig, PathConfig};
+use skybraid_testing::{Config, print_path};
 use skybraid_units::{Bytes, Seed};
 
 fn model(keys: &str) -> Lutz {
-    toml::from_str::<LutzConfig>(keys).unwrap().resolve().unwrap()
+    LutzConfig::parse(keys).unwrap().resolve().unwrap()
 }
 
 const SHADOW: &str = "shadow_mean = \"-7.7dB\"\nshadow_sd = \"6dB\"\ngood = \"3s\"\nbad = \"1s\"\n\
@@ -166,8 +167,8 @@ fn both_directions_are_shadowed_together() {
 #[test]
 fn keys_survive_a_round_trip_and_are_checked() {
     let text = "downlink.loss = { lutz = { environment = \"city\", bad = \"2s\", speed = \"20m/s\", margin = \"6dB\" } }";
-    let path: PathConfig = toml::from_str(text).unwrap();
-    let again: PathConfig = toml::from_str(&toml::to_string(&path).unwrap()).unwrap();
+    let path = PathConfig::parse(text).unwrap();
+    let again = PathConfig::parse(&print_path(&path).unwrap()).unwrap();
     assert_eq!(again, path);
     for (keys, expected) in [
         ("environment = \"city\", margin = \"6dB\"", "`speed`: expected one"),
@@ -192,7 +193,7 @@ fn keys_survive_a_round_trip_and_are_checked() {
         ("environment = \"sea\", margin = \"6dB\"", "unknown variant `sea`"),
     ] {
         let text = format!("uplink.loss = {{ lutz = {{ {keys} }} }}");
-        let error = toml::from_str::<PathConfig>(&text).unwrap_err();
-        assert!(error.message().contains(expected), "{keys}: {error}");
+        let error = PathConfig::parse(&text).unwrap_err();
+        assert!(error.contains(expected), "{keys}: {error}");
     }
 }

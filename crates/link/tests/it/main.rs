@@ -4,6 +4,7 @@
 mod access;
 mod access_requests;
 mod access_stack;
+mod along;
 mod common;
 mod config;
 mod delay_line;
@@ -14,6 +15,7 @@ mod loss;
 mod lutz;
 mod mahimahi;
 mod outage;
+mod population;
 mod processes;
 mod properties;
 mod queue;

@@ -2,6 +2,7 @@
 
 use crate::common::span;
 use skybraid_link::{Conditions, Direction, Link, PathConfig, Sampling, TraceSource};
+use skybraid_testing::Config;
 use skybraid_units::{Instant, Seed};
 
 /// A minute with a value per second: in second n, the delay is n ms and the rate n + 1 Mbit/s.
@@ -181,7 +182,7 @@ fn series_on_one_clock_start_over_together() {
 
 #[test]
 fn the_keys_of_sampling_belong_to_a_measurement() {
-    let error = |text: &str| toml::from_str::<PathConfig>(text).unwrap_err().to_string();
+    let error = |text: &str| PathConfig::parse(text).unwrap_err();
     assert!(
         error("uplink.delay = { mean = '5ms', start = 'random' }").contains("belong to `trace`")
     );

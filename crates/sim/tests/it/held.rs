@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::support::*;
 use skybraid_link::{Direction, Fate, Link, PathConfig};
 use skybraid_sim::{PacketEvent, run};
+use skybraid_testing::Config;
 use skybraid_transport::Protocol;
 use skybraid_units::{Bytes, Instant, Seed};
 
@@ -40,7 +41,7 @@ impl skybraid_sim::Observer for Counts {
 /// Each packet of the run arrives when a link of its own says so, and each message with its packet.
 #[test]
 fn packets_arrive_when_the_receiver_releases_them() {
-    let config: PathConfig = toml::from_str(STACKED).unwrap();
+    let config = PathConfig::parse(STACKED).unwrap();
     let [uplink, downlink] =
         [Direction::Uplink, Direction::Downlink].map(|to| config.link(to).unwrap());
     let mut link = Link::new(&uplink, "a", "uplink", Seed(5));

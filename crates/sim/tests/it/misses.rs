@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use skybraid_link::{Cause, QueueConfig};
 use skybraid_sim::record::{MissCause, Record, Summary};
 use skybraid_sim::{FlowSetup, LinkSetup, Silent, run};
+use skybraid_testing::Config;
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::reordering::{EngineConfig, ReorderingConfig};
 use skybraid_transport::scheduler::SchedulerConfig;
@@ -133,7 +134,7 @@ fn damaged_references_are_distinguished_from_losses() {
     let limit = Duration::from_millis(400);
     let video = FlowSetup {
         frames_within: vec![limit],
-        ..flow("video", toml::from_str(text).unwrap(), transport(Protocol::Udp), 1)
+        ..flow("video", TrafficConfig::parse(text).unwrap(), transport(Protocol::Udp), 1)
     };
     let [summary, _] = summaries(20, 1, &[lossy(path("lte", 100.0, 40), 0.002)], &video);
     assert_add_up(&summary);
@@ -191,8 +192,8 @@ proptest! {
             reordering,
             ..transport(protocol)
         };
-        let traffic: TrafficConfig = if is_video {
-            toml::from_str("kind = \"video\"\nrate = \"2Mbit/s\"\ndrop_after = \"400ms\"").unwrap()
+        let traffic = if is_video {
+            TrafficConfig::parse("kind = \"video\"\nrate = \"2Mbit/s\"\ndrop_after = \"400ms\"").unwrap()
         } else {
             cbr(1.0, packet)
         };

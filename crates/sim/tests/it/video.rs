@@ -4,6 +4,7 @@ use crate::support::{flow, lossy, path, simulate, transport};
 use skybraid_link::QueueConfig;
 use skybraid_sim::Outcome;
 use skybraid_sim::record::VideoSummary;
+use skybraid_testing::Config;
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::{Protocol, TransportConfig};
 use skybraid_units::{Duration, Instant};
@@ -11,7 +12,7 @@ use skybraid_units::{Duration, Instant};
 /// Parses a video flow of a scenario.
 fn video(keys: &str) -> TrafficConfig {
     let text = format!("kind = \"video\"\nrate = \"6Mbit/s\"\n{keys}");
-    toml::from_str(&text).unwrap()
+    TrafficConfig::parse(&text).unwrap()
 }
 
 fn summary(outcome: &Outcome) -> &VideoSummary {

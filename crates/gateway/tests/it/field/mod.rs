@@ -11,6 +11,7 @@ use skybraid_gateway::{
     SigningKey, Snapshot,
 };
 use skybraid_link::{Fate, Link, LinkConfig, RateSource};
+use skybraid_testing::Config;
 use skybraid_transport::PathId;
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed, Stream};
 
@@ -160,7 +161,7 @@ impl Field {
             // Each end has an address of its own.
             let text = text.replace("10.77.0.X", ["10.77.0.2", "10.77.0.1"][side]);
             let text = text.replace(["#aircraft ", "#ground "][side], "");
-            toml::from_str(&text).unwrap()
+            GatewayConfig::parse(&text).unwrap()
         };
         let configs: [GatewayConfig; 2] = [config(AIRCRAFT), config(GROUND)];
         let mut shapes: Vec<&Shape> = shapes.iter().collect();

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use skybraid_link::{Cause, Direction, Fate, Link, PathConfig};
+use skybraid_testing::Config;
 use skybraid_units::{Bytes, Duration, Instant, Seed};
 
 pub fn path(toml: &str) -> PathConfig {
-    toml::from_str(toml).unwrap_or_else(|error| panic!("{error}"))
+    PathConfig::parse(toml).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Returns the uplink of a path table with seed 7.
