@@ -1,4 +1,4 @@
-"""The command `assess`: from measurements to an answer."""
+"""Command `assess`: ranks transports over measured flights."""
 
 from __future__ import annotations
 

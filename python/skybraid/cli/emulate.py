@@ -40,7 +40,7 @@ from skybraid.cli.options import (
     print_json,
     seconds,
 )
-from skybraid.cli.output import tell
+from skybraid.cli.output import print_results
 from skybraid.cli.progress import progress
 from skybraid.cli.served import listen_outside, page
 from skybraid.execute import control, interruption
@@ -156,7 +156,7 @@ def emulate(
     if as_json:
         print_json(results.json())
     elif not quiet:
-        tell(results, has_report=report)
+        print_results(results, has_report=report)
     _leave(results, options, chosen)
 
 

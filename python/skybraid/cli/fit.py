@@ -1,4 +1,4 @@
-"""The command `fit`: a link of processes from measurements, and how good it is."""
+"""Command `fit`: fits a link of processes to measurements and checks the fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules that do a command's work, imported when it begins: no help needs them."""
+"""Modules that do the work of commands, imported on use, so that help is fast."""
 
 from __future__ import annotations
 

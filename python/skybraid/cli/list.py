@@ -71,7 +71,7 @@ def _entry(entry: dict[str, Any], *, whole: bool) -> str:
 
 
 def _wrapped(line: str) -> str:
-    """Returns a line in lines of the terminal's width; elsewhere as it is, for other programs."""
+    """Wraps a line to the terminal's width; returns it unchanged if the output is not a terminal."""
     if not sys.stdout.isatty():
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 4)

@@ -1,4 +1,4 @@
-"""Command `new`: writes a commented scenario, or an algorithm of one's own, to start from."""
+"""Command `new`: writes a commented scenario or a user-defined algorithm to start from."""
 
 import json
 import os
@@ -100,10 +100,10 @@ def new(
 
 
 def _along(track: Path, text: str, path: Path, like: str) -> str:
-    """The scenario `route` with the track of a file, for as long as that takes.
+    """Returns the scenario `route` with the track of a file and its duration.
 
     Raises:
-        ScenarioError: the file is no track, or the starting point has none.
+        ScenarioError: the file is not a track, or the starting point has no track.
     """
     before, found, after = text.partition("track = {")
     if not found:
@@ -123,7 +123,7 @@ def _along(track: Path, text: str, path: Path, like: str) -> str:
 
 
 def _filled(text: str, path: Path) -> str:
-    """The text of a starting point with the names of a new file: as a title, as it stands, as one word."""
+    """Returns the text of a starting point with the new file's name filled in: as a title, verbatim and as one word."""
     title = path.stem.replace("-", " ").replace("_", " ")
     title = json.dumps(title[:1].upper() + title[1:], ensure_ascii=False)[1:-1]
     word = re.sub(r"\W+", "_", path.stem).strip("_").lower() or "mine"
@@ -138,10 +138,10 @@ def _named(text: str) -> tuple[str, list[Path]]:
 
 
 def _path(name: str, files: list[Path], folder: Path, imported: list[Path]) -> str:
-    """Lines of a path that replays measurements; adds the files that it writes to `imported`.
+    """Returns the lines of a path that replays measurements; adds the files that it writes to `imported`.
 
     Raises:
-        ScenarioError: a file has nothing that a path can replay.
+        ScenarioError: a file has no column that a path can replay.
     """
     lines = [line for file in files for line in _replayed(file, folder, imported)]
     preset = "starlink" if any(word in name.lower() for word in ("leo", "starlink", "sat", "dish")) else "lte-aerial"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from skybraid.model.results import Results
 
 
-def tell(results: Results, *, has_report: bool) -> None:
+def print_results(results: Results, *, has_report: bool) -> None:
     """Prints a result: what was run, the verdict of each requirement, and its folder."""
     one = len(results.seeds) == 1
     flights, seeds = ("1 flight", "seed") if one else (f"{len(results.seeds)} flights", "seeds")
@@ -27,9 +27,9 @@ def tell(results: Results, *, has_report: bool) -> None:
     )
     emulation = results.flights[0].emulation
     if emulation is not None:
-        _tell_emulation(emulation)
+        _print_emulation(emulation)
     if results.flows:
-        _tell_flows(results)
+        _print_flows(results)
     else:
         for line in link_lines(results.links()):
             typer.echo(f"  {line}")
@@ -39,7 +39,7 @@ def tell(results: Results, *, has_report: bool) -> None:
         typer.echo(f"report: {page}" if has_report else f"report: skybraid report {results.folder}")
 
 
-def _tell_emulation(emulation: dict[str, Any]) -> None:
+def _print_emulation(emulation: dict[str, Any]) -> None:
     for line in timing(emulation):
         typer.echo(f"  {line}")
     for node, proxy in emulation.get("proxies", {}).items():
@@ -49,7 +49,7 @@ def _tell_emulation(emulation: dict[str, Any]) -> None:
         typer.echo(f"  {node}: {program['command']}: {ended(program)}{see}")
 
 
-def _tell_flows(results: Results) -> None:
+def _print_flows(results: Results) -> None:
     for requirement in results.requirements:
         typer.echo(f"  {requirement.flow}: {coloured(requirement.verdict)}. {requirement.words}.")
         cause = main_cause(requirement, results.flows[requirement.flow])

@@ -239,7 +239,7 @@ def _measure(
     words: Callable[[list[Row]], str],
     to: Print,
 ) -> None:
-    """Runs a probe, prints and writes its results, and exits with its code."""
+    """Runs a probe, prints and writes its results, and exits with the command's exit code."""
     if to.out is not None:
         check_new_file(to.out)
     rows, failures = asyncio.run(repeat(runs, seconds(wait, "--wait"), one))

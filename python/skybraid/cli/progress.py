@@ -39,11 +39,11 @@ def tally(*, shown: bool, doing: str, timed: bool = False) -> Iterator[Callable[
     else:
         last_tenth = -1
 
-        def tell_tenths(share: float, words: str) -> None:
+        def print_tenths(share: float, words: str) -> None:
             nonlocal last_tenth
             tenth = int(share * 10)
             if tenth > last_tenth:
                 last_tenth = tenth
                 typer.echo(f"{doing}: {tenth * 10} %{f', {words}' if words else ''}", err=True)
 
-        yield tell_tenths
+        yield print_tenths

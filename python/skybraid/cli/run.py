@@ -25,7 +25,7 @@ from skybraid.cli.options import (
     load_plugins,
     print_json,
 )
-from skybraid.cli.output import tell
+from skybraid.cli.output import print_results
 from skybraid.cli.progress import progress
 from skybraid.cli.served import both, page
 from skybraid.model import tables as tables_
@@ -100,5 +100,5 @@ def run(
     if as_json:
         print_json(results.json())
     elif not quiet:
-        tell(results, has_report=report)
+        print_results(results, has_report=report)
     raise typer.Exit(MET if results.verdict is Verdict.MET else NOT_MET)

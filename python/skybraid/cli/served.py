@@ -1,4 +1,4 @@
-"""Page that fills while a command runs."""
+"""Live page of a running command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOLD_AFTER_S = 1.0
 
 
 def listen_outside() -> None:
-    """Opens a page's port for this command's other self in a sandbox, whose own network no browser reaches."""
+    """Opens the page's port outside the sandbox, since no browser reaches the network inside."""
     listener = live.listen()
     listener.set_inheritable(True)
     os.environ[_LISTENER] = str(listener.detach())
@@ -45,7 +45,7 @@ def _listener() -> socket.socket | None:
 
 @contextlib.contextmanager
 def page(title: str, *, shown: bool) -> Iterator[LivePage | None]:
-    """Serves a page that fills while something runs, and prints its address; None if it is not wanted."""
+    """Serves a live page and prints its address; yields None if no page is wanted."""
     if not shown:
         yield None
         return
@@ -60,11 +60,11 @@ def both(report_progress: Progress | None, served: LivePage | None, doing: str) 
         return report_progress
     begin_s = time.monotonic()
 
-    def tell(share: float) -> None:
+    def report(share: float) -> None:
         if report_progress is not None:
             report_progress(share)
         took_s = time.monotonic() - begin_s
         left = f", {about(took_s / share * (1 - share))} left" if took_s > _TOLD_AFTER_S and 0 < share < 1 else ""
         served.tell(share, f"{doing}: {percent(float(f'{share:.2f}'))}{left}")
 
-    return tell
+    return report

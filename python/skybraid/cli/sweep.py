@@ -104,7 +104,7 @@ def sweep(
         planned = planning.plan(
             scenario, seeds=numbers, vary=varied, overrides=overrides, several=None if until is None else True
         )
-        _tell_plan(planned, as_json=as_json)
+        _print_plan(planned, as_json=as_json)
         return
     last = sweeping.Status()
     with page(scenario.stem, shown=live) as served, _progress(shown=not quiet) as report_progress:
@@ -146,7 +146,7 @@ def sweep(
     if as_json:
         print_json(_json(campaign, last) | ({} if written is None else {"report": str(written)}))
     elif not quiet:
-        _tell(campaign, last, written)
+        _print_outcome(campaign, last, written)
     good = failed.is_empty() and all(answer.good for answer in campaign.answers)
     raise typer.Exit(MET if good else NOT_MET)
 
@@ -174,7 +174,7 @@ def _json(campaign: Campaign, status: Status) -> dict[str, Any]:
     }
 
 
-def _tell_plan(planned: Plan, *, as_json: bool) -> None:
+def _print_plan(planned: Plan, *, as_json: bool) -> None:
     """Prints the plan of the campaign."""
     manifest = planned.manifest
     points = [dict(zip(manifest.columns, point.labels, strict=True)) for point in manifest.points]
@@ -192,7 +192,7 @@ def _tell_plan(planned: Plan, *, as_json: bool) -> None:
     )
 
 
-def _tell(campaign: Campaign, status: Status, report: Path | None) -> None:
+def _print_outcome(campaign: Campaign, status: Status, report: Path | None) -> None:
     """Prints the outcome and possible next steps."""
     made = f"{_number(status.done, 'run')} done"
     if status.cached:
@@ -240,15 +240,15 @@ def _progress(*, shown: bool) -> Iterator[Callable[[Status], None]]:
             task = bar.add_task("checking the points", total=1.0)
             yield lambda status: bar.update(task, completed=status.share, description=_line(status))
     else:
-        report_progress, line = time.monotonic(), ""
+        printed_s, line = time.monotonic(), ""
 
-        def tell(status: Status) -> None:
-            nonlocal report_progress, line
+        def report(status: Status) -> None:
+            nonlocal printed_s, line
             line = _line(status)
-            if time.monotonic() - report_progress >= _LINE_EVERY_S:
-                report_progress = time.monotonic()
+            if time.monotonic() - printed_s >= _LINE_EVERY_S:
+                printed_s = time.monotonic()
                 typer.echo(line, err=True)
 
-        yield tell
+        yield report
         if line:
             typer.echo(line, err=True)

@@ -111,7 +111,7 @@ class Store:
         Raises:
             ResultError: the file cannot be read.
         """
-        with self._telling("read"):
+        with self._plain_errors("read"):
             try:
                 data: bytes = self._fs.cat_file(self.place(name))
             except (FileNotFoundError, NotADirectoryError):
@@ -125,7 +125,7 @@ class Store:
             ResultError: the file cannot be written.
         """
         place = self.place(name)
-        with self._telling("write"):
+        with self._plain_errors("write"):
             protocol = self._fs.protocol
             kinds = {protocol} if isinstance(protocol, str) else set(protocol)
             if kinds & _OBJECT_STORES:
@@ -155,12 +155,12 @@ class Store:
 
     def remove(self, name: str) -> None:
         """Removes a file if it exists."""
-        with self._telling("write"), contextlib.suppress(FileNotFoundError):
+        with self._plain_errors("write"), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self.place(name))
 
     def names(self, folder: str) -> list[str]:
         """Returns the sorted names of a folder's files; empty if the folder does not exist."""
-        with self._telling("read"):
+        with self._plain_errors("read"):
             self._fs.invalidate_cache()
             try:
                 found = self._fs.ls(self.place(folder), detail=False)
@@ -219,7 +219,7 @@ class Store:
         Raises:
             ResultError: the part cannot be read.
         """
-        with self._telling("read"):
+        with self._plain_errors("read"):
             data: bytes = self._fs.cat_file(self.place(f"{table}/{name}"))
         return self._part(data, schema).collect()
 
@@ -281,7 +281,7 @@ class Store:
         """
         notes = []
         for name, fault in self.damaged().items():
-            with self._telling("write"):
+            with self._plain_errors("write"):
                 # `runs/` first: without it, a part does not count.
                 for table in reversed(self.tables):
                     place = self.place(f"{table}/{name}")
@@ -319,7 +319,7 @@ class Store:
             columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _batch_rows: int | None
         ) -> Iterator[pl.DataFrame]:
             for place in places:
-                with self._telling("read"):
+                with self._plain_errors("read"):
                     data: bytes = self._fs.cat_file(place)
                 lazy = self._part(data, schema)
                 if predicate is not None:
@@ -339,7 +339,7 @@ class Store:
         return pl.scan_parquet(BytesIO(data), schema=dict(schema), missing_columns="insert", extra_columns="ignore")
 
     @contextlib.contextmanager
-    def _telling(self, doing: str) -> Iterator[None]:
+    def _plain_errors(self, doing: str) -> Iterator[None]:
         """Converts the exceptions of storage libraries to `ResultError`."""
         try:
             yield

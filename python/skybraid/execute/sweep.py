@@ -97,7 +97,7 @@ class Running:
             missing += not self.has(job)
         self.status.total += wanted
         self.status.cached += wanted - missing
-        self._tell(missing)
+        self._report(missing)
         manifest = self.plan.manifest
         left = (job for job in jobs() if not self.has(job) and (until is None or time.monotonic() < until))
         outcomes = self._executor.outcomes(manifest.base, self._pace.batches(left, manifest.points, manifest.digests))
@@ -119,7 +119,7 @@ class Running:
                     self._pace.saw(batch)
                     if made:
                         self.status.left_s = (time.monotonic() - began) / made * (missing - made)
-                    self._tell(missing - made)
+                    self._report(missing - made)
                     self._flush_if_due()
                     self._lock.beat()
         finally:
@@ -150,7 +150,7 @@ class Running:
         found = self.campaign.scan(RUNS).group_by("point").agg("seed").collect()
         return {point: seeds.sort().to_numpy() for point, seeds in zip(found["point"], found["seed"], strict=True)}
 
-    def _tell(self, left: int) -> None:
+    def _report(self, left: int) -> None:
         if left == 0:
             self.status.left_s = 0.0
         if self._progress is not None:
