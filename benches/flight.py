@@ -21,16 +21,16 @@ VARIANTS = [
 def fly(options: list[str]) -> tuple[float, float]:
     """Flies in a process of its own. Returns simulated seconds per second, and the peak of memory in MB."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "told.json"
+        found = Path(folder) / "found.json"
         process = os.fork()
         if process == 0:
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-            os.dup2(os.open(told, os.O_WRONLY | os.O_CREAT, 0o600), 1)
+            os.dup2(os.open(found, os.O_WRONLY | os.O_CREAT, 0o600), 1)
             os.execv(SKYBRAID, [SKYBRAID, "run", SCENARIO, "--json", "--quiet", "--out", f"{folder}/flight", *options])
         _, status, usage = os.wait4(process, 0)
         if os.waitstatus_to_exitcode(status) == 2:
             sys.exit(2)
-        flight = json.loads(told.read_text(encoding="utf-8"))
+        flight = json.loads(found.read_text(encoding="utf-8"))
     return flight["simulated_s"] / flight["wall_s"], usage.ru_maxrss / 1000
 
 

@@ -232,8 +232,8 @@ def serving(*arguments: object) -> Iterator[None]:
 def round_trip_us(to: int, answers: int, back: int, count: int, pause_s: float) -> tuple[float, float]:
     """Median and 99th percentile of the round trips over an echo, each the median of three runs."""
     with serving("--echo", answers, back):
-        told = [json.loads(myself("--ping", to, 200, count, pause_s).communicate()[0]) for _ in range(3)]
-    return float(np.median([one["p50_us"] for one in told])), float(np.median([one["p99_us"] for one in told]))
+        answer = [json.loads(myself("--ping", to, 200, count, pause_s).communicate()[0]) for _ in range(3)]
+    return float(np.median([one["p50_us"] for one in answer])), float(np.median([one["p99_us"] for one in answer]))
 
 
 @dataclass(frozen=True)
@@ -259,10 +259,10 @@ def load(into: int, out: int, length: int, rate: float, seconds: float) -> Seen:
     assert receiver.stdout is not None
     receiver.stdout.readline()
     sender = myself("--send", into, length, rate, seconds, 0)
-    told = json.loads(sender.communicate()[0])
+    answer = json.loads(sender.communicate()[0])
     seen = json.loads(receiver.stdout.read())
     receiver.wait()
-    return Seen(told["sent"], seen["received"], seen["seconds"], length, seen["p50_us"], seen["p99_us"])
+    return Seen(answer["sent"], seen["received"], seen["seconds"], length, seen["p50_us"], seen["p99_us"])
 
 
 def free(count: int) -> list[int]:

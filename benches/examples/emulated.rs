@@ -36,8 +36,8 @@ impl Table {
     }
 
     fn line(&mut self, what: &str, value: f64, limit: f64, unit: &str, sign: &str, met: bool) {
-        let told = if met { "met" } else { "NOT MET" };
-        println!("{what:<44} {value:>11.3} {unit:<7} {sign} {limit:<9} {told}");
+        let verdict = if met { "met" } else { "NOT MET" };
+        println!("{what:<44} {value:>11.3} {unit:<7} {sign} {limit:<9} {verdict}");
         self.missed |= !met;
     }
 
@@ -68,7 +68,7 @@ fn start(bed: &Bed, config: &LinkConfig, precise: bool) -> Forwarder {
 }
 
 /// Prints the forwarder's own figures, below those measured from outside.
-fn told(forwarded: &Forwarded) {
+fn print_lateness(forwarded: &Forwarded) {
     assert!(forwarded.accounts.iter().all(|account| account.adds_up()));
     let lateness = &forwarded.lateness;
     let micros = |span: Duration| span.as_secs_f64() * 1e6;
@@ -118,7 +118,7 @@ fn delays(table: &mut Table) {
             }
             table.note(&format!("{name}: max"), traffic::quantile(&errors, 1.0), "ms");
             table.at_least(&format!("{name}: min"), traffic::quantile(&errors, 0.0), -0.02, "ms");
-            told(&forwarded);
+            print_lateness(&forwarded);
         }
     }
 }
@@ -140,7 +140,7 @@ fn rates(table: &mut Table) {
         let forwarded = forwarder.stop().unwrap();
         let error = (got.ip_rate / rate.as_bps() as f64 - 1.0).abs() * 100.0;
         table.at_most(&format!("rate error, {mbps} Mbit/s"), error, 0.2, "%");
-        told(&forwarded);
+        print_lateness(&forwarded);
     }
 }
 
@@ -156,7 +156,7 @@ fn throughput(table: &mut Table) {
         let rate = traffic::tcp(&bed.vehicle, &bed.ground, 3.0);
         let forwarded = forwarder.stop().unwrap();
         table.at_least(name, rate * 1e-9, least, "Gbit/s");
-        told(&forwarded);
+        print_lateness(&forwarded);
     }
 }
 
@@ -173,7 +173,7 @@ fn small_packets(table: &mut Table) {
         let forwarded = forwarder.stop().unwrap();
         let lost = got.sent.saturating_sub(got.received);
         table.note(&format!("small packets, {thousands} k/s: lost"), lost as f64, "packets");
-        told(&forwarded);
+        print_lateness(&forwarded);
         if lost == 0 {
             best = got.sent as f64 / got.took;
         }
@@ -193,7 +193,7 @@ fn a_minute(table: &mut Table) {
     let lost = got.sent.saturating_sub(got.received);
     table.at_least("a minute of 64 B: sent", got.sent as f64 / got.took * 1e-3, 80.0, "k/s");
     table.at_most("a minute of 64 B: lost", lost as f64, 0.0, "packets");
-    told(&forwarded);
+    print_lateness(&forwarded);
 }
 
 fn cpu(table: &mut Table) {
@@ -214,7 +214,7 @@ fn cpu(table: &mut Table) {
         } else {
             table.at_most(&name, share, 12.0, "%");
         }
-        told(&forwarded);
+        print_lateness(&forwarded);
     }
 }
 

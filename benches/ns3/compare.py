@@ -84,8 +84,8 @@ def ns3_run(program: Path, case: Case, seed: int) -> dict[str, float]:
     """Goodput, packet-hops and processor time of one run of ns-3."""
     command = [str(program), *case.ns3, f"--RngRun={seed}"]
     done = subprocess.run(command, capture_output=True, check=True)
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+    answer: dict[str, float] = json.loads(done.stdout)
+    return answer
 
 
 def skybraid_speed(case: Case) -> float:
@@ -104,8 +104,8 @@ def speed(program: Path, rounds: int) -> bool:
     for _ in range(rounds):
         for case in CASES:
             ours[case] = max(ours[case], skybraid_speed(case))
-            told = ns3_run(program, case, 1)
-            theirs[case] = max(theirs[case], told["packet_hops"] / told["cpu_s"])
+            found = ns3_run(program, case, 1)
+            theirs[case] = max(theirs[case], found["packet_hops"] / found["cpu_s"])
     print(f"{'packet-hops/s of one core':<28} {'skybraid':>12} {'ns-3':>12} {'ratio':>8} {'target':>8}")
     for case in CASES:
         ratio = ours[case] / theirs[case]
@@ -124,7 +124,7 @@ def goodput(program: Path, seeds: int) -> None:
             flights = skybraid.run(scenario, seeds=of).flights
             ours = [flight.flows[case.flow].goodput_bps / 1e6 for flight in flights]
             theirs = [
-                told["goodput_mbps"] for told in pool.map(lambda seed, case=case: ns3_run(program, case, seed), of)
+                found["goodput_mbps"] for found in pool.map(lambda seed, case=case: ns3_run(program, case, seed), of)
             ]
             print(f"{case.name:<28} {told_as(ours):>24} {told_as(theirs):>24}  {verdict(ours, theirs)}")
 

@@ -159,8 +159,8 @@ def main() -> int:
             agree = max(low, own_low) <= min(high, own_high) and abs(over[1] - over[0]) <= OVERHEAD_WITHIN
             wrong += not agree
             missed = [f"{one.missed} of {one.sent}" for one in both_sides]
-            told = f"{missed[0]:>18} {missed[1]:>14} {over[0]:>+20.1%} {over[1]:>+12.1%}"
-            print(f"{scheduler:13} {told}  {'agree' if agree else 'DO NOT AGREE'}", flush=True)
+            found = f"{missed[0]:>18} {missed[1]:>14} {over[0]:>+20.1%} {over[1]:>+12.1%}"
+            print(f"{scheduler:13} {found}  {'agree' if agree else 'DO NOT AGREE'}", flush=True)
     return min(wrong, 1)
 
 

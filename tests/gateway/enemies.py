@@ -168,8 +168,8 @@ class Stream:
         self._reader.close()
         self._writer.close()
 
-    def told(self) -> dict[str, Any]:
-        """What came of it."""
+    def outcome(self) -> dict[str, Any]:
+        """Returns what arrived of the stream."""
         return {
             "written": self.written,
             "lost": len(self.lost),
@@ -301,7 +301,7 @@ def attack(seconds: float, seed: int = 1) -> dict[str, Any]:
             # From here on nothing more comes, so that what one end received is compared with what was sent.
             relay.cut(range(len(ways)))
             time.sleep(0.3)
-            streams = {name: stream.told() for name, stream in pair.streams.items()}
+            streams = {name: stream.outcome() for name, stream in pair.streams.items()}
             states = {one.file.stem: one.status() for one in pair.daemons}
         did = relay.stop()
     found: dict[str, Any] = {"seconds": seconds, "streams": streams, "sessions": states["ground"]["sessions"]}
@@ -390,7 +390,7 @@ def flooded(seconds: float, rounds: int, rate_per_s: float = 1e5, offered_hz: fl
                     refused = pair.refused()["ground"].total() - refused
                     accounts.append({"sent": sent["sent"], "refused": refused, "dropped": drops(back) - dropped})
         pair.drain()
-        streams = {name: stream.told() for name, stream in pair.streams.items()}
+        streams = {name: stream.outcome() for name, stream in pair.streams.items()}
     share = median(loud) / median(quiet)
     return {
         "quiet_mbps": [round(one, 2) for one in quiet],
@@ -496,7 +496,7 @@ def _verdict(samples: Sequence[dict[str, Any]], pair: Pair, cuts: int) -> dict[s
         }
     ends = [found[daemon.file.stem] for daemon in pair.daemons]
     found["grows"] = any(one["memory"] == "grows" or one["descriptors_grow"] for one in ends)
-    found["streams"] = {name: stream.told() for name, stream in pair.streams.items()}
+    found["streams"] = {name: stream.outcome() for name, stream in pair.streams.items()}
     found["samples"] = list(samples)
     return found
 

@@ -93,8 +93,8 @@ class Cut:
 
     def words(self) -> str:
         """What it did."""
-        told = ", ".join(f"{path} {fault}" for path, fault in self.faults.items()) or "nothing"
-        return f"cut {self.number} ({told}; {', '.join(self.well)} well)"
+        faults = ", ".join(f"{path} {fault}" for path, fault in self.faults.items()) or "nothing"
+        return f"cut {self.number} ({faults}; {', '.join(self.well)} well)"
 
 
 @dataclass(slots=True)
@@ -303,7 +303,7 @@ class Watch:
         return max(max(gaps, default=0.0) - INTERVAL_S * 1000, 0.0)
 
 
-def cuts(flight: Flight, number: int, seed: int, *, told: Callable[[str], None] = print) -> list[Cut]:
+def cuts(flight: Flight, number: int, seed: int, *, report: Callable[[str], None] = print) -> list[Cut]:
     """Makes random cuts, one after another."""
     drawn, kinds = random.Random(seed), _dealt(seed)
     well_since = dict.fromkeys(DELAYS_MS, time.monotonic() - WELL_S)
@@ -334,7 +334,7 @@ def cuts(flight: Flight, number: int, seed: int, *, told: Callable[[str], None] 
             well_since[path] = time.monotonic()
         time.sleep(pause_s)
         if (each + 1) % 50 == 0:
-            told(f"  {each + 1} of {number} cuts")
+            report(f"  {each + 1} of {number} cuts")
     # What is under way has time to come.
     time.sleep(1.5)
     if made:
@@ -355,7 +355,7 @@ def judge(flight: Flight, made: list[Cut]) -> Failing:
     gaps: list[tuple[float, str]] = []
     for stream in flight.loop.streams.values():
         whole = stream.quality(made[0].begin_ns, made[-1].end_ns)
-        found.worst.append(told(stream.name, whole))
+        found.worst.append(summary(stream.name, whole))
         if whole.lost:
             at = [
                 next((cut.words() for cut in made if cut.begin_ns <= stream.sent_ns[n] < cut.end_ns), "")
@@ -399,8 +399,8 @@ def judge(flight: Flight, made: list[Cut]) -> Failing:
     return found
 
 
-def told(name: str, quality: Quality) -> str:
-    """A stream in a line."""
+def summary(name: str, quality: Quality) -> str:
+    """Describes a stream in one line."""
     return (
         f"{name}: {quality.sent} sent, {len(quality.lost)} lost, {quality.superseded} superseded, {quality.stale} "
         f"stale, {quality.duplicates} twice; delay p50 {quality.delay_ms(0.5):.1f}, p99 {quality.delay_ms(0.99):.1f}, "
@@ -511,7 +511,7 @@ def disk_full(folder: Path, seed: int) -> list[str]:
             quality = stream.quality(begin_ns)
             excess_ms = flight.machine_ms(quality.gap_at_ns, quality.gap_at_ns + int(quality.gap_ms * 1e6))
             if quality.lost or quality.gap_ms > max(DELAYS_MS.values()) + INTERVAL_S * 1000 + excess_ms:
-                found.append(f"with the disk full, {told(stream.name, quality)}")
+                found.append(f"with the disk full, {summary(stream.name, quality)}")
         state = flight.aircraft.status()
         if not state["session"] or not any("log" in alarm for alarm in state["alarms"]):
             found.append(f"with the disk full, session {state['session']}, alarms {state['alarms']}")

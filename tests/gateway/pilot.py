@@ -75,7 +75,7 @@ class Stream:
     """Messages of one kind in one direction.
 
     Attributes:
-        name: to be told by.
+        name: its name in the output.
         kind: `manual` (MANUAL_CONTROL, of which the newest counts) or `named` (NAMED_VALUE_INT, each counts).
         sender: `aircraft` or `ground`.
         sent_ns: when each was sent, by its number.

@@ -93,13 +93,13 @@ class _Relay:
         """Carries datagrams."""
         ends = [(path, up) for path in self._paths for up in (True, False)]
         sockets = {(path.front if up else path.back).fileno(): (path, up) for path, up in ends}
-        told = sys.stdin.fileno()
+        commands = sys.stdin.fileno()
         while not self.stopped:
             patience = max(0.0, self._later[0][0] - time.monotonic()) if self._later else 0.1
-            ready, _, _ = select.select([*sockets, told], [], [], min(patience, 0.1))
+            ready, _, _ = select.select([*sockets, commands], [], [], min(patience, 0.1))
             for one in ready:
-                if one == told:
-                    self._told(sys.stdin.readline())
+                if one == commands:
+                    self._obey(sys.stdin.readline())
                 else:
                     self._take(*sockets[one])
             now = time.monotonic()
@@ -107,7 +107,7 @@ class _Relay:
                 _, _, path, up, data = heapq.heappop(self._later)
                 self._pass(path, up, data)
 
-    def _told(self, line: str) -> None:
+    def _obey(self, line: str) -> None:
         if not line:
             self.stopped = True
             return
@@ -234,8 +234,8 @@ def _main() -> None:
     relay = _Relay([Way(**way) for way in given.ways], given.seed)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     relay.run()
-    told = {name: getattr(relay, name) for name in ("injected", "carried", "spoilt", "dropped")}
-    print(json.dumps(told))
+    counts = {name: getattr(relay, name) for name in ("injected", "carried", "spoilt", "dropped")}
+    print(json.dumps(counts))
 
 
 if __name__ == "__main__":

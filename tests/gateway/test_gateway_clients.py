@@ -163,12 +163,12 @@ def test_each_command_of_a_mavsdk_mission_arrives_once(link: Link, tmp_path: Pat
     thread = threading.Thread(target=stick)
     thread.start()
     try:
-        told = run_mavsdk(link.field.ground, "udpin://0.0.0.0:14550", tmp_path)
+        answer = run_mavsdk(link.field.ground, "udpin://0.0.0.0:14550", tmp_path)
     finally:
         over.set()
         thread.join()
-    assert told["parameter"] == 2500
-    assert told["mission"] == told["uploaded"]
+    assert answer["parameter"] == 2500
+    assert answer["mission"] == answer["uploaded"]
     commands = collections.Counter(
         (one["fields"]["command"], one["fields"]["param1"], one["fields"]["confirmation"])
         for one in link.of("COMMAND_LONG")[before:]

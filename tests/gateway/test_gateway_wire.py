@@ -137,10 +137,10 @@ def test_the_page_counts_no_path_with_a_queue_of_seconds(flown: Flown) -> None:
     assert "too late" in verdict["text"]
 
 
-def test_a_path_that_takes_the_probes_alone_is_told(flown: Flown) -> None:
+def test_a_path_that_passes_only_probes_raises_an_alarm(flown: Flown) -> None:
     flown.wires.set("lte1", min_bytes=120)
-    told = flown.ground.until(lambda state: any("lte1" in alarm and "lost" in alarm for alarm in state["alarms"]), 5)
-    assert told["verdict"]["level"] == "limited"
+    found = flown.ground.until(lambda state: any("lte1" in alarm and "lost" in alarm for alarm in state["alarms"]), 5)
+    assert found["verdict"]["level"] == "limited"
 
 
 def test_a_source_port_for_each_packet_costs_no_control(flown: Flown) -> None:

@@ -293,8 +293,8 @@ def test_tshark_finds_nothing_amiss_in_what_the_camera_sends(encoded: Encoded, t
     ]
     for name in ("frame.protocols", "rtp.marker", "rtp.timestamp", "rtcp.pt", "_ws.expert.group"):
         words += ["-e", name]
-    told = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True, timeout=60).stdout
-    rows = [line.split(";") for line in told.splitlines()]
+    result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True, timeout=60).stdout
+    rows = [line.split(";") for line in result.splitlines()]
     of_media = [row for row in rows if row[0].endswith(f"rtp:{kind.lower()}")]
     assert len(of_media) == sum(where == port for where, _ in came) > 9
     assert sum(row[1] in ("1", "True") for row in of_media) == 9

@@ -67,11 +67,11 @@ def test_the_same_seed_gives_the_table_of_the_command(name: str, starts: dict[st
     assert [one["estimate"] for one in judged] == pytest.approx(
         [one.estimate for one in results.requirements], rel=1e-12
     )
-    for found, told in zip(judged, results.requirements, strict=True):
+    for found, text in zip(judged, results.requirements, strict=True):
         if found["verdict"] is not None:
-            assert found["verdict"] == told.verdict
+            assert found["verdict"] == text.verdict
         if found["low"] is not None:
-            assert (found["low"], found["high"]) == pytest.approx((told.low, told.high), rel=1e-12)
+            assert (found["low"], found["high"]) == pytest.approx((text.low, text.high), rel=1e-12)
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -101,14 +101,14 @@ class Chromium:
         while data:
             data = data[os.write(self._to, data) :]
         while True:
-            told = self._next()
-            if told.get("id") == self._number:
-                error = told.get("error")
+            found = self._next()
+            if found.get("id") == self._number:
+                error = found.get("error")
                 if error is not None and error["message"] == _LEFT:
                     raise NavigatedError
                 assert error is None, error
-                return told["result"]
-            self._note(told)
+                return found["result"]
+            self._note(found)
 
     def _next(self, patience_s: float = 60) -> dict[str, Any]:
         until_s = time.monotonic() + patience_s
@@ -119,12 +119,12 @@ class Chromium:
             assert chunk, "the browser has ended"
             self._buffer += chunk
         text, _, self._buffer = self._buffer.partition(b"\0")
-        told: dict[str, Any] = json.loads(text)
-        return told
+        answer: dict[str, Any] = json.loads(text)
+        return answer
 
-    def _note(self, told: dict[str, Any]) -> None:
-        of = told.get("params", {})
-        match told.get("method"):
+    def _note(self, answer: dict[str, Any]) -> None:
+        of = answer.get("params", {})
+        match answer.get("method"):
             case "Network.requestWillBeSent":
                 self.requests.append(of["request"]["url"])
             case "Runtime.exceptionThrown":

@@ -153,8 +153,8 @@ def packages() -> dict[str, dict[str, Any]]:
     if shutil.which("cargo") is None:
         pytest.skip("the dependency graph is read with cargo, which is not installed")
     command = ["cargo", "metadata", "--format-version", "1", "--locked"]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    described = json.loads(told)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    described = json.loads(result)
     members = set(described["workspace_members"])
     return {room(package["name"]): package for package in described["packages"] if package["id"] in members}
 

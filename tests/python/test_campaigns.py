@@ -140,7 +140,7 @@ def test_a_range_holds_both_ends_in_the_unit_of_its_text(table: dict[str, object
         ('vary."path.near.rate" = "all"', "found all, expected it at a key that ends in one of `scheduler`"),
     ],
 )
-def test_what_is_wrong_with_a_sweep_is_told_with_its_key(sweep: str, words: str) -> None:
+def test_errors_of_a_sweep_name_the_key(sweep: str, words: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         read(f"{TINY}\n[sweep]\n{sweep}", "x.toml")
     assert words.replace("case.0.", "case[0]") in str(caught.value)
@@ -153,12 +153,12 @@ def test_every_point_is_checked_before_the_first_flight(tiny: Path, tmp_path: Pa
 
 
 def test_all_stands_for_the_names_that_the_scenario_takes(tiny: Path, tmp_path: Path) -> None:
-    told: list[str] = []
+    notes: list[str] = []
     campaign = skybraid.sweep(
-        tiny, vary={"flow.control.transport.protocol": "all"}, out=tmp_path / "out", note=told.append
+        tiny, vary={"flow.control.transport.protocol": "all"}, out=tmp_path / "out", note=notes.append
     )
     taken = campaign.points()["flow.control.transport.protocol"].to_list()
-    left_out = [name for name in ("tcp", "dccp") if any(f"{name} is left out" in words for words in told)]
+    left_out = [name for name in ("tcp", "dccp") if any(f"{name} is left out" in words for words in notes)]
     assert sorted(taken + left_out) == sorted(entry["name"] for entry in registry("protocols"))
 
 
@@ -272,12 +272,12 @@ def test_a_run_that_fails_says_how_to_fly_it_and_stops_no_other(skybraid: Comman
     scheduler = f"flow.control.transport.scheduler=[{tables}]"
     words = ["sweep", tiny, "--plugin", plugin, "--vary", scheduler, "--seeds", "1..2", "--out", tiny.with_name("out")]
     done = skybraid(*words, "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["runs"]) == (1, {"done": 2, "failed": 2, "cached": 0})
-    assert {it["seed"] for it in told["failed"]} == {1, 2}
-    assert "no such weather" in told["failed"][0]["error"]
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["runs"]) == (1, {"done": 2, "failed": 2, "cached": 0})
+    assert {it["seed"] for it in answer["failed"]} == {1, 2}
+    assert "no such weather" in answer["failed"][0]["error"]
     replayed = subprocess.run(
-        f"{sys.executable} -m {told['failed'][0]['replay']}",
+        f"{sys.executable} -m {answer['failed'][0]['replay']}",
         shell=True,
         cwd=tiny.parent,
         capture_output=True,
@@ -372,12 +372,12 @@ def test_ctrl_c_keeps_the_runs_that_are_done(tiny: Path, tmp_path: Path) -> None
     while not list(out.glob("runs/*.parquet")) and time.monotonic() < end:
         time.sleep(0.02)
     began.send_signal(signal.SIGINT)
-    _, told = began.communicate(timeout=120)
+    _, message = began.communicate(timeout=120)
     opened = skybraid.open_results(out)
     assert isinstance(opened, Campaign)
     assert began.returncode == 130
-    assert f"interrupted: the {count(runs(opened).height)} runs made so far are kept" in told
-    assert "nothing was written" not in told
+    assert f"interrupted: the {count(runs(opened).height)} runs made so far are kept" in message
+    assert "nothing was written" not in message
 
 
 # The command.
@@ -413,7 +413,7 @@ def test_a_dry_run_prints_the_points_and_writes_nothing(skybraid: Command, tiny:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--vary", "path.near.delay"], "--vary: found path.near.delay, expected KEY=V1,V2"),
         (["--budget", "10"], "--budget: found it without --until"),
@@ -423,7 +423,7 @@ def test_a_dry_run_prints_the_points_and_writes_nothing(skybraid: Command, tiny:
         (["--out", "s4://bucket/x"], "s4://bucket/x: cannot open the campaign"),
     ],
 )
-def test_bad_words_are_refused(skybraid: Command, tiny: Path, words: list[str], told: str) -> None:
+def test_bad_words_are_refused(skybraid: Command, tiny: Path, words: list[str], message: str) -> None:
     done = skybraid("sweep", tiny, *words)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr

@@ -190,11 +190,11 @@ def test_ground_delays_surround_their_path_and_end_at_the_server() -> None:
 def test_a_scenario_says_how_to_simulate_delays_it_leaves_out(line: str, delays: dict[str, tuple[str, str]]) -> None:
     text = scenario_toml(one(line), line)
     assert "skybraid run leaves [testbed] out" in text
-    told = re.findall(r"--set (\S+)=(\S+)", text)
+    found = re.findall(r"--set (\S+)=(\S+)", text)
     ways = ("uplink", "downlink")
     expected = [(f"path.{path}.{way}.delay", both[at]) for path, both in delays.items() for at, way in enumerate(ways)]
-    assert told == expected
-    whole = tomllib.loads(Scenario(text, "line", told).toml())
+    assert found == expected
+    whole = tomllib.loads(Scenario(text, "line", found).toml())
     for path, (up, down) in delays.items():
         assert (whole["path"][path]["uplink"]["delay"], whole["path"][path]["downlink"]["delay"]) == (up, down)
 
@@ -270,7 +270,7 @@ def test_what_a_line_measures_besides_has_its_probe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("-N 1 -K 3", "-K: found an unknown option, expected one of -A -B -b"),
         ("-O HEO", "-O: found HEO, expected one of LEO, MEO, GEO"),
@@ -292,11 +292,11 @@ def test_what_a_line_measures_besides_has_its_probe() -> None:
         ("-O 'LEO", "No closing quotation"),
     ],
 )
-def test_a_wrong_line_is_refused_with_place_found_and_expected(line: str, told: str) -> None:
+def test_a_wrong_line_is_refused_with_place_found_and_expected(line: str, message: str) -> None:
     with pytest.raises(LineError) as caught:
         read_lines(f"\n{line}\n", "lines.txt")
     assert str(caught.value).startswith("lines.txt, line 2: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_line_that_makes_no_scenario_is_refused() -> None:

@@ -143,10 +143,10 @@ def test_ctrl_c_leaves_earlier_results_whole_and_nothing_half_done(skybraid: Com
         time.sleep(0.02)
     time.sleep(0.5)
     child.send_signal(signal.SIGINT)
-    _, told = child.communicate(timeout=120)
+    _, message = child.communicate(timeout=120)
     assert child.returncode == 130
-    assert "interrupted" in told
-    assert "Traceback" not in told
+    assert "interrupted" in message
+    assert "Traceback" not in message
     assert everything_below(two_paths.parent) == before
     assert not list(two_paths.parent.glob(".later*"))
 
@@ -248,9 +248,9 @@ def test_the_doctor_lists_capabilities_and_fixes(skybraid: Command) -> None:
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert checks["package polars"]["present"]
     assert all(check["fix"] for check in checks.values() if not check["present"])
-    told = skybraid("doctor")
-    assert told.returncode == done.returncode == 0
-    assert told.stdout.splitlines()[-2].startswith("`skybraid run` (simulation): works")
+    result = skybraid("doctor")
+    assert result.returncode == done.returncode == 0
+    assert result.stdout.splitlines()[-2].startswith("`skybraid run` (simulation): works")
 
 
 @pytest.mark.parametrize(

@@ -311,10 +311,10 @@ def test_measurements_of_tools_are_imported_next_to_a_scenario(skybraid: Command
 def test_errors_are_json_where_json_is_asked_for(words: tuple[str, ...], skybraid: Command) -> None:
     done = skybraid(*words)
     assert done.returncode == 2
-    told = json.loads(done.stdout)
-    assert (told["schema"], told["exit"]) == (1, 2)
-    assert told["error"]
-    assert told["error"].splitlines()[0] in done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["schema"], answer["exit"]) == (1, 2)
+    assert answer["error"]
+    assert answer["error"].splitlines()[0] in done.stderr
 
 
 def test_verbose_shows_where_an_error_was_found(skybraid: Command) -> None:

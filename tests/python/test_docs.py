@@ -281,8 +281,8 @@ def ctl_rows() -> str:
 def test_the_emulators_guide_names_the_options_of_the_command() -> None:
     parameters = inspect.signature(emulate_cli.emulate).parameters.keys() - {"scenario", "file"}
     others = {"set_": "set", "limit": "for", "live_": "live", "as_json": "json", "keep_privileges": "keep-privileges"}
-    told = EMULATE.read_text(encoding="utf-8").split("\n| option | meaning |\n", 1)[1].split("\n\n", 1)[0]
-    assert set(re.findall(r"`--([\w-]+)", told)) == {others.get(name, name) for name in parameters}
+    found = EMULATE.read_text(encoding="utf-8").split("\n| option | meaning |\n", 1)[1].split("\n\n", 1)[0]
+    assert set(re.findall(r"`--([\w-]+)", found)) == {others.get(name, name) for name in parameters}
 
 
 # The guide to video.
@@ -298,18 +298,18 @@ def of_guide(section: str, head: str) -> list[list[str]]:
 
 def test_the_guide_to_video_names_its_keys_and_defaults() -> None:
     (video,) = (one for one in registry("traffic") if one["name"] == "video")
-    told = {cells[0].strip("`"): cells[1].strip('`"') for cells in of_guide("The camera", "key")}
-    assert told == {one["name"]: one["default"].strip("()") for one in video["parameters"]}
+    found = {cells[0].strip("`"): cells[1].strip('`"') for cells in of_guide("The camera", "key")}
+    assert found == {one["name"]: one["default"].strip("()") for one in video["parameters"]}
 
 
 def test_the_guide_to_video_names_the_columns_of_its_table(filmed: skybraid.Results) -> None:
-    told = [name for cells in of_guide("The table `frames`", "column") for name in re.findall(r"`(\w+)`", cells[0])]
-    assert told == filmed.tables["frames"].columns
+    found = [name for cells in of_guide("The table `frames`", "column") for name in re.findall(r"`(\w+)`", cells[0])]
+    assert found == filmed.tables["frames"].columns
 
 
 def test_the_guide_to_video_names_the_requirements_of_one() -> None:
-    told = {name for cells in of_guide("Requirements", "`require`") for name in re.findall(r"(\w+) = ", cells[0])}
-    assert told | {"deadline", "share", "delay", "percentile", "goodput", "rlp"} == taken("flow.data.require")
+    found = {name for cells in of_guide("Requirements", "`require`") for name in re.findall(r"(\w+) = ", cells[0])}
+    assert found | {"deadline", "share", "delay", "percentile", "goodput", "rlp"} == taken("flow.data.require")
 
 
 def test_the_example_of_the_guide_to_video_is_what_the_command_prints() -> None:
@@ -358,13 +358,15 @@ def test_so_is_the_comparison_of_schedulers() -> None:
 def test_so_is_that_of_two_scenarios() -> None:
     other = Scenario(EXAMPLE.read_text(encoding="utf-8").replace("mp_dccp", "mptcp"))
     found = skybraid.paired(EXAMPLE, other, seeds=range(1, 6))
-    told = [f"  {one.words}" for one in found.differences if one.flow == "video"]
-    assert printed("compare scenarios/video.toml mptcp.toml")[3:] == told
+    text = [f"  {one.words}" for one in found.differences if one.flow == "video"]
+    assert printed("compare scenarios/video.toml mptcp.toml")[3:] == text
 
 
 def test_the_guides_name_every_metric_of_a_question_and_its_column() -> None:
-    told = {name for cells in of_guide("Comparing", "metric of `--until`") for name in re.findall(r"`(\w+)`", cells[0])}
-    assert told == {one.name for one in MEASURES if one.video}
+    named = {
+        name for cells in of_guide("Comparing", "metric of `--until`") for name in re.findall(r"`(\w+)`", cells[0])
+    }
+    assert named == {one.name for one in MEASURES if one.video}
     section = CAMPAIGNS.read_text(encoding="utf-8").split("\n## Until it is decided\n", 1)[1]
     assert all(f"`{one.name}`" in section for one in MEASURES)
     compared = (DOCS / "compare.md").read_text(encoding="utf-8")
@@ -376,8 +378,8 @@ def test_the_guides_name_every_metric_of_a_question_and_its_column() -> None:
 
 def test_the_guide_to_campaigns_names_the_options_of_the_command() -> None:
     parameters = inspect.signature(sweep_cli.sweep).parameters.keys() - {"scenario"}
-    told = CAMPAIGNS.read_text(encoding="utf-8").split("\n| option | meaning |\n", 1)[1].split("\n\n", 1)[0]
-    first_cells = " ".join(line.split("|")[1] for line in told.splitlines())
+    found = CAMPAIGNS.read_text(encoding="utf-8").split("\n| option | meaning |\n", 1)[1].split("\n\n", 1)[0]
+    first_cells = " ".join(line.split("|")[1] for line in found.splitlines())
     others = {"set_": "set", "as_json": "json", "dry_run": "dry-run"}
     assert set(re.findall(r"`--([\w-]+)", first_cells)) == {others.get(name, name) for name in parameters}
 

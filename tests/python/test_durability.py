@@ -78,10 +78,10 @@ def test_sigterm_interrupts_as_ctrl_c_does(two_paths: Path) -> None:
     words = ["run", str(two_paths), "--out", "later", "--set", "duration=200h"]
     child = waiting(words, where, lambda: bool(list(where.glob(".later.*.partial"))))
     child.send_signal(signal.SIGTERM)
-    _, told = child.communicate(timeout=120)
+    _, stderr = child.communicate(timeout=120)
     assert child.returncode == 143
-    assert "interrupted: nothing was written" in told
-    assert "Traceback" not in told
+    assert "interrupted: nothing was written" in stderr
+    assert "Traceback" not in stderr
     assert [path.name for path in where.iterdir()] == ["two-paths.toml"]
 
 
@@ -90,9 +90,9 @@ def test_sigterm_keeps_the_runs_of_a_campaign(two_paths: Path) -> None:
     words = ["sweep", str(two_paths), "--seeds", "1..100000", "--out", "out"]
     child = waiting(words, where, lambda: bool(list((where / "out" / "runs").glob("part-*.parquet"))))
     child.send_signal(signal.SIGTERM)
-    _, told = child.communicate(timeout=120)
+    _, stderr = child.communicate(timeout=120)
     assert child.returncode == 143
-    assert "the same command goes on from there" in told
+    assert "the same command goes on from there" in stderr
     campaign = sky.open_results(where / "out")
     assert isinstance(campaign, Campaign)
     assert campaign.scan("runs").collect().height > 0
@@ -180,9 +180,9 @@ def test_a_campaign_goes_on_around_a_damaged_part(
         assert "`skybraid sweep`" in done.stderr
     with pytest.raises(ResultError, match=part.name):
         sky.open_results(campaign)
-    told: list[str] = []
-    again = sky.sweep(SHORT, seeds=[1, 2, 3], out=campaign, note=told.append)
-    assert any(f"{table}/{part.name}" in words and "set aside" in words for words in told)
+    notes: list[str] = []
+    again = sky.sweep(SHORT, seeds=[1, 2, 3], out=campaign, note=notes.append)
+    assert any(f"{table}/{part.name}" in words and "set aside" in words for words in notes)
     assert sorted(again.scan("runs").select("seed").collect()["seed"]) == [1, 2, 3]
     assert again.scan("flows").select(pl.len()).collect().item() == 6
     aside = sorted(path.name for path in campaign.rglob("*.damaged"))

@@ -169,10 +169,10 @@ def processes_with(word: str) -> list[int]:
     return found
 
 
-def packets(link: str, told: str) -> int:
+def packets(link: str, text: str) -> int:
     """How many packets a link delivered, as the command tells it."""
-    found = re.search(rf"{link}: (\d+) packets delivered", told)
-    assert found, told
+    found = re.search(rf"{link}: (\d+) packets delivered", text)
+    assert found, text
     return int(found[1])
 
 
@@ -253,14 +253,14 @@ def test_kernel_flows_are_reported_as_by_iperf3(skybraid_process: Command, tmp_p
         "iperf3-several.json",
     }
     for flow, control_name in (("single", "cubic"), ("several", "cubic")):
-        told = json.loads((tmp_path / "result" / f"iperf3-{flow}.json").read_text(encoding="utf-8"))
-        assert told.keys() == {"start", "intervals", "end"}
-        end = told["end"]
+        answer = json.loads((tmp_path / "result" / f"iperf3-{flow}.json").read_text(encoding="utf-8"))
+        assert answer.keys() == {"start", "intervals", "end"}
+        end = answer["end"]
         assert end["sender_tcp_congestion"] == control_name
         # The run's two seconds.
-        assert [one["sum"]["end"] for one in told["intervals"]] == [1, 2]
-        assert end["sum_received"]["bytes"] == sum(one["streams"][0]["received_bytes"] for one in told["intervals"])
-        assert end["sum_sent"]["bytes"] == sum(one["sum"]["bytes"] for one in told["intervals"])
+        assert [one["sum"]["end"] for one in answer["intervals"]] == [1, 2]
+        assert end["sum_received"]["bytes"] == sum(one["streams"][0]["received_bytes"] for one in answer["intervals"])
+        assert end["sum_sent"]["bytes"] == sum(one["sum"]["bytes"] for one in answer["intervals"])
         # Part of a message may have arrived when the run ends.
         whole = results.flows[flow].delivered * 1000
         assert 0 <= end["sum_received"]["bytes"] - whole < 1000
@@ -284,7 +284,7 @@ def test_kernel_flows_are_reported_as_by_iperf3(skybraid_process: Command, tmp_p
     assert "uses MPTCP over path" in page
 
 
-def test_what_iperf3_cannot_tell_is_refused(skybraid_process: Command, flight: Path) -> None:
+def test_flows_without_an_iperf3_form_are_refused(skybraid_process: Command, flight: Path) -> None:
     done = skybraid_process("emulate", flight, "--iperf3", "--vehicle", "true")
     assert done.returncode == 2
     assert "--iperf3: found programs, expected the scenario's flows" in done.stderr
@@ -293,12 +293,12 @@ def test_what_iperf3_cannot_tell_is_refused(skybraid_process: Command, flight: P
 
 
 def test_python_flies_it_too_and_keeps_it_in_memory(flight: Path) -> None:
-    told: list[float] = []
-    results = package.emulate(Scenario.load(flight).with_("duration", "1s"), tables=["links"], progress=told.append)
+    shares: list[float] = []
+    results = package.emulate(Scenario.load(flight).with_("duration", "1s"), tables=["links"], progress=shares.append)
     assert results.driver == "emulation"
     assert results.folder is None
     assert results.tables["links"].height > 0
-    assert told[-1] == 1
+    assert shares[-1] == 1
     assert results.provenance["replay"].endswith("--set 'duration=\"1s\"'")
     with pytest.raises(EmulationError, match="tables: found nonsense"):
         package.emulate(flight, tables=["nonsense"])

@@ -38,8 +38,8 @@ def test_each_form_of_a_figure_shows_every_series(place: Path, form: str) -> Non
     if form in ("lines", "cdf"):
         assert axes.get_legend_handles_labels()[1] == [*names, "published"]
     else:
-        told = " ".join(label.get_text() for label in axes.get_yticklabels())
-        assert all(name in told for name in names)
+        found = " ".join(label.get_text() for label in axes.get_yticklabels())
+        assert all(name in found for name in names)
 
 
 def test_a_line_has_the_means_its_band_and_the_published_points(place: Path) -> None:

@@ -211,7 +211,7 @@ class TestFlights:
         assert (rate.tolist(), delay.tolist()) == ([5.0, 6.0, 7.0], [20.0, math.inf, 30.0])
         assert flight.values("rate", "downlink") is None
 
-    def test_gaps_are_cut_and_told(self, tmp_path: Path) -> None:
+    def test_gaps_are_cut_and_reported(self, tmp_path: Path) -> None:
         rows = "".join(f"2026-05-13T12:00:{at:02d}Z,{at}\n" for at in (*range(10), *range(30, 40)))
         (tmp_path / "a.csv").write_text(f"time,dl_mbps\n{rows}")
         flight = read_flight(str(tmp_path / "a.csv"))
@@ -433,7 +433,7 @@ class TestLink:
         assert (np.diff(probabilities) > 0).all()
         assert [flight.badness for flight in link.flights] == sorted((f.badness for f in link.flights), reverse=True)
 
-    def test_what_the_data_cannot_tell_is_said(self) -> None:
+    def test_the_limits_of_the_data_are_reported(self) -> None:
         times_s = np.arange(100.0)
         link = fit_link([Flight("short", times_s, (Column("delay", "ms", times_s + 20),), 100.0)])
         words = " ".join(link.unknown)

@@ -114,9 +114,9 @@ def test_status_and_metrics_are_those_of_the_page(pair: tuple[Daemon, Daemon, in
     _, ground, _ = pair
     base = f"http://127.0.0.1:{ground.status_port}"
     assert PROGRAM is not None
-    told = subprocess.run([PROGRAM, "status", "--url", base, "--json"], capture_output=True, check=False, timeout=120)
-    assert told.returncode == 0
-    status = json.loads(told.stdout)
+    result = subprocess.run([PROGRAM, "status", "--url", base, "--json"], capture_output=True, check=False, timeout=120)
+    assert result.returncode == 0
+    status = json.loads(result.stdout)
     assert status["session"]
     assert status["verdict"]["level"] == "good"
     with urllib.request.urlopen(f"{base}/metrics", timeout=60) as answer:

@@ -144,8 +144,8 @@ def log_of(folder: Path, side: str, counts: list[dict[str, int]], begun: float) 
     """Writes a log with a sample of the class `control` each second, and reads it."""
     lines: list[dict[str, Any]] = [{"format": "skybraid-gateway-log", "version": 1, "side": side}]
     for at_s, own in enumerate(counts):
-        told = {"name": "control", "delay_p99_ms": 40.0} | own
-        lines.append({"t_ms": 1000 * at_s, "unix": begun + at_s, "sample": {"paths": [], "classes": [told]}})
+        found = {"name": "control", "delay_p99_ms": 40.0} | own
+        lines.append({"t_ms": 1000 * at_s, "unix": begun + at_s, "sample": {"paths": [], "classes": [found]}})
     file = folder / f"{side}.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return GatewayLog.read(file)

@@ -81,9 +81,9 @@ def test_explain_begins_with_the_misses_and_tries_what_helps() -> None:
     assert copy.words == 'with a copy on lte (`scheduler = "redundant"`): 100 %'
     assert (copy.reached, copy.helped) == (1, True)
     assert bound.words == "at most: 100 %, had every message taken the better path"
-    told = text(flow)
-    assert told.index("not met") < told.index("what would have helped") < told.index("leo: 100 % of the packets")
-    assert "nothing to explain" not in told
+    found = text(flow)
+    assert found.index("not met") < found.index("what would have helped") < found.index("leo: 100 % of the packets")
+    assert "nothing to explain" not in found
 
 
 def test_a_change_that_was_run_reaches_what_the_user_gets_with_it() -> None:

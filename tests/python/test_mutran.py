@@ -274,11 +274,11 @@ def test_the_distances_and_shifts_of_the_text() -> None:
     ],
 )
 def test_what_an_equation_has_no_meaning_for_is_refused(wrong: Callable[[], object], words: str) -> None:
-    with pytest.raises(DomainError) as told:
+    with pytest.raises(DomainError) as caught:
         wrong()
-    assert words in str(told.value)
-    assert isinstance(told.value, SkybraidError)
-    assert isinstance(told.value, ValueError)
+    assert words in str(caught.value)
+    assert isinstance(caught.value, SkybraidError)
+    assert isinstance(caught.value, ValueError)
 
 
 @pytest.mark.parametrize("count", [1, 2])

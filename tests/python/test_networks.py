@@ -120,9 +120,9 @@ def test_routes_are_shown_as_a_frame_and_on_the_command_line(tmp_path: Path) -> 
     assert shown.exit_code == 0
     assert "5 nodes: uav × 3, cell, ground" in shown.output
     assert "control: 3 flows, 3 subflows, 2 links, single route" in shown.output
-    told = json.loads(CliRunner().invoke(app, ["network", str(file), "--json", "--flow", "video"]).output)
-    assert len(told["routes"]) == 6
-    assert {"link": "backhaul", "from": "cell", "to": "ground"} in told["links"]
+    answer = json.loads(CliRunner().invoke(app, ["network", str(file), "--json", "--flow", "video"]).output)
+    assert len(answer["routes"]) == 6
+    assert {"link": "backhaul", "from": "cell", "to": "ground"} in answer["links"]
 
 
 def test_the_emulator_refuses_a_network_plainly() -> None:

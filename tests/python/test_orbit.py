@@ -154,9 +154,9 @@ def test_the_command_tells_who_serves_and_writes_what_is_asked_for(skybraid: Com
     again = skybraid("orbit", *place, "--csv", "delay.csv")
     assert again.returncode == 2
     assert "delay.csv: found a file, expected a new name" in again.stderr
-    told = json.loads(skybraid("orbit", *place, "--json", "--choice", "epoch").stdout)
-    assert {"start", "length_s", "served_share", "delay_ms", "serving", "handovers", "gaps"} <= set(told)
-    changes_s = [handover["at_s"] for handover in told["handovers"]]
+    answer = json.loads(skybraid("orbit", *place, "--json", "--choice", "epoch").stdout)
+    assert {"start", "length_s", "served_share", "delay_ms", "serving", "handovers", "gaps"} <= set(answer)
+    changes_s = [handover["at_s"] for handover in answer["handovers"]]
     assert changes_s
     assert all((round(1000 * change_s) - 12_000) % 15_000 == 0 for change_s in changes_s)
 

@@ -31,7 +31,7 @@ def test_a_known_difference_comes_out_as_it_is() -> None:
     assert "3 ms higher in B" in median.words
 
 
-def test_common_seeds_tell_apart_what_averages_do_not() -> None:
+def test_common_seeds_show_differences_that_averages_hide() -> None:
     # A copy on the far path makes good what the near one loses; the interval of the pairs excludes zero.
     other = SAME.with_("flow.control.transport.scheduler", "redundant").with_("path.far.delay", "4ms")
     found = skybraid.paired(SAME, other, seeds=range(1, 21))
@@ -80,7 +80,7 @@ def test_the_command_prints_sentences_or_json_and_writes_a_file(skybraid: Comman
     assert "  control, goodput: equal in all 3 pairs" in done.stdout
     assert "ms higher in B (95 % interval +" in done.stdout
     assert pl.read_csv(tmp_path / "pairs.csv")["pairs"].to_list() == [3] * 4
-    told = json.loads(skybraid(*words[:-2], "--json").stdout)
-    assert (told["a"], told["b"], told["seeds"]) == ("a.toml", "b.toml", [1, 2, 3])
+    answer = json.loads(skybraid(*words[:-2], "--json").stdout)
+    assert (answer["a"], answer["b"], answer["seeds"]) == ("a.toml", "b.toml", [1, 2, 3])
     refused = skybraid(*words, "--schedulers", "blest")
     assert (refused.returncode, "expected it with one scenario alone" in refused.stderr) == (2, True)

@@ -65,7 +65,7 @@ def test_an_error_of_a_job_is_raised_and_stops_the_others() -> None:
 
 def test_runs_that_keep_what_they_have_end_at_ctrl_c() -> None:
     gauge = Gauge(2, 1.0, keeps=True)
-    told: list[float] = []
+    shares: list[float] = []
 
     def work(job: int) -> int:
         report = gauge.reporter(job)
@@ -74,9 +74,9 @@ def test_runs_that_keep_what_they_have_end_at_ctrl_c() -> None:
         return job
 
     def interrupted(share: float) -> None:
-        told.append(share)
-        if len(told) == 1:
+        shares.append(share)
+        if len(shares) == 1:
             raise KeyboardInterrupt
 
     assert on_all_cores(work, range(2), gauge, interrupted, workers=2) == [0, 1]
-    assert told[-1] < 1
+    assert shares[-1] < 1

@@ -300,9 +300,9 @@ REFUSED = [
 @pytest.mark.parametrize("words", REFUSED)
 def test_a_port_that_nobody_listens_on_is_refused_at_once(probe: Probe, closed: int, words: tuple[str, ...]) -> None:
     done = probe(*(word.format(port=closed) for word in words), "--wait", "0s", "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["exit"]) == (2, 2)
-    assert f"127.0.0.1:{closed}: refused, nothing listens there; start `skybraid probe serve`" in told["error"]
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["exit"]) == (2, 2)
+    assert f"127.0.0.1:{closed}: refused, nothing listens there; start `skybraid probe serve`" in answer["error"]
     assert "Traceback" not in done.stderr
 
 
@@ -363,7 +363,7 @@ def test_runs_that_fail_are_told_and_the_others_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("ping", "127.0.0.1", "--every", "10"), "--every: found 10, expected a time with its unit"),
         (("ping", "127.0.0.1", "--bytes", "3"), "--bytes: found 3, expected 16 to 65507"),
@@ -374,10 +374,10 @@ def test_runs_that_fail_are_told_and_the_others_kept() -> None:
         (("ping", "no-such-host.invalid"), "no-such-host.invalid: no such host"),
     ],
 )
-def test_wrong_words_are_refused_with_what_was_expected(probe: Probe, words: tuple[str, ...], told: str) -> None:
+def test_wrong_words_are_refused_with_what_was_expected(probe: Probe, words: tuple[str, ...], message: str) -> None:
     done = probe(*words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -81,8 +81,8 @@ def reported(flown: Results) -> tuple[str, Page]:
     return parsed(flown)
 
 
-def told(text: str) -> str:
-    """The page without its scripts and drawings: what it tells in words and tables."""
+def without_scripts(text: str) -> str:
+    """Returns a page without its scripts and drawings."""
     return re.sub(r"<(script|noscript)\b.*?</\1>", "", text, flags=re.DOTALL)
 
 
@@ -92,7 +92,7 @@ def test_the_report_is_one_page_that_loads_nothing(flown: Results, reported: tup
     text, page = reported
     assert file.read_text(encoding="utf-8") == text
     assert all(address.startswith("#") for address in page.addresses)
-    assert not re.search(r"https?://|@import", told(text))
+    assert not re.search(r"https?://|@import", without_scripts(text))
     assert not re.search(r"<(script|link|img|iframe)\b[^>]*\b(src|href)=", text)
     assert all(reference[1:] in page.ids for reference in page.addresses)
     assert len(set(page.ids)) == len(page.ids)
@@ -615,7 +615,7 @@ def test_the_report_of_a_campaign_counts_points_and_failed_runs(swept: Campaign)
     ranked_rows = text.count('<td class="left named">')
     assert 0 < ranked_rows <= 12
     assert page.text.count("skybraid run two-paths.toml --seed") == 12 + 15 + ranked_rows
-    assert not re.search(r"https?://|@import", told(text))
+    assert not re.search(r"https?://|@import", without_scripts(text))
     assert len(text) < 3_000_000
 
 

@@ -261,9 +261,9 @@ def test_pointing_at_a_chart_tells_its_values(page: Chromium) -> None:
     page.point(left + 0.4 * width, top + 0.5 * height)
     page.point(left + 0.42 * width, top + 0.5 * height)
     page.rest()
-    told = page.run(TOOLTIPS)
-    assert "Mbit/s" in told
-    assert "video" in told
+    found = page.run(TOOLTIPS)
+    assert "Mbit/s" in found
+    assert "video" in found
 
 
 def test_the_dark_reaches_the_page_and_its_charts_and_goes_again(page: Chromium) -> None:
@@ -366,9 +366,9 @@ def test_pointing_at_a_point_tells_its_axes(many: Chromium) -> None:
     many.point(left + 0.1 * width, top + 0.5 * height)
     many.point(left + 0.12 * width, top + 0.5 * height)
     many.rest()
-    told = many.run(TOOLTIPS)
-    assert "single" in told
-    assert "60ms" in told
+    found = many.run(TOOLTIPS)
+    assert "single" in found
+    assert "60ms" in found
     many.look(dark=True)
     many.shoot(ARTEFACTS / "campaign-dark.png")
 

@@ -30,7 +30,7 @@ PATHS = ("leo", "lte")
 def path_of(name: str, at_s: int, **more: Any) -> dict[str, Any]:
     """A path as a snapshot tells it: 20 ms further away than the other, and heard 10 times a second."""
     base = 40.0 if name == "leo" else 60.0
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "name": name,
         "outgoing": "up",
         "incoming": "up",
@@ -53,12 +53,12 @@ def path_of(name: str, at_s: int, **more: Any) -> dict[str, Any]:
         "data_left": None,
         "given_up": 0,
     }
-    return told | more
+    return answer | more
 
 
 def class_of(name: str, at_s: int, **more: Any) -> dict[str, Any]:
     """A class as a snapshot tells it: 50 messages a second, four of five by the first path."""
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "name": name,
         "written": 50 * at_s,
         "written_bytes": 5000 * at_s,
@@ -74,7 +74,7 @@ def class_of(name: str, at_s: int, **more: Any) -> dict[str, Any]:
         "longest_gap_ms": 31.0,
         "by_path": [40 * at_s, 10 * at_s],
     }
-    return told | more
+    return answer | more
 
 
 def sample(side: str, at_s: int, control: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -435,9 +435,9 @@ def test_what_is_interrupted_goes_on_where_it_stopped(
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(skybraid: Command, long: Path, tmp_path: Path) -> None:
     # A limit on the size of files stands for the disk: both refuse what is written.
     with begun(long, tmp_path, 1, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))) as process:
-        _, told = process.communicate(timeout=120)
+        _, stderr = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert "cannot write the result: File too large" in told
+    assert "cannot write the result: File too large" in stderr
     assert finished(tmp_path / "runs" / "reproduce") == set()
     assert list((tmp_path / "runs" / "reproduce").rglob("*.partial")) == []
     assert skybraid("reproduce", "--studies", long).returncode == 0

@@ -202,23 +202,23 @@ def test_a_table_that_was_not_kept_is_told(flown: Results) -> None:
 
 
 def test_the_progress_ends_at_the_end() -> None:
-    told: list[float] = []
-    run(Scenario(TWO_PATHS), tables=[], progress=told.append)
-    assert told[-1] == 1.0
-    assert told == sorted(told)
+    shares: list[float] = []
+    run(Scenario(TWO_PATHS), tables=[], progress=shares.append)
+    assert shares[-1] == 1.0
+    assert shares == sorted(shares)
 
 
 def test_the_progress_is_whole_only_after_what_is_flown_is_kept() -> None:
-    gauge, ended, told = Gauge(1, 1.0), [], []
+    gauge, ended, shares = Gauge(1, 1.0), [], []
 
     def fly(job: str) -> None:
         gauge.reporter(job)(1.0)
         time.sleep(0.3)
         ended.append(job)
 
-    on_all_cores(fly, ["a"], gauge, lambda share: told.append((share, list(ended))))
-    assert len(told) > 1
-    assert all((share == 1.0) == (done == ["a"]) for share, done in told)
+    on_all_cores(fly, ["a"], gauge, lambda share: shares.append((share, list(ended))))
+    assert len(shares) > 1
+    assert all((share == 1.0) == (done == ["a"]) for share, done in shares)
 
 
 def test_a_progress_that_raises_stops_the_flight(tmp_path: Path) -> None:

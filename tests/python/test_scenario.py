@@ -79,7 +79,7 @@ def test_an_error_names_the_file_and_what_was_found(text: str, words: list[str])
         assert word in str(caught.value)
 
 
-def test_a_missing_file_and_a_file_that_is_no_text_are_told(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_binary_file_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"nowhere\.toml: cannot read the scenario: No such file"):
         Scenario.load(tmp_path / "nowhere.toml")
     odd = tmp_path / "odd.toml"

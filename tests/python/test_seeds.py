@@ -59,12 +59,12 @@ def test_runs_that_differ_are_all_flown(tmp_path: Path) -> None:
 
 
 def test_the_command_says_once_that_seeds_change_nothing(tmp_path: Path) -> None:
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["run", str(written(tmp_path)), "--seeds", "1..9", "--json", "--out", str(tmp_path / "out")]
     )
-    assert told.exit_code == 0
-    assert told.stderr.count(ALIKE) == 1
-    values = json.loads(told.stdout)
+    assert result.exit_code == 0
+    assert result.stderr.count(ALIKE) == 1
+    values = json.loads(result.stdout)
     assert (len(values["notices"]), values["seeds"]) == (1, [1])
 
 

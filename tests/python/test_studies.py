@@ -511,43 +511,43 @@ def blocks(study: Study) -> dict[str, str]:
             "survey": survey,
             "explanations": documents.explanations(own),
         }
-    told = {
+    found = {
         "headline": documents.headline([cards[name] for name in names if name in study.readings]),
         "scorecard": documents.markdown(own),
         "readings": documents.readings([cards[name] for name in names if name in study.readings]),
         "explanations": documents.explanations(own),
     }
     if "text-gateway" in cards:
-        told["gateways"] = documents.by_gateways(cards["text-gateway"]["rows"], own)
-    return told
+        found["gateways"] = documents.by_gateways(cards["text-gateway"]["rows"], own)
+    return found
 
 
 @pytest.mark.parametrize("page", sorted(STUDIES.glob("*/page.md")), ids=lambda page: page.parent.name)
 def test_a_studys_page_tells_its_scorecard(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for name, told in blocks(Study(page.parent)).items():
+    for name, listed in blocks(Study(page.parent)).items():
         begin = f"<!-- {name}: from the scorecard; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
         before, rest = text.split(begin)
         found, after = rest.split(f"<!-- end of {name} -->", 1)
         if os.environ.get("SKYBRAID_UPDATE_DOCS"):
-            found = told
+            found = listed
             text = f"{before}{begin}{found}<!-- end of {name} -->{after}"
             page.write_text(text, encoding="utf-8")
-        assert found == told, "SKYBRAID_UPDATE_DOCS=1 rewrites it"
+        assert found == listed, "SKYBRAID_UPDATE_DOCS=1 rewrites it"
 
 
 def test_the_guide_tells_how_much_holds_of_all_papers() -> None:
     page = Path(__file__).parents[2] / "docs" / "studies.md"
     text = page.read_text(encoding="utf-8")
     studies = [Study(file.parent) for file in sorted(STUDIES.glob("*/study.toml")) if file.parent.name != "beyond"]
-    told = documents.total({study.paper: kept.load(study, study.reading) for study in studies})
+    listed = documents.total({study.paper: kept.load(study, study.reading) for study in studies})
     begin = "<!-- total: from the scorecards; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
     before, rest = text.split(begin)
     found, after = rest.split("<!-- end of total -->", 1)
     if os.environ.get("SKYBRAID_UPDATE_DOCS"):
-        found = told
-        page.write_text(f"{before}{begin}{told}<!-- end of total -->{after}", encoding="utf-8")
-    assert found == told, "SKYBRAID_UPDATE_DOCS=1 rewrites it"
+        found = listed
+        page.write_text(f"{before}{begin}{listed}<!-- end of total -->{after}", encoding="utf-8")
+    assert found == listed, "SKYBRAID_UPDATE_DOCS=1 rewrites it"
 
 
 KEPT = [(Study(file.parents[1]), file.stem) for file in sorted(STUDIES.glob("*/results/*.toml"))]
@@ -646,10 +646,10 @@ def test_a_cause_is_told_once_and_linked(study: Path, tmp_path: Path) -> None:
     (study / "NOB-E01.toml").write_text(named, encoding="utf-8")
     card = reproduce(Study(study), ["NOB-E01"], out=tmp_path / "out").to_dict()
     shutil.copytree(tmp_path / "out" / kept.FOLDER, study / kept.FOLDER)
-    told = documents.explanations(card["rows"])
-    assert told.count("Two rates were tried.") == 1
-    assert told.count("(#cause-rate)") == 2
-    assert "**rate** (open; NOB-E01)" in told
+    found = documents.explanations(card["rows"])
+    assert found.count("Two rates were tried.") == 1
+    assert found.count("(#cause-rate)") == 2
+    assert "**rate** (open; NOB-E01)" in found
     (row,) = kept.stored_rows(Study(study), "plain")
     assert (row["id"], row["check"], row["open"]) == ("NOB-E01", False, 2)
     (study / "NOB-E01.toml").write_text(named.replace('"rate"', '"rat"'), encoding="utf-8")

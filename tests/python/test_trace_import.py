@@ -1152,9 +1152,9 @@ class TestImport:
 
     def test_the_written_file_runs_in_a_scenario_as_printed(self, tmp_path: Path) -> None:
         path = write(tmp_path, "ping.txt", PING_LINUX)
-        told = CliRunner().invoke(app, ["import", str(path), "--out", str(tmp_path / "link.csv")])
-        assert told.exit_code == 0, told.output
-        lines = [line.strip() for line in told.output.splitlines() if "trace =" in line]
+        result = CliRunner().invoke(app, ["import", str(path), "--out", str(tmp_path / "link.csv")])
+        assert result.exit_code == 0, result.output
+        lines = [line.strip() for line in result.output.splitlines() if "trace =" in line]
         assert len(lines) == 4
         text = 'duration = "3s"\n[path.lte]\n' + "\n".join(lines) + "\n"
         text += 'uplink.rate = "10Mbit/s"\ndownlink.rate = "10Mbit/s"\n'
@@ -1201,14 +1201,14 @@ class TestImport:
 
     def test_the_command_says_what_is_wrong(self, skybraid: Command, tmp_path: Path) -> None:
         write(tmp_path, "a.txt", "hello\n")
-        told = skybraid("trace", "import", "a.txt", "--out", "b.csv", "--json")
-        assert told.returncode == 2
-        assert json.loads(told.stdout)["error"] in told.stderr
+        result = skybraid("trace", "import", "a.txt", "--out", "b.csv", "--json")
+        assert result.returncode == 2
+        assert json.loads(result.stdout)["error"] in result.stderr
 
     def test_the_command_prints_json(self, skybraid: Command, tmp_path: Path) -> None:
         write(tmp_path, "ping.log", PING_MACOS)
-        told = skybraid("trace", "import", "ping.log", "--out", "link.csv", "--json")
-        (file,) = json.loads(told.stdout)["files"]
+        result = skybraid("trace", "import", "ping.log", "--out", "link.csv", "--json")
+        (file,) = json.loads(result.stdout)["files"]
         assert (file["file"], file["columns"]) == ("link.csv", ["rtt [ms]", "round_trip_loss [%]"])
         assert file["scenario"][0].startswith("uplink.delay = { trace =")
 

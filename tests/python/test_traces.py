@@ -47,7 +47,7 @@ def steps(values: list[float], quantity: traces.Quantity = "rate", step_s: float
 
 class TestShipped:
     @pytest.mark.parametrize("row", readme_rows(), ids=lambda row: f"{row[0]}:{row[1]}")
-    def test_the_readme_tells_the_truth(self, row: list[str]) -> None:
+    def test_the_readme_agrees_with_the_traces(self, row: list[str]) -> None:
         file, column, _, _, length_s, mean, p50, p99, unit = row
         trace = read(
             SHIPPED / file,
@@ -144,8 +144,8 @@ class TestMeasurements:
         assert np.array_equal(read(tmp_path / "copy.csv").values, trace.values)
         with pytest.raises(TraceError, match="gaps without a path"):
             write(trace, tmp_path / "copy.parquet")
-        told = CliRunner().invoke(app, ["stats", str(file)])
-        assert "no path      33.33 % of the time" in told.output
+        result = CliRunner().invoke(app, ["stats", str(file)])
+        assert "no path      33.33 % of the time" in result.output
 
     def test_a_lost_probe_is_a_gap_of_the_round_trips(self, tmp_path: Path) -> None:
         file = tmp_path / "ping.log"
@@ -176,7 +176,7 @@ class TestStats:
     def test_the_last_value_holds_as_long_as_the_one_before(self) -> None:
         assert steps([1.0, 2.0, 3.0], step_s=0.5).length_s() == pytest.approx(1.5)
 
-    def test_a_share_over_the_deadline_is_told_of_one_way_delay_only(self) -> None:
+    def test_a_share_over_the_deadline_needs_one_way_delays(self) -> None:
         assert stats(steps([500.0, 1.0], "rtt")).share_over_300ms is None
 
 

@@ -47,7 +47,7 @@ def test_a_question_names_flow_metric_and_value(
         ("control.share >= 99% ± shown by messages", "expected FLOW.METRIC >= VALUE ± shown"),
     ],
 )
-def test_what_is_wrong_with_a_question_is_told(text: str, words: str) -> None:
+def test_errors_of_a_question_are_explained(text: str, words: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         question(text)
     assert words in str(caught.value)

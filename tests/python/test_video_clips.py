@@ -193,7 +193,7 @@ def test_a_code_needs_room_and_a_number_of_48_bits() -> None:
     assert timecode.read(blank(width=120)[:HEIGHT]) is None
 
 
-def test_the_command_tells_which_frames_a_recording_shows(skybraid: Command, tmp_path: Path) -> None:
+def test_the_command_lists_the_frames_that_a_recording_shows(skybraid: Command, tmp_path: Path) -> None:
     file = tmp_path / "recording.mkv"
     with av.open(str(file), "w") as container:
         stream = container.add_stream("libx264", rate=30, options={"qp": "30"})
@@ -204,9 +204,9 @@ def test_the_command_tells_which_frames_a_recording_shows(skybraid: Command, tmp
                 timecode.draw(planes, number)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(planes, format="yuv420p")))
         container.mux(stream.encode(None))
-    told = skybraid("video", "read-time", file)
-    assert told.stderr == ""
-    assert told.stdout.splitlines() == ["picture,code", "0,7", "1,", f"2,{2**40}"]
+    result = skybraid("video", "read-time", file)
+    assert result.stderr == ""
+    assert result.stdout.splitlines() == ["picture,code", "0,7", "1,", f"2,{2**40}"]
     unknown = skybraid("video", "clip", "orbit", "--out", tmp_path / "orbit.mkv")
     assert unknown.returncode == 2
     assert unknown.stderr == "error: clip: found orbit, expected one of flight, flight-540, flight-270\n"

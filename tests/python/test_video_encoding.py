@@ -284,11 +284,11 @@ def test_a_setting_without_meaning_is_refused_in_words(clip: clips.Clip, setting
 
 def test_the_command_tells_what_was_encoded(skybraid: Command, clip: clips.Clip) -> None:
     made = encode(clip, Encoding(rate_bps=RATE_BPS))
-    told = skybraid("video", "encode", clip.file, "--rate", "600kbit/s")
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.splitlines()[0].startswith("75 frames of 240×136 pixels, 2.500 s, ")
-    assert told.stdout.splitlines()[1].startswith(f"3 key frames, {len(made.unit_bytes)} NAL units, largest frame ")
-    assert told.stdout.splitlines()[2] == str(made.file)
+    result = skybraid("video", "encode", clip.file, "--rate", "600kbit/s")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[0].startswith("75 frames of 240×136 pixels, 2.500 s, ")
+    assert result.stdout.splitlines()[1].startswith(f"3 key frames, {len(made.unit_bytes)} NAL units, largest frame ")
+    assert result.stdout.splitlines()[2] == str(made.file)
     as_json = json.loads(skybraid("video", "encode", clip.file, "--rate", "0.6Mbit/s", "--json", "--quiet").stdout)
     assert as_json["rate_bps"] == pytest.approx(made.mean_rate_bps)
     for options, words in ((("--rate", "10"), "--rate: found 10"), (("--rate", "1Mbit/s", "--size", "big"), "--size")):

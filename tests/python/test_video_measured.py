@@ -137,8 +137,8 @@ def test_a_campaign_counts_frames_by_the_strictest_requirement(shot: Campaign) -
 
 def test_the_threshold_of_an_ssim_is_kept_beside_its_target(shot: Campaign, results: Results, tmp_path: Path) -> None:
     required = shot.scan("requirements").filter(pl.col("point") == 0, pl.col("seed") == 1).collect()
-    told = required.filter(metric="ssim").select("target", "ssim", "trials").rows()
-    assert told == [(0.95, 0.5, 0), (0.5, 0.8, 0)]
+    found = required.filter(metric="ssim").select("target", "ssim", "trials").rows()
+    assert found == [(0.95, 0.5, 0), (0.5, 0.8, 0)]
     assert required.filter(pl.col("metric") != "ssim")["ssim"].null_count() == required.height - 2
     own = results.summary_frame().filter(pl.col("seed").is_null(), metric="ssim")
     assert own.select("target", "ssim").rows() == [(0.95, 0.5), (0.5, 0.8)]
@@ -275,6 +275,6 @@ def test_what_is_wrong_with_a_question_of_a_video_is_told(asked: str, words: str
 
 
 def test_every_measure_has_a_name_and_a_column_of_its_own(shot: Campaign) -> None:
-    told: dict[str, Any] = {one.name: one.column for one in MEASURES}
-    assert len(told) == len(set(told.values())) == len(MEASURES)
-    assert set(told.values()) <= set(shot.scan("flows").collect_schema())
+    answer: dict[str, Any] = {one.name: one.column for one in MEASURES}
+    assert len(answer) == len(set(answer.values())) == len(MEASURES)
+    assert set(answer.values()) <= set(shot.scan("flows").collect_schema())

@@ -59,8 +59,8 @@ def test_frames_are_as_good_as_decoding_the_whole_flight_says(folder: Path, loss
     frames = seen.table("frames")
     of_shown = pl.col("shown_ns").is_not_null()
     assert (loss == "0%") == frames.filter(of_shown)["intact"].all()
-    told = quality.measure(made, received(made, video, frames), source=clip).frames["source_ssim"]
-    wanted = told.to_numpy()[frames.select(of_shown).to_series().to_numpy()]
+    text = quality.measure(made, received(made, video, frames), source=clip).frames["source_ssim"]
+    wanted = text.to_numpy()[frames.select(of_shown).to_series().to_numpy()]
     found = shown.similarity(clip, made, video, frames)
     assert np.array_equal(found, wanted)
     assert read(seen, "ssim_mean") == pytest.approx(wanted.mean())
@@ -133,8 +133,8 @@ print(row.verdict, row.why)
 
 def test_without_the_extra_an_experiment_says_that_it_needs_it() -> None:
     study = STUDIES / "baltaci2023"
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _WITHOUT_PYAV, str(study)], capture_output=True, text=True, check=True
     ).stdout
-    assert told.startswith("needs video ")
-    assert "found no package av, expected it with pip install 'skybraid[video]'" in told
+    assert result.startswith("needs video ")
+    assert "found no package av, expected it with pip install 'skybraid[video]'" in result

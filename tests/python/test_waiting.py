@@ -93,7 +93,7 @@ def test_a_receive_buffer_of_one_paths_product_blocks(buffer: str, blocks: bool)
     results = flown(paths, {"kind": "bulk"}, transport, "31s")
     data = results.flows["data"]
     assert (data.window_blocked_s > 5) is blocks
-    assert any("receive window blocked data" in told for told in waits(data)) is (data.window_blocked_times > 0)
+    assert any("receive window blocked data" in found for found in waits(data)) is (data.window_blocked_times > 0)
 
 
 def test_what_finds_no_room_is_refused_and_lost() -> None:

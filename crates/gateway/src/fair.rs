@@ -365,7 +365,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_without_being_told_and_all_is_bounded(
+        fn every_loss_is_reported_and_memory_is_bounded(
             pushes in proptest::collection::vec(
                 (any::<u8>(), any::<u8>(), 0_usize..2_000, any::<Option<bool>>(), any::<bool>()), 0..2_000),
         ) {

@@ -245,9 +245,9 @@ mod tests {
         let index = add(&mut netlink);
         let address: IpAddr = [10, 3, 0, 1].into();
         netlink.add_address(index, Network { address, prefix: 24 }).unwrap();
-        let seen = |interfaces: &mut Interfaces, told: &dyn Fn(&Interfaces) -> bool| {
+        let seen = |interfaces: &mut Interfaces, holds: &dyn Fn(&Interfaces) -> bool| {
             let mut looks = 0;
-            while !told(interfaces) {
+            while !holds(interfaces) {
                 std::thread::sleep(std::time::Duration::from_millis(5));
                 interfaces.read();
                 looks += 1;

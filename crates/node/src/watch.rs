@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_taken_is_told_and_waited_for() {
+    fn a_port_in_use_is_reported_and_waited_for() {
         let holder = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = holder.local_addr().unwrap().to_string();
         let shared = Arc::new(Shared::default());

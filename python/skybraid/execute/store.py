@@ -381,14 +381,13 @@ class Lock:
     """Lock that keeps a second process from writing the same campaign.
 
     In a local folder it is a file lock, which the kernel releases when the process dies. At a URL it is a file that
-    names
-    the holder and is rewritten periodically; the lock has expired if the file is older than two minutes.
+    names the holder and is rewritten periodically; the lock has expired if the file is older than two minutes.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._descriptor: int | None = None
-        self._told = 0.0
+        self._renewed = 0.0
         self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "session": os.urandom(8).hex()}
 
     def __enter__(self) -> Lock:
@@ -401,13 +400,13 @@ class Lock:
     def __exit__(self, *_: object) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
-        elif self._told:
+        elif self._renewed:
             with contextlib.suppress(ResultError):
                 self._store.remove(_REMOTE_LOCK)
 
     def beat(self) -> None:
         """Renews the lock; must be called periodically."""
-        if self._told and time.time() - self._told > _BEAT_S:
+        if self._renewed and time.time() - self._renewed > _BEAT_S:
             self._write()
 
     def _hold_local(self) -> None:
@@ -434,7 +433,7 @@ class Lock:
         # Of two that wrote at the same time, the one that finds the other's words gives way.
         holder = self._holder()
         if holder is not None and holder.get("session") != self._mine["session"]:
-            self._told = 0.0
+            self._renewed = 0.0
             raise _busy(self._store.url, f"process {holder.get('pid')} on {holder.get('host')}")
 
     def _holder(self) -> dict[str, Any] | None:
@@ -446,8 +445,8 @@ class Lock:
         return found if isinstance(found, dict) else None
 
     def _write(self) -> None:
-        self._told = time.time()
-        self._store.write(_REMOTE_LOCK, json.dumps(self._mine | {"time": self._told}).encode())
+        self._renewed = time.time()
+        self._store.write(_REMOTE_LOCK, json.dumps(self._mine | {"time": self._renewed}).encode())
 
 
 def _dead(holder: Mapping[str, Any]) -> bool:

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_request_is_told_what_was_expected() {
+    fn a_wrong_request_is_answered_with_what_was_expected() {
         for (line, words) in [
             ("", "not JSON"),
             ("[]", "found no `do`"),

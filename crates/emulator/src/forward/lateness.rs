@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_and_early_packets_are_told() {
+    fn quantiles_and_early_packets_are_reported() {
         let mut lateness = Lateness::default();
         for micros in -10..990 {
             lateness.add(Duration::from_micros(micros));

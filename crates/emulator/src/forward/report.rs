@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_is_told_with_three_figures() {
+    fn lateness_is_printed_with_three_figures() {
         let texts = [2_621_439, 12_345_678, 99_960_000, 123_456_789, 999_700_000, 83_886_079_000]
             .map(|ns| three_figures(Duration::from_nanos(ns)));
         assert_eq!(texts, ["2.62 ms", "12.3 ms", "100 ms", "123 ms", "1.00 s", "83.9 s"]);

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_tells_its_port_behind_either_header() {
+    fn a_syns_port_is_read_behind_either_header() {
         let door = |ipv6| Syn { door: Door { ipv6, port: 5201 }, multipath: false };
         assert_eq!(Syn::read(&v4(&tcp(0x02, &[]))), Some(door(false)));
         // With ECN (RFC 3168 §6.1.1), a SYN has ECE and CWR set, too.

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_tell_what_they_are_about() {
+    fn a_token_identifies_the_subject_of_an_event() {
         let door = |ipv6| Subject::Listener(Door { ipv6, port: 65_535 });
         for subject in [Subject::Bell, door(false), door(true), Subject::Connection(77)] {
             assert_eq!(Subject::of_token(subject.token()), subject);

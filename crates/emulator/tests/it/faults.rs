@@ -206,11 +206,11 @@ fn a_killed_connection_ends_its_flow_alone_with_an_error() {
         // Of near_tcp, the only one of plain TCP.
         let mut kill = || {
             let words = ["-K", "-t", "-H", "state", "established", "src", "10.0.0.0/24"];
-            let told = place.run(|| Command::new("ss").args(words).output()).unwrap();
-            killed = told.is_ok_and(|told| {
-                let told = String::from_utf8_lossy(&told.stdout).into_owned();
-                println!("{told}");
-                !told.trim().is_empty()
+            let result = place.run(|| Command::new("ss").args(words).output()).unwrap();
+            killed = result.is_ok_and(|result| {
+                let result = String::from_utf8_lossy(&result.stdout).into_owned();
+                println!("{result}");
+                !result.trim().is_empty()
             });
         };
         let flown = fly(&mut emulation, &mut [(1000, &mut kill)]);
@@ -220,9 +220,9 @@ fn a_killed_connection_ends_its_flow_alone_with_an_error() {
         }
         let ended = flown.carried[2].connection.as_ref().unwrap().ended.clone().unwrap();
         println!("{ended}");
-        let told = ended.to_string();
-        assert!(told.starts_with("flow `near_tcp`, vehicle 10.0.0.1:"), "{told}");
-        assert!(told.contains(" failed: "), "{told}");
+        let result = ended.to_string();
+        assert!(result.starts_with("flow `near_tcp`, vehicle 10.0.0.1:"), "{result}");
+        assert!(result.contains(" failed: "), "{result}");
         assert!(all(flow(&flown, "near_tcp"), 0, 900), "{node}");
         assert!(flow(&flown, "near_tcp").summary.lost > 100);
         for name in ["near_udp", "near_down", "far_udp"] {
@@ -260,9 +260,9 @@ fn a_disk_that_is_full_is_a_plain_error() {
     let options = Options { captures: Some(folder.clone()), ..Options::default() };
     let Some(mut emulation) = build(FLIGHT, options) else { return };
     let error = emulation.fly(&mut |now| now < ms(500)).unwrap_err();
-    let told = error.to_string();
-    assert!(told.contains("near-vehicle.pcapng"), "{told}");
-    assert!(told.contains("No space left on device"), "{told}");
+    let message = error.to_string();
+    assert!(message.contains("near-vehicle.pcapng"), "{message}");
+    assert!(message.contains("No space left on device"), "{message}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -276,9 +276,9 @@ fn an_impossible_control_socket_or_capture_is_an_error() {
         let Some(mut emulation) = build(FLIGHT, options) else { return };
         let error = emulation.fly(&mut |_| true).unwrap_err();
         assert!(matches!(error, EmulationError::System(_)));
-        let told = error.to_string();
-        println!("{told}");
-        assert!(told.contains(expected) && told.contains("No such file"), "{told}");
+        let message = error.to_string();
+        println!("{message}");
+        assert!(message.contains(expected) && message.contains("No such file"), "{message}");
     }
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     std::fs::remove_dir_all(folder).unwrap();

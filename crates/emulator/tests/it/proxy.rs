@@ -470,6 +470,8 @@ fn mptcp_falls_back_to_tcp_on_a_path_with_a_proxy() {
     std::thread::sleep(std::time::Duration::from_millis(100));
     assert_eq!(additional_subflows(&stream), Some(0));
     assert_eq!(course.proxies[0].statistics().opened, 1);
-    let told = multipath_warning("video", "sat");
-    assert!(told.contains("`video`") && told.contains("`sat`") && told.contains("falls back"));
+    let message = multipath_warning("video", "sat");
+    assert!(
+        message.contains("`video`") && message.contains("`sat`") && message.contains("falls back")
+    );
 }

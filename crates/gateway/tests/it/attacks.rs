@@ -235,7 +235,7 @@ fn alarms(field: &mut Field, side: usize) -> Vec<String> {
 }
 
 #[test]
-fn who_blocks_handshakes_is_told_of_and_keeps_no_session_alive() {
+fn blocking_handshakes_raises_an_alarm_and_ends_the_session() {
     let mut field =
         Field::new(7, &[LTE(), LEO()], "[session]\nrekey = \"10s\"\nlifetime = \"40s\"");
     field.run(ms(1_000));

@@ -374,7 +374,7 @@ fn a_path_with_spent_data_volume_is_used_last() {
 }
 
 #[test]
-fn files_that_do_not_match_are_told_in_plain_words() {
+fn files_that_do_not_match_raise_an_alarm_in_plain_words() {
     let mut field = Field::new(14, &[LTE(), LEO()], "");
     let mut other = Field::new(14, &[LTE(), GEO()], "");
     // The same keys, another file: the ground of one against the aircraft of the other.

@@ -49,7 +49,7 @@ fn paths_and_ports_of_long_names_carry_everything() {
 }
 
 #[test]
-fn names_that_do_not_fit_and_do_not_match_are_told_of() {
+fn names_that_do_not_fit_or_match_raise_an_alarm() {
     let shapes = |kind: &str| -> Vec<Shape> {
         let name = |number| name(if number == 7 { kind } else { "path" }, number).leak();
         (0..32)

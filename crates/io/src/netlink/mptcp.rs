@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_without_the_family_is_told_from_one_that_refuses() {
+    fn a_missing_netlink_family_differs_from_a_refusal() {
         let here = Namespace::current("here").unwrap();
         let missing = PathManager::of_family(&here, "none_such").map(|_| ()).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound, "{missing}");

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_tells_of_the_best_path_that_lives() {
+    fn the_message_describes_the_best_path_that_is_up() {
         let path = |loss, rtt| PathSnapshot {
             incoming_loss: Some(loss),
             outgoing_loss: Some(loss / 2.0),

@@ -25,7 +25,7 @@ pub(super) fn folder(log: &Path) -> PathBuf {
 
 /// Restricts this thread and its future children. Returns how far the kernel enforces it.
 pub(super) fn restrict(config: &GatewayConfig, log: Option<&Path>) -> Result<&'static str, String> {
-    let told = |error: landlock::RulesetError| error.to_string();
+    let message = |error: landlock::RulesetError| error.to_string();
     let all = AccessFs::from_all(ABI::V5);
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let device = read | AccessFs::WriteFile | AccessFs::IoctlDev;
@@ -56,13 +56,13 @@ pub(super) fn restrict(config: &GatewayConfig, log: Option<&Path>) -> Result<&'s
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)
         .and_then(Ruleset::create)
-        .map_err(told)?;
+        .map_err(message)?;
     for (path, access) in rules {
         // Missing paths need no rule.
         let Ok(descriptor) = PathFd::new(&path) else { continue };
-        ruleset = ruleset.add_rule(PathBeneath::new(descriptor, access)).map_err(told)?;
+        ruleset = ruleset.add_rule(PathBeneath::new(descriptor, access)).map_err(message)?;
     }
-    let status = ruleset.restrict_self().map_err(told)?;
+    let status = ruleset.restrict_self().map_err(message)?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => "full",
         RulesetStatus::PartiallyEnforced => "partial",

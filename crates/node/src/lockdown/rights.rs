@@ -98,7 +98,7 @@ fn reaches_its_files(config: &GatewayConfig, log: Option<&Path>) -> bool {
 
 /// Drops all capabilities except those in `needed`; never adds one that the process lacks.
 pub(super) fn drop_all_but(needed: u64) -> Result<(), String> {
-    let told = |error: io::Error| error.to_string();
+    let message = |error: io::Error| error.to_string();
     // The bounding set can be lowered only with CAP_SETPCAP; without it, no_new_privs has the same effect.
     // The kernel reads whole words.
     const ZERO: libc::c_ulong = 0;
@@ -113,12 +113,12 @@ pub(super) fn drop_all_but(needed: u64) -> Result<(), String> {
     // SAFETY: as above.
     unsafe { libc::prctl(libc::PR_CAP_AMBIENT, clear, ZERO, ZERO, ZERO) };
     let words = [needed as u32, (needed >> 32) as u32];
-    let mut sets = get().map_err(told)?;
+    let mut sets = get().map_err(message)?;
     for (set, word) in sets.iter_mut().zip(words) {
         let kept = set.permitted & word;
         *set = Set { effective: kept, permitted: kept, inheritable: 0 };
     }
-    set(&sets).map_err(told)
+    set(&sets).map_err(message)
 }
 
 /// Returns the names of the capabilities of a set.

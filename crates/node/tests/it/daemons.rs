@@ -45,9 +45,9 @@ impl Daemon {
         Self { shared, events, thread: Some(thread) }
     }
 
-    /// Waits until the state is as `told`.
-    pub fn wait(&self, told: impl Fn(&skybraid_gateway::Snapshot) -> bool) {
-        let holds = || self.shared.snapshot().is_some_and(|snapshot| told(&snapshot));
+    /// Waits until `wanted` is true of the state.
+    pub fn wait(&self, wanted: impl Fn(&skybraid_gateway::Snapshot) -> bool) {
+        let holds = || self.shared.snapshot().is_some_and(|snapshot| wanted(&snapshot));
         let held = within(PATIENCE, holds);
         assert!(held, "{:#?} {:#?}", self.shared.snapshot(), self.shared.edges());
     }

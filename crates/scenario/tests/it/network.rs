@@ -301,10 +301,10 @@ fn unintended_settings_cause_warnings() {
     let flow = format!(
         "[flow.x]\nfrom = 'a'\nto = 'c'\nrequire = {{ deadline = '15ms', share = '90%' }}\n{FLOW}"
     );
-    let told = read(&format!("{net}{flow}")).unwrap().warnings;
-    assert_eq!(told[0], "node.lonely: no link leads to it");
+    let found = read(&format!("{net}{flow}")).unwrap().warnings;
+    assert_eq!(found[0], "node.lonely: no link leads to it");
     assert_eq!(
-        told[1],
+        found[1],
         "flow.x.require: no message can arrive within 15ms, since every path delays it by 20ms or more"
     );
 }

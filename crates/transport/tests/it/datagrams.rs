@@ -385,7 +385,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_no_datagram_is_told_apart() {
+fn other_packets_are_not_taken_for_datagrams() {
     let at = |bytes: &[u8]| decode(bytes, NOW).map(|_| ()).unwrap_err();
     assert_eq!(at(&[]), WireError::Truncated);
     assert_eq!(at(&[0x40; 40]), WireError::Version(2));

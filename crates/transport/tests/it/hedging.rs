@@ -155,7 +155,7 @@ fn the_deadline_is_met_at_the_least_bytes() {
 // Two paths of which each loses a share p on its own: with a copy on both p² are missed, and no plan does
 // better within 100 ms. `deadline` takes failures to come together up to 3 times as often.
 #[test]
-fn a_share_that_no_plan_reaches_is_foretold() {
+fn a_share_that_no_plan_reaches_is_forecast() {
     let p = 0.05;
     let config = deadline::Config { budget: Probability::ONE, ..Default::default() };
     let seen = flow(SchedulerConfig::Deadline(config), &[30, 40], 100, 400, independent(p));

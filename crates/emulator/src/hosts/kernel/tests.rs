@@ -323,7 +323,7 @@ fn a_message_that_does_not_arrive_is_found_when_the_stream_ends() {
 }
 
 #[test]
-fn a_kernel_without_mptcp_is_told_from_other_failures() {
+fn a_kernel_without_mptcp_is_distinguished_from_other_errors() {
     for (number, expected) in
         [(libc::EPROTONOSUPPORT, "CONFIG_MPTCP"), (libc::EMFILE, "make a socket")]
     {

@@ -202,7 +202,7 @@ impl Field {
             paused: [Duration::ZERO; 2],
             stopped: [None, None],
         };
-        field.tell_addresses();
+        field.announce_addresses();
         field
     }
 
@@ -214,7 +214,7 @@ impl Field {
         }
     }
 
-    fn tell_addresses(&mut self) {
+    fn announce_addresses(&mut self) {
         for (at, way) in self.ways.iter().enumerate() {
             self.ends[AIRCRAFT].set_remote(PathId(at as u8), Some(way.ground));
         }
@@ -227,7 +227,7 @@ impl Field {
         let secrets = &self.secrets[side];
         self.ends[side] = gateway(side, now, &self.configs[side], secrets, self.seed);
         if side == AIRCRAFT {
-            self.tell_addresses();
+            self.announce_addresses();
         }
         self.pump(side);
     }

@@ -21,14 +21,14 @@ fn a_session_stands_one_round_trip_after_the_start() {
     assert!(!field.ends[GROUND].is_up(), "the ground waits for the first sealed datagram");
     field.run_for(Duration::from_millis(60 + 40));
     assert!(field.ends[GROUND].is_up());
-    let told = |end: usize| {
+    let found = |end: usize| {
         let SessionEvent::Established { hello, restarted } = field.events[end][0].1.clone() else {
             panic!("it has ended");
         };
         (String::from_utf8(hello).unwrap(), restarted)
     };
-    assert_eq!(told(AIRCRAFT), ("ground one".to_string(), true));
-    assert_eq!(told(GROUND), ("aircraft one".to_string(), true));
+    assert_eq!(found(AIRCRAFT), ("ground one".to_string(), true));
+    assert_eq!(found(GROUND), ("aircraft one".to_string(), true));
     field.run_for(Duration::from_secs(5));
     assert!(field.refused.concat().is_empty(), "late answers over the slow path are no offence");
     assert_eq!(field.events.each_ref().map(Vec::len), [1, 1]);
@@ -225,8 +225,8 @@ fn a_restarted_ground_is_heard_within_two_round_trips() {
     assert_eq!(field.restarts(AIRCRAFT), [true, true]);
     assert!(field.ends[GROUND].is_up());
     assert!(field.last[GROUND] > restarted);
-    let told = field.events[AIRCRAFT].last().unwrap().1.clone();
-    assert_eq!(told, SessionEvent::Established { hello: b"ground two".to_vec(), restarted: true });
+    let found = field.events[AIRCRAFT].last().unwrap().1.clone();
+    assert_eq!(found, SessionEvent::Established { hello: b"ground two".to_vec(), restarted: true });
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn a_hello_may_have_1024_bytes_and_still_fits_into_a_packet() {
     let answered = ends[GROUND].poll_handshake(Instant::ZERO, &mut out);
     assert_eq!(answered, Some(Handshake::Reply { to: from }));
     ends[AIRCRAFT].open(Instant::ZERO, from, &out, &mut Vec::new());
-    let told = ends[AIRCRAFT].poll_event();
+    let found = ends[AIRCRAFT].poll_event();
     let hello = vec![7; 1024];
-    assert_eq!(told, Some(SessionEvent::Established { hello, restarted: true }));
+    assert_eq!(found, Some(SessionEvent::Established { hello, restarted: true }));
 }

@@ -33,8 +33,8 @@ fn the_aircraft_finds_whichever_station_is_there() {
         assert!(field.ends.iter().all(Sessions::is_up));
         assert_eq!(holder(&field), Some(place));
         let hello = format!("{station} one").into_bytes();
-        let told = field.events[AIRCRAFT].last().unwrap().1.clone();
-        assert_eq!(told, SessionEvent::Established { hello, restarted: true });
+        let found = field.events[AIRCRAFT].last().unwrap().1.clone();
+        assert_eq!(found, SessionEvent::Established { hello, restarted: true });
         field.run_until(Instant::from_millis(300_000));
         assert_eq!(field.restarts(AIRCRAFT), [true, false, false]);
     }

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_since_the_last_sender_report_is_told() {
+    fn the_delay_since_the_last_sender_report_is_sent() {
         let mut reception = Reception::default();
         assert_eq!(reception.report(Instant::from_millis(1), 2).last_report, 0);
         reception.on_report(Instant::from_millis(1000), 0x0304_0506);
