@@ -130,7 +130,7 @@ def cases() -> Iterator[Case]:
         (seen,) = fly(whole, length_s / 60, range(1))
         link = f'delay = {{ {trace}, start = "random" }}'
         # A run of the whole measurement has nothing left to learn of it.
-        minutes = tuple(it for it in (5, 30) if 120 * it < length_s)
+        minutes = tuple(length_min for length_min in (5, 30) if 120 * length_min < length_s)
         yield Case(f"{name}, {100 * seen.value:.3g} %", link, "", "share", seen.value, deadline_ms, minutes=minutes)
     for families, scheduler in (
         (("lte-drone-rural",), "single"),

@@ -274,7 +274,7 @@ def test_a_run_that_fails_says_how_to_fly_it_and_stops_no_other(skybraid: Comman
     done = skybraid(*words, "--json")
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["runs"]) == (1, {"done": 2, "failed": 2, "cached": 0})
-    assert {it["seed"] for it in answer["failed"]} == {1, 2}
+    assert {run["seed"] for run in answer["failed"]} == {1, 2}
     assert "no such weather" in answer["failed"][0]["error"]
     replayed = subprocess.run(
         f"{sys.executable} -m {answer['failed'][0]['replay']}",

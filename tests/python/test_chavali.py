@@ -117,12 +117,12 @@ def test_every_combination_of_the_lists_is_one() -> None:
         "-O LEO,GEO -r MP -S default,roundrobin,redundant,blest -c lia,olia,balia,wVegas,reno,cubic -L 0,0.1"
     )
     assert len(found) == 2 * 4 * 6 * 2
-    assert len({name_of(it) for it in found}) == len(found)
+    assert len({name_of(line) for line in found}) == len(found)
 
 
 def test_values_that_are_lists_have_alternatives_by_repetition() -> None:
     found = expand("-E 9,9 -E 10,12 -I 10,10,10,10 -I 2,2,2,2")
-    assert [(it["space_delays_ms"], it["initial_windows"][0]) for it in found] == [
+    assert [(line["space_delays_ms"], line["initial_windows"][0]) for line in found] == [
         ((9, 9), 10),
         ((9, 9), 2),
         ((10, 12), 10),

@@ -46,7 +46,11 @@ def test_a_row_tells_what_a_run_with_those_names_tells(frame: pl.DataFrame) -> N
         assert row["delay_p99_ms"] == flow.delay_ms["p99"]
         assert row["held_total_s"] == flow.held_total_s
         assert (row["share_near"], row["share_far"]) == (flow.share["near"], flow.share["far"])
-    share = next(it for it in results.requirements if it.flow == "video" and it.metric == "share")
+    share = next(
+        requirement
+        for requirement in results.requirements
+        if requirement.flow == "video" and requirement.metric == "share"
+    )
     (row,) = frame.filter(**(values | {"flow": "video"})).rows(named=True)
     assert (row["deadline_ms"], row["within_deadline"]) == (100.0, share.estimate)
 

@@ -57,17 +57,17 @@ def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def listed(kind: str) -> str:
-    rows = [(f"`{it['name']}`", first_sentence(it["summary"]), it["source"]) for it in registry(kind)]
+    rows = [(f"`{entry['name']}`", first_sentence(entry["summary"]), entry["source"]) for entry in registry(kind)]
     return table(("name", "what it does", "source"), rows)
 
 
 def differences() -> str:
     kinds = {"schedulers": "scheduler", "congestion": "congestion control", "reordering": "reordering engine"}
     rows = [
-        (f"`{it['name']}`", what, it["linux"][:1].lower() + it["linux"][1:].rstrip("."))
+        (f"`{entry['name']}`", what, entry["linux"][:1].lower() + entry["linux"][1:].rstrip("."))
         for kind, what in kinds.items()
-        for it in registry(kind)
-        if it["linux"]
+        for entry in registry(kind)
+        if entry["linux"]
     ]
     return table(("name", "kind", 'with `compat = "linux"`'), rows)
 

@@ -110,8 +110,11 @@ def test_a_slow_path_unused_by_low_rtt_has_both_round_trips() -> None:
     keys = {"flow__data__traffic": {"kind": "cbr", "rate": "1Mbit/s", "packet": "1000B"}}
     flow = explained(ALL, **keys)
     findings = path(flow, "far").findings
-    assert any("the flow offers 1 Mbit/s, and near alone carries 8 Mbit/s: one path is enough" in it for it in findings)
-    assert any("chose near" in it and "“lowest RTT”" in it for it in findings)
+    assert any(
+        "the flow offers 1 Mbit/s, and near alone carries 8 Mbit/s: one path is enough" in finding
+        for finding in findings
+    )
+    assert any("chose near" in finding and "“lowest RTT”" in finding for finding in findings)
     assert flow.findings == []
     near = path(flow, "near")
     assert near.share_of_decisions == pytest.approx(1)
@@ -143,8 +146,10 @@ def test_several_seeds_are_explained_together() -> None:
     assert several.waits is not None
     assert one.waits is not None
     # Nothing is lost here, so three flights are three times the same.
-    assert [(it.reason, it.waits) for it in several.waits] == [(it.reason, 3 * it.waits) for it in one.waits]
-    assert [it.share_of_time for it in several.waits] == pytest.approx([it.share_of_time for it in one.waits])
+    assert [(wait.reason, wait.waits) for wait in several.waits] == [
+        (wait.reason, 3 * wait.waits) for wait in one.waits
+    ]
+    assert [wait.share_of_time for wait in several.waits] == pytest.approx([wait.share_of_time for wait in one.waits])
 
 
 def test_tcp_alone_tells_why_it_waits() -> None:

@@ -93,10 +93,12 @@ def test_algorithms_look_as_they_do_everywhere() -> None:
     found = figure._looks([line("NewReno"), line("NewReno, LTE"), line("Cubic"), line("wvegas")])
     known = looks("congestion", [entry["name"] for entry in registry("congestion")])
     names = ("reno", "reno", "cubic", "wvegas")
-    assert [(it["color"], it["marker"]) for it in found] == [(known[it].colour, known[it].marker) for it in names]
+    assert [(entry["color"], entry["marker"]) for entry in found] == [
+        (known[name].colour, known[name].marker) for name in names
+    ]
     assert found[0]["linestyle"] != found[1]["linestyle"]
 
 
 def test_series_of_other_names_differ_by_their_place() -> None:
     found = figure._looks([line("TCP 1"), line("TCP 5"), line("Cubic")])
-    assert len({(it["color"], it["marker"]) for it in found}) == 3
+    assert len({(entry["color"], entry["marker"]) for entry in found}) == 3

@@ -99,7 +99,7 @@ def test_every_key_of_a_traffic_is_taken_and_no_other(entry: dict[str, Any]) -> 
     assert refusals({}, traffic) == []
     assert all("no_such_key" in found for found in refusals({}, traffic | {"no_such_key": 1}))
     assert refusals({}, traffic | {"no_such_key": 1}) != []
-    required = {it["name"] for it in entry["parameters"] if it["default"] == "required"}
+    required = {one["name"] for one in entry["parameters"] if one["default"] == "required"}
     for name in listed(entry):
         without = refusals({}, {key: value for key, value in traffic.items() if key != name})
         assert bool(without) == (name in required)

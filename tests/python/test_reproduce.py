@@ -181,7 +181,9 @@ def test_the_index_has_every_experiment_of_the_papers() -> None:
     assert found == of_the_papers()
 
 
-@pytest.mark.parametrize("folder", sorted(file.parent for file in STUDIES.glob("*/study.toml")), ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    "folder", sorted(file.parent for file in STUDIES.glob("*/study.toml")), ids=lambda folder: folder.name
+)
 def test_every_experiment_of_a_study_in_the_index_has_a_file(folder: Path) -> None:
     wanted = {one.id for one in index.entries(STUDIES).values() if one.paper == folder.name}
     assert wanted <= Study(folder).experiments().keys()

@@ -354,7 +354,9 @@ def test_places_in_values_are_filled_in() -> None:
     assert fill(True) is True
 
 
-@pytest.mark.parametrize("folder", sorted(file.parent for file in STUDIES.glob("*/study.toml")), ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    "folder", sorted(file.parent for file in STUDIES.glob("*/study.toml")), ids=lambda folder: folder.name
+)
 def test_every_point_of_every_study_is_a_scenario(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Many experiments and readings share points: each is read once.
     monkeypatch.setattr(Scenario, "load", cache(Scenario.load))

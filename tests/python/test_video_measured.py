@@ -89,7 +89,7 @@ def test_a_link_that_is_longer_shows_every_frame_later_by_as_much() -> None:
         assert difference(found, f"frame_latency_{name}_ms").difference == pytest.approx(30, abs=0.5)
     assert difference(found, "frame_rate").words == "video, frame rate: equal in all 3 pairs"
     assert {one.metric for one in found.differences if one.flow == "video"} == {
-        it.column for it in MEASURES if it.listed
+        measure.column for measure in MEASURES if measure.listed
     }
     assert not any("frame" in one.metric for one in found.differences if one.flow == "control")
 
@@ -97,7 +97,7 @@ def test_a_link_that_is_longer_shows_every_frame_later_by_as_much() -> None:
 def test_a_second_without_paths_freezes_the_picture_once() -> None:
     found = skybraid.paired(FILM, DARK, seeds=[1, 2, 3])
     worst, freezes, share = (
-        difference(found, it) for it in ("worst_frame_rate", "freezes_per_minute", "frames_in_time")
+        difference(found, metric) for metric in ("worst_frame_rate", "freezes_per_minute", "frames_in_time")
     )
     # From the first picture, after 170 ms, to the end there are two whole seconds.
     assert (freezes.mean_a, freezes.mean_b) == (0, 30)

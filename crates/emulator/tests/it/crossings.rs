@@ -45,7 +45,8 @@ fn over(paths: &str, work: impl FnOnce(&Nodes) + Send) -> Option<Emulated> {
     let scenario = Scenario::parse(&text, Path::new("crossings.toml"), &[]).unwrap();
     let setup = scenario.setup(Seed(1), Record::default());
     let mut emulation = Emulation::build(setup, &scenario.testbed, Options::default()).unwrap();
-    let [vehicle, ground] = ["vehicle", "ground"].map(|it| emulation.node(it).unwrap().try_clone());
+    let [vehicle, ground] =
+        ["vehicle", "ground"].map(|name| emulation.node(name).unwrap().try_clone());
     let nodes = Nodes { vehicle: vehicle.unwrap(), ground: ground.unwrap() };
     let [begun, done] = [false, false].map(AtomicBool::new);
     let carried = std::thread::scope(|scope| {
@@ -255,7 +256,8 @@ fn a_link_that_is_down_carries_neighbour_discovery_alone() {
     let scenario = Scenario::parse(&text, Path::new("down.toml"), &[]).unwrap();
     let setup = scenario.setup(Seed(1), Record::default());
     let mut emulation = Emulation::build(setup, &scenario.testbed, Options::default()).unwrap();
-    let [vehicle, ground] = ["vehicle", "ground"].map(|it| emulation.node(it).unwrap().try_clone());
+    let [vehicle, ground] =
+        ["vehicle", "ground"].map(|name| emulation.node(name).unwrap().try_clone());
     let nodes = Nodes { vehicle: vehicle.unwrap(), ground: ground.unwrap() };
     let [from, to] = udp(&nodes, ends(0, false));
     let known = || {

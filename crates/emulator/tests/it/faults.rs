@@ -75,7 +75,7 @@ fn build(text: &str, options: Options) -> Option<Emulation> {
 fn fly(emulation: &mut Emulation, events: &mut [(i64, &mut dyn FnMut())]) -> Emulated {
     let mut next = 0;
     let flown = emulation.fly(&mut |now| {
-        while let Some((at_ms, act)) = events.get_mut(next).filter(|it| now >= ms(it.0)) {
+        while let Some((at_ms, act)) = events.get_mut(next).filter(|event| now >= ms(event.0)) {
             println!("at {at_ms} ms");
             act();
             next += 1;
@@ -157,7 +157,7 @@ fn down_and_up(node: &str) {
     let lost = flown.forwarded.accounts[other].lost[Cause::Outage as usize];
     assert!(lost > 10, "{:?}", flown.forwarded.accounts);
     for carried in &flown.carried {
-        let ended = carried.connection.as_ref().and_then(|it| it.ended.clone());
+        let ended = carried.connection.as_ref().and_then(|connection| connection.ended.clone());
         assert_eq!(ended, None);
     }
     for name in ["near_tcp", "both"] {

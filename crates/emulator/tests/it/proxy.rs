@@ -75,7 +75,7 @@ impl Course {
 
     fn addresses(&self, ipv6: bool) -> [IpAddr; 2] {
         let path = &self.testbed.paths[1];
-        [path.vehicle, path.ground].map(|it| if ipv6 { it.v6.into() } else { it.v4.into() })
+        [path.vehicle, path.ground].map(|end| if ipv6 { end.v6.into() } else { end.v4.into() })
     }
 
     /// Lets the ground listen and does `work` with each connection.
@@ -196,7 +196,7 @@ fn any_proxies_deliver_all_bytes_with_the_clients_address() {
             assert!(read == up);
             assert_eq!(client, stream.local_addr().unwrap());
         }
-        let done = course.settled(|it| it.finished == 2);
+        let done = course.settled(|counts| counts.finished == 2);
         assert_eq!((done.to_server, done.to_client), (1_400_000, 1_800_000));
         assert_eq!((done.opened, done.open, done.reset, done.failed), (2, 0, 0, 0));
         // Datagrams pass as before.
@@ -249,7 +249,7 @@ fn what_one_side_breaks_off_is_broken_off_at_the_other() {
     stream.write_all(b"anybody there?").unwrap();
     assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     // To the first proxy the far side stood: the second had answered.
-    let broken = course.settled(|it| it.reset + it.failed == 1);
+    let broken = course.settled(|counts| counts.reset + counts.failed == 1);
     assert_eq!(broken.open, 0);
     let (server, served) = course.serve(false, |mut stream| {
         stream.write_all(b"hello").unwrap();
@@ -263,7 +263,7 @@ fn what_one_side_breaks_off_is_broken_off_at_the_other() {
     // The proxy's own address is no server.
     let (mut stream, _) = course.connect("10.101.0.2:9".parse().unwrap());
     assert!(stream.read(&mut [0]).is_err());
-    course.settled(|it| it.failed + it.reset == 3);
+    course.settled(|counts| counts.failed + counts.reset == 3);
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn fifty_connections_to_ten_ports_begin_at_once() {
             });
         }
     });
-    let done = course.settled(|it| it.finished == 50);
+    let done = course.settled(|counts| counts.finished == 50);
     assert_eq!((done.opened, done.failed, done.unheard), (50, 0, 0));
     assert_eq!((done.to_server, done.to_client), (2_500_000, 2_500_000));
 }
@@ -350,7 +350,7 @@ fn a_client_may_have_any_port_and_have_it_again() {
         assert_eq!(served.join().unwrap(), [round; 100]);
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     }
-    course.settled(|it| it.finished == 4);
+    course.settled(|counts| counts.finished == 4);
 }
 
 #[test]
@@ -466,7 +466,7 @@ fn mptcp_falls_back_to_tcp_on_a_path_with_a_proxy() {
     let address = course.testbed.paths[1].vehicle.v4.into();
     manager.add(&Endpoint { address, interface: 0, flags, id: 0 }).unwrap();
     let (stream, _server) = talk(0);
-    course.settled(|it| it.multipath >= 2);
+    course.settled(|counts| counts.multipath >= 2);
     std::thread::sleep(std::time::Duration::from_millis(100));
     assert_eq!(additional_subflows(&stream), Some(0));
     assert_eq!(course.proxies[0].statistics().opened, 1);

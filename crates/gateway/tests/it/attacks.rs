@@ -120,7 +120,7 @@ fn who_copies_faster_than_the_original_takes_nothing_over() {
         let sent = talk(&mut field, 4_200);
         assert_eq!((sent.len(), arrived(&field, &sent)), (160, 160));
         let used: Vec<_> =
-            field.snapshot(GROUND).paths.iter().map(|it| it.remote.clone()).collect();
+            field.snapshot(GROUND).paths.iter().map(|path| path.remote.clone()).collect();
         assert_eq!(used, genuine.into_iter().map(Some).collect::<Vec<_>>());
         let got = field.copied;
         assert!(got.sent > 0, "the copier was challenged");

@@ -26,7 +26,7 @@ fn arrive(field: &mut Field, from: usize) -> usize {
     field.run(ms(start + 2_500));
     let mut seen: Vec<&Vec<u8>> =
         field.handed[1 - from][before..].iter().map(|(_, _, it)| it).collect();
-    assert!(seen.iter().all(|it| **it == [it[0]; 1_200]));
+    assert!(seen.iter().all(|datagram| **datagram == [datagram[0]; 1_200]));
     seen.sort();
     seen.dedup();
     seen.len()

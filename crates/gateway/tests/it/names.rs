@@ -40,7 +40,7 @@ fn paths_and_ports_of_long_names_carry_everything() {
     let mut ports: Vec<(u8, u8)> =
         field.handed[GROUND].iter().map(|(_, channel, it)| (channel.0, it[0])).collect();
     ports.sort_unstable();
-    let mut sent: Vec<(u8, u8)> = (0..50).map(|it| (1 + it % 40, it % 40)).collect();
+    let mut sent: Vec<(u8, u8)> = (0..50).map(|number| (1 + number % 40, number % 40)).collect();
     sent.sort_unstable();
     assert_eq!(ports, sent);
     let shown = field.snapshot(GROUND);

@@ -103,9 +103,9 @@ fn apply(field: &mut Field, troubles: &[Trouble], begun: &[Trouble], random: &mu
             Kind::Dead(path) => up[path] = false,
             Kind::Silent(path, side) => faults[path][side].silent = true,
             Kind::Slow(path, side, by) => slow(&mut faults[path][side], by),
-            Kind::AllSlow(side, by) => faults.iter_mut().for_each(|it| slow(&mut it[side], by)),
-            Kind::Cut => faults.iter_mut().flatten().for_each(|it| it.silent = true),
-            Kind::Lossy(path, loss) => faults[path].iter_mut().for_each(|it| it.loss = loss),
+            Kind::AllSlow(side, by) => faults.iter_mut().for_each(|ends| slow(&mut ends[side], by)),
+            Kind::Cut => faults.iter_mut().flatten().for_each(|fault| fault.silent = true),
+            Kind::Lossy(path, loss) => faults[path].iter_mut().for_each(|fault| fault.loss = loss),
             Kind::Shrunk(path, side, limit) => faults[path][side].limit = limit,
             Kind::Stopped(side) => stopped[side] = true,
             Kind::Flood(side) => {
@@ -169,7 +169,7 @@ fn attack(field: &mut Field, random: &mut Stream, changed: bool) {
 fn fly(seed: u64, shapes: &[Shape], count: usize) {
     let mut random = Seed(seed).stream("storm");
     let troubles = draw(&mut random, shapes.len(), count);
-    let last = troubles.iter().map(|it| it.until_ms).max().unwrap();
+    let last = troubles.iter().map(|trouble| trouble.until_ms).max().unwrap();
     let end = last + 30_000;
     let lines =
         "[session]\nrekey = \"10s\"\n[[mavlink]]\nserial = \"-\"\n[[mavlink]]\nserial = \"--\"";
@@ -179,7 +179,7 @@ fn fly(seed: u64, shapes: &[Shape], count: usize) {
     let mut next = 0;
     for at in (0..end).step_by(STEP as usize) {
         field.run(Instant::from_millis(at));
-        active.retain(|it| it.until_ms > at);
+        active.retain(|trouble| trouble.until_ms > at);
         let first = next;
         while next < troubles.len() && troubles[next].from_ms <= at {
             active.push(troubles[next]);

@@ -254,26 +254,32 @@ mod tests {
                 });
             }
             let mut matrix = Vec::new();
-            for (number, repair) in repairs.iter().enumerate().filter(|(it, _)| here(6 + it)) {
-                decoder.on_repair(repair, &coded(repair, len), &mut |it| found.push(it));
+            for (number, repair) in repairs.iter().enumerate().filter(|(index, _)| here(6 + index))
+            {
+                decoder.on_repair(repair, &coded(repair, len), &mut |unit| found.push(unit));
                 let (first, last) = windows[number];
                 let mut row = [0; 6];
                 for (sequence, coefficient) in (first..=last).zip(coefficients(repair.key)) {
                     row[sequence as usize] = coefficient;
                 }
-                matrix.push((0..6).filter(|it| !here(*it)).map(|it| row[it]).collect::<Vec<_>>());
+                matrix.push(
+                    (0..6)
+                        .filter(|number| !here(*number))
+                        .map(|number| row[number])
+                        .collect::<Vec<_>>(),
+                );
             }
-            let missing = (0..6).filter(|it| !here(*it)).count();
+            let missing = (0..6).filter(|number| !here(*number)).count();
             // A datagram is determined if a unit vector of its column does not add to the rank.
             let full = rank(matrix.clone());
             let determined = (0..missing).filter(|column| {
-                let unit = (0..missing).map(|it| u8::from(it == *column)).collect();
+                let unit = (0..missing).map(|number| u8::from(number == *column)).collect();
                 rank([matrix.clone(), vec![unit]].concat()) == full
             });
             assert_eq!(found.len(), determined.count(), "{lost:010b}");
-            for Recovered { datagram: it, payload: bytes } in &found {
-                assert_eq!(*it, datagram(it.sequence, len(it.sequence)));
-                assert_eq!(*bytes, payload(it.sequence, len(it.sequence)));
+            for Recovered { datagram: recovered, payload: bytes } in &found {
+                assert_eq!(*recovered, datagram(recovered.sequence, len(recovered.sequence)));
+                assert_eq!(*bytes, payload(recovered.sequence, len(recovered.sequence)));
             }
             whole += u32::from(missing > 0 && found.len() == missing);
             part += u32::from(!found.is_empty() && found.len() < missing);

@@ -183,8 +183,9 @@ fn rounded_up(at: Instant) -> Instant {
 
 /// Returns the parts of a segment that the encoding keeps. Sizes and windows are tested elsewhere.
 fn as_received(segment: &Segment, read: &Segment) -> Segment {
-    let mut it = Segment { size: read.size, sent_at: rounded_up(segment.sent_at), ..*segment };
-    match (&mut it.body, &read.body) {
+    let mut expected =
+        Segment { size: read.size, sent_at: rounded_up(segment.sent_at), ..*segment };
+    match (&mut expected.body, &read.body) {
         (Body::Datagram(_) | Body::Repair(_), _) => {}
         (Body::Report(report), _) => {
             report.echo = rounded_up(report.echo);
@@ -214,7 +215,7 @@ fn as_received(segment: &Segment, read: &Segment) -> Segment {
         }
         (Body::Tcp(_), _) => unreachable!(),
     }
-    it
+    expected
 }
 
 /// Encodes and decodes a segment, and checks what holds for every segment.

@@ -47,7 +47,10 @@ fn a_sealed_datagram_with_a_flipped_bit_is_refused() {
                 0..10 => &[Refusal::Foreign, Refusal::Forged, Refusal::Replayed],
                 _ => &[Refusal::Forged],
             };
-            assert!(wanted.iter().any(|it| opened == Opened::Refused(*it)), "{bit}: {opened:?}");
+            assert!(
+                wanted.iter().any(|reason| opened == Opened::Refused(*reason)),
+                "{bit}: {opened:?}"
+            );
         }
         assert!(matches!(field.receive(whole), Opened::Message { newest: true, .. }));
     }

@@ -225,7 +225,7 @@ impl Field {
         while let Some(to) = self.ends[end].poll_handshake(self.now, &mut out) {
             let paths = match to {
                 Handshake::OnEveryPath => {
-                    (0..self.paths.len()).map(|it| PathId(it as u8)).collect()
+                    (0..self.paths.len()).map(|index| PathId(index as u8)).collect()
                 }
                 Handshake::Reply { to } => {
                     let path = asked.unwrap();
