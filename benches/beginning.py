@@ -1,4 +1,4 @@
-"""Processor time before the first word: `import skybraid`, and commands that simulate nothing."""
+"""Processor time of `import skybraid` and of commands that simulate nothing."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ MAX_MS = {
 
 
 def cpu_ms(words: tuple[str, ...]) -> float:
-    """Returns the user and system time that a Python process takes, in ms."""
+    """Returns the user and system time of a Python process in ms."""
     before = os.times()
     subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
     after = os.times()
@@ -25,7 +25,7 @@ def cpu_ms(words: tuple[str, ...]) -> float:
 
 
 def main() -> int:
-    """Prints each with its limit; returns 1 if one is above."""
+    """Prints each time with its limit; returns 1 if one exceeds it."""
     missed = False
     print(f"{'minimum of ' + str(REPEATS) + ', CPU ms':<32} {'here':>9} {'limit':>8}")
     for words, limit_ms in MAX_MS.items():

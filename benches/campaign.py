@@ -1,4 +1,4 @@
-"""Overhead of a campaign: time per run, memory, cores used, and the cost of resuming a killed one."""
+"""Overhead of campaigns: time per run, memory, cores used, and the cost of resuming a killed campaign."""
 
 import json
 import os
@@ -64,7 +64,7 @@ print(json.dumps({
 
 
 def child(folder: Path, *, seeds: int, points: int, duration: str, workers: int = 2) -> dict[str, float]:
-    """Runs a campaign in a process of its own and returns its measurements.
+    """Runs a campaign in a child process and returns its measurements.
 
     Cores are those that its threads ran on, or waited for while other processes had them; a thread that waits for
     another of its process wants none.
@@ -77,7 +77,7 @@ def child(folder: Path, *, seeds: int, points: int, duration: str, workers: int 
 
 
 def killed(folder: Path) -> tuple[int, float]:
-    """Kills a campaign of 10 000 runs in the middle; gives how many were there, and how long the rest took, in s."""
+    """Kills a campaign of 10 000 runs midway; returns the number of completed runs, and the time in s of the others."""
     out = folder / "killed"
     words = [sys.executable, "-m", "skybraid", "sweep", str(folder / "tiny.toml"), "--seeds", f"1..{RUNS}"]
     words += ["--set", "duration=5s", "--out", str(out), "--quiet"]
@@ -99,7 +99,7 @@ def killed(folder: Path) -> tuple[int, float]:
 
 
 def main() -> int:
-    """Prints a line a measurement. Returns 1 when a target is missed."""
+    """Prints one line per measurement; returns 1 if a target is missed."""
     missed = False
     print(f"{'campaign':<56} {'measured':>9} {'target':>8}")
     with tempfile.TemporaryDirectory() as name:

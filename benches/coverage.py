@@ -1,4 +1,4 @@
-"""How often a 95 % interval contains the truth, over links whose truth is known.
+"""Coverage of 95 % intervals over links whose true values are known.
 
     .venv/bin/python benches/coverage.py --write    # the table of docs/statistics.md; a quarter of an hour on 2 cores
     .venv/bin/python benches/coverage.py --quick    # 200 repetitions in place of 1,000, in five minutes
@@ -71,7 +71,7 @@ class Case:
     scheduler: str = "single"
 
     def paths(self) -> str:
-        """The paths of the scenario."""
+        """Paths of the scenario, as TOML."""
         if self.families:
             return "\n".join(
                 f'[path.{name}]\npreset = "{preset}"' for name, preset in zip("ab", self.families, strict=False)
@@ -80,7 +80,7 @@ class Case:
         return f'[path.a]\nrate = "10Mbit/s"\n{delay}\n{self.link}'
 
     def scenario(self, minutes: float) -> Scenario:
-        """The scenario that flies it."""
+        """Returns the scenario for runs of `minutes`."""
         asked = {
             "share": f'deadline = "{self.deadline_ms}ms", share = "50%"',
             "percentile": f'delay = "{self.deadline_ms}ms", percentile = "{100 * self.target}%"',
@@ -103,7 +103,7 @@ require = {{ {asked} }}
 
 
 def cases() -> Iterator[Case]:
-    """Every link and share."""
+    """Returns all cases."""
     shares = (0.9, 0.99, 0.999, 0.9999, 0.99999)
     for share in shares:
         yield Case(
@@ -155,7 +155,7 @@ def cases() -> Iterator[Case]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run: the interval by itself, and what sets of runs are judged by."""
+    """One run: its own interval, and its evidence for sets of runs."""
 
     low: float
     high: float
@@ -165,7 +165,7 @@ class Seen:
 
 
 def fly(case: Case, minutes: float, seeds: range) -> list[Seen]:
-    """Runs of a case."""
+    """Runs a case with each seed."""
     scenario = case.scenario(minutes)
     links = scenario.native.known_links()
     make = simulation(scenario).make
@@ -189,7 +189,7 @@ def fly(case: Case, minutes: float, seeds: range) -> list[Seen]:
 
 
 def line(case: Case, what: str, ends: list[tuple[float, float, int]]) -> tuple[str, bool]:
-    """A row of the table, and whether it holds."""
+    """Returns a row of the table, and whether its coverage is in the required range."""
     tolerance = 1e-9 + (2e-3 * case.truth if case.metric == "percentile" else 0.0)
     holds = [low - tolerance <= case.truth <= high + tolerance for low, high, _ in ends]
     few = np.mean([episodes < FEW for *_, episodes in ends])
@@ -205,7 +205,7 @@ def line(case: Case, what: str, ends: list[tuple[float, float, int]]) -> tuple[s
 
 
 def rows(case: Case, repetitions: int) -> list[tuple[str, bool]]:
-    """The rows of a case."""
+    """Returns the rows of a case."""
     single = {
         minutes: fly(case, minutes, range(repetitions * (10 if case.metric == "share" and minutes == 5 else 1)))
         for minutes in case.minutes

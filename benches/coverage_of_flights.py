@@ -1,4 +1,4 @@
-"""How often intervals from a few flights contain the truth, where flights differ and what they miss comes in bursts.
+"""Coverage of intervals from a few flights, if flights differ and misses come in bursts.
 
 Run it as `python benches/coverage_of_flights.py`. Flights are made from a population that is known: their number of
 outages differs by a lognormal factor, outages have lengths with a heavy tail. `assess` judges n flights, and its
@@ -51,14 +51,14 @@ class Population:
     tail: float
 
     def outages(self, random: np.random.Generator) -> Values:
-        """Starts and ends in s of one flight's outages; shape (n, 2)."""
+        """Returns starts and ends of one flight's outages in s, shape (n, 2)."""
         rate_per_s = self.per_h / 3600 * math.exp(self.differs * random.standard_normal())
         starts = np.sort(random.uniform(0, FLIGHT_S, random.poisson(rate_per_s * FLIGHT_S)))
         lengths = self.length_s * np.exp(self.tail * random.standard_normal(len(starts)))
         return np.stack([starts, starts + lengths], axis=1)
 
     def flight(self, random: np.random.Generator, step_s: float = 0.2) -> Flight:
-        """Probes of one flight: infinity where lost."""
+        """Returns the probes of one flight, in s; infinite if lost."""
         times_s = np.arange(0, FLIGHT_S, step_s)
         delay_ms = 25 * math.exp(0.1 * random.standard_normal()) + random.gamma(2.0, 3.0, len(times_s))
         for start_s, end_s in self.outages(random):
@@ -75,14 +75,14 @@ POPULATIONS = (
 
 
 def missed(flight: Flight) -> float:
-    """Share of probes that were lost or late."""
+    """Returns the share of probes that were lost or late."""
     delay_ms = flight.values("delay", "uplink")
     assert delay_ms is not None
     return float(np.mean(~(delay_ms <= 300)))
 
 
 def assessed(one: Population, count: int) -> float:
-    """Share of the runs in which the interval of `assess` holds the population's mean."""
+    """Returns the share of repetitions in which the interval of `assess` contains the population's mean."""
     random = np.random.default_rng(1)
     truth = 1 - float(np.mean([missed(one.flight(random, 0.5)) for _ in range(4000)]))
     inside = 0
@@ -98,7 +98,7 @@ def assessed(one: Population, count: int) -> float:
 
 
 def values_of(flight: Flight) -> tuple[float, float, float]:
-    """Misses, median, p99.9 of the one-way delay."""
+    """Returns the share of misses, and the median and p99.9 of the one-way delay."""
     delay_ms = flight.values("delay", "uplink")
     assert delay_ms is not None
     known = delay_ms[np.isfinite(delay_ms)]
@@ -106,7 +106,7 @@ def values_of(flight: Flight) -> tuple[float, float, float]:
 
 
 def fitted(one: Population, count: int) -> Values:
-    """Share of the runs in which the interval of drawn flights holds one more flight, by number."""
+    """Returns, for each value, how often the interval of drawn flights contains one more flight."""
     random = np.random.default_rng(2)
     inside = np.zeros(3)
     for _ in range(RUNS):
@@ -120,7 +120,7 @@ def fitted(one: Population, count: int) -> Values:
 
 
 def rows() -> Iterator[tuple[str, float]]:
-    """Names of what was checked, and the share that was covered."""
+    """Yields the name and the coverage of each check."""
     for one in POPULATIONS:
         for count in (1, 3, 5, 10):
             yield f"assess, {count:2} flights, {one.name}", assessed(one, count)
@@ -132,7 +132,7 @@ def rows() -> Iterator[tuple[str, float]]:
 
 
 def main() -> int:
-    """Print a row for each; returns the exit status."""
+    """Prints one row per check; returns the exit status."""
     worst = 1.0
     for name, share in rows():
         worst = min(worst, share)

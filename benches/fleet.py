@@ -1,4 +1,4 @@
-"""What a packet-hop costs as a fleet grows, and how much memory a flow takes."""
+"""Cost of a packet-hop by size of the fleet, and memory per flow."""
 
 import json
 import os
@@ -95,7 +95,7 @@ print(json.dumps({"ns": 1e9 * run.wall_s / run.packet_hops, "hops": run.packet_h
 
 
 def run(scenario: str) -> dict[str, float]:
-    """Simulates in a process of its own, on one core, without tables."""
+    """Simulates a scenario in a child process, on one core, without tables."""
     core = min(os.sched_getaffinity(0))
     done = subprocess.run(
         [sys.executable, "-c", CHILD],
@@ -110,7 +110,7 @@ def run(scenario: str) -> dict[str, float]:
 
 
 def per_flow_kib(protocol: str, start: str) -> float:
-    """What each of 3900 further flows adds to the peak of memory, in KiB."""
+    """Returns the peak memory in KiB that each of 3900 further flows adds."""
     few, many = (
         run(CROWD.format(connections=number, start=start, protocol=protocol))["peak_kib"] for number in (1, 40)
     )
@@ -118,18 +118,18 @@ def per_flow_kib(protocol: str, start: str) -> float:
 
 
 def fleet(aircraft: int, seconds: int) -> dict[str, float]:
-    """Simulates a fleet, whose shared links grow with it."""
+    """Simulates a fleet whose shared links scale with its size."""
     return run(FLEET.format(aircraft=aircraft, seconds=seconds, shared=20 * aircraft))
 
 
 def large_fleet_gb() -> float:
-    """Memory of the large fleet in GB, from what each of 30 further aircraft adds to the peak in as long a run."""
+    """Returns the large fleet's memory in GB, extrapolated from 30 further aircraft in a run of the same length."""
     few, many = (fleet(aircraft, LARGE_FLEET_SECONDS)["peak_kib"] for aircraft in (10, 40))
     return (few + (many - few) / 30 * (LARGE_FLEET - 10)) * 1024 / 1e9
 
 
 def main() -> int:
-    """Prints a line a fleet, a line a kind of flow and one of the large fleet. Returns 1 when a target is missed."""
+    """Prints one line per fleet and kind of flow; returns 1 if a target is missed."""
     missed = False
     print(f"{'fleet':<32} {'ns/packet-hop':>13} {'growth':>7} {'target':>7}")
     first = None

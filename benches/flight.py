@@ -1,4 +1,4 @@
-"""How fast the main scenario is flown on one core, and in how much memory."""
+"""Speed and memory of the main scenario on one core."""
 
 import json
 import os
@@ -19,7 +19,7 @@ VARIANTS = [
 
 
 def fly(options: list[str]) -> tuple[float, float]:
-    """Flies in a process of its own. Returns simulated seconds per second, and the peak of memory in MB."""
+    """Simulates in a child process; returns simulated seconds per second, and the peak memory in MB."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.json"
         process = os.fork()
@@ -35,7 +35,7 @@ def fly(options: list[str]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Prints a line a variant. Returns 1 when a target is missed."""
+    """Prints one line per variant; returns 1 if a target is missed."""
     missed = False
     print(f"{'main scenario':<32} {'x real time':>11} {'target':>7} {'peak MB':>8} {'target':>7}")
     for name, options, max_mb in VARIANTS:

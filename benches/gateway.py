@@ -86,10 +86,10 @@ class MsgHdr(ctypes.Structure):
 
 
 class Batch:
-    """Buffers for as many datagrams as one call takes.
+    """Buffers for the datagrams of one system call.
 
     Args:
-        length: of each datagram, or of each buffer.
+        length: size of each datagram or buffer in bytes.
     """
 
     def __init__(self, length: int) -> None:
@@ -103,16 +103,16 @@ class Batch:
             self.headers[place].iov_count = 1
 
     def send(self, link: socket.socket, count: int) -> int:
-        """Sends the first datagrams; gives how many went."""
+        """Sends the first `count` datagrams; returns the number sent."""
         return max(int(LIBC.sendmmsg(link.fileno(), self.headers, count, 0)), 0)
 
     def receive(self, link: socket.socket) -> int:
-        """Takes what is there, at least one; 0 when the socket's patience is over."""
+        """Receives at least one datagram; returns their number, 0 at the socket's timeout."""
         return max(int(LIBC.recvmmsg(link.fileno(), self.headers, BATCH, WAIT_FOR_ONE, None)), 0)
 
 
 def send(port: int, length: int, rate: float, seconds: float, bursts_hz: float = 0) -> None:
-    """Sends numbered datagrams at a rate, evenly or so many bursts a second."""
+    """Sends numbered datagrams at a rate, evenly or in `bursts_hz` bursts per second."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.connect(("127.0.0.1", port))
     batch = Batch(length)
@@ -133,7 +133,7 @@ def send(port: int, length: int, rate: float, seconds: float, bursts_hz: float =
 
 
 def receive(port: int, idle_s: float) -> None:
-    """Receives until nothing has come for a while; prints what came, in how long, and the delays."""
+    """Receives until nothing arrives for `idle_s`; prints the number, the duration and the delays."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with contextlib.suppress(OSError):
         link.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
@@ -171,7 +171,7 @@ def echo(port: int, back: int) -> None:
 
 
 def relay(port: int, to: int) -> None:
-    """Passes datagrams on, and their answers back to whom the last one came from."""
+    """Forwards datagrams, and forwards answers to the sender of the last datagram."""
     near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     near.bind(("127.0.0.1", port))
     far = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -191,7 +191,7 @@ def relay(port: int, to: int) -> None:
 
 
 def ping(port: int, length: int, count: int, pause_s: float) -> None:
-    """Prints the round-trip times of datagrams, each sent so long after the last one's answer."""
+    """Prints the round-trip times of datagrams, each sent `pause_s` after the previous answer."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.settimeout(1)
     link.connect(("127.0.0.1", port))
@@ -211,14 +211,14 @@ def ping(port: int, length: int, count: int, pause_s: float) -> None:
 
 
 def myself(*arguments: object) -> subprocess.Popen[bytes]:
-    """Starts this file in another part."""
+    """Starts another part of this file in a child process."""
     command = [sys.executable, __file__, *map(str, arguments)]
     return Node().start(command, stdout=subprocess.PIPE, stderr=None, first=True)
 
 
 @contextlib.contextmanager
 def serving(*arguments: object) -> Iterator[None]:
-    """Another part of this file, there as long as it is needed."""
+    """Runs another part of this file while the block is active."""
     server = myself(*arguments)
     assert server.stdout is not None
     server.stdout.readline()
@@ -230,7 +230,7 @@ def serving(*arguments: object) -> Iterator[None]:
 
 
 def round_trip_us(to: int, answers: int, back: int, count: int, pause_s: float) -> tuple[float, float]:
-    """Median and 99th percentile of the round trips over an echo, each the median of three runs."""
+    """Returns median and 99th percentile of round trips over an echo, each as the median of three runs."""
     with serving("--echo", answers, back):
         answer = [json.loads(myself("--ping", to, 200, count, pause_s).communicate()[0]) for _ in range(3)]
     return float(np.median([one["p50_us"] for one in answer])), float(np.median([one["p99_us"] for one in answer]))
@@ -238,7 +238,7 @@ def round_trip_us(to: int, answers: int, back: int, count: int, pause_s: float) 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a load made of it."""
+    """Result of a load."""
 
     sent: int
     received: int
@@ -249,12 +249,12 @@ class Seen:
 
     @property
     def rate(self) -> float:
-        """Datagrams a second that arrived."""
+        """Received datagrams per second."""
         return (self.received - 1) / self.seconds if self.received > 1 else 0.0
 
 
 def load(into: int, out: int, length: int, rate: float, seconds: float) -> Seen:
-    """Sends to one port and receives at another, each in a process of its own."""
+    """Sends to one port and receives at another, in two child processes."""
     receiver = myself("--receive", out)
     assert receiver.stdout is not None
     receiver.stdout.readline()
@@ -266,7 +266,7 @@ def load(into: int, out: int, length: int, rate: float, seconds: float) -> Seen:
 
 
 def free(count: int) -> list[int]:
-    """Ports that nobody has."""
+    """Returns free ports."""
     held = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
     for one in held:
         one.bind(("127.0.0.1", 0))
@@ -278,7 +278,10 @@ def free(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def pair(paths: int) -> Iterator[tuple[Daemon, Daemon, dict[str, tuple[int, int, int]]]]:
-    """Two gateways over loopback paths, and by class the ports into the aircraft's, out of the ground's and back."""
+    """Runs two gateways over loopback.
+
+    Yields, by class, the ports into the aircraft's gateway, out of the ground's and back.
+    """
     program = binary()
     assert program is not None, "found no skybraid-node: make node, or name it by SKYBRAID_NODE"
     names = ("control", "telemetry", "video")
@@ -316,7 +319,10 @@ def pair(paths: int) -> Iterator[tuple[Daemon, Daemon, dict[str, tuple[int, int,
 def most(
     into: int, out: int, length: int, rates: list[float], seconds: float, share: float
 ) -> tuple[float, Seen | None]:
-    """The highest of the rates, rising, at which that share arrives; the rate that arrived, and the load."""
+    """Finds the highest of the rates at which `share` of the datagrams arrives.
+
+    Returns the received rate and the load.
+    """
     best: Seen | None = None
     for rate in rates:
         seen = load(into, out, length, rate, seconds)
@@ -330,7 +336,7 @@ def most(
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures and prints all parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paths", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="shorter runs")
@@ -360,7 +366,7 @@ def main() -> None:
 
 
 def measure(paths: int, seconds: float, parts: list[str]) -> bool:
-    """The parts that are asked for; whether every goal is met."""
+    """Measures the requested parts; returns whether every goal is met."""
     version = subprocess.run([str(binary()), "--version"], capture_output=True, text=True, check=False).stdout.strip()
     machine = f"{os.cpu_count()} cores, Linux {platform.release()}, load {os.getloadavg()[0]:.1f}"
     print(f"{version} over {paths} loopback path{'s' * (paths > 1)}; {machine}")
@@ -369,7 +375,10 @@ def measure(paths: int, seconds: float, parts: list[str]) -> bool:
 
 
 def delays(paths: int, seconds: float) -> bool:
-    """Round trips over a bare socket, two relays and two gateways; whether these add no more than the relays."""
+    """Measures round trips over a bare socket, two relays and two gateways.
+
+    Returns whether gateways add no more than relays.
+    """
     met = []
     bare, first, second = free(3)
     paces = {"every millisecond": (0.001, int(1000 * seconds)), "back to back": (0.0, int(10_000 * seconds))}
@@ -391,12 +400,15 @@ def delays(paths: int, seconds: float) -> bool:
 
 
 def shown_us(round_trip: tuple[float, float]) -> str:
-    """Half of the median and of the 99th percentile."""
+    """Formats half of the median and of the 99th percentile."""
     return f"{round_trip[0] / 2:.1f}, {round_trip[1] / 2:.1f} µs"
 
 
 def messages(paths: int, seconds: float) -> bool:
-    """The most control and telemetry messages; whether control reaches its share of a bare socket's."""
+    """Measures the maximum rate of control and telemetry.
+
+    Returns whether control reaches its share of a bare socket's rate.
+    """
     (bare,) = free(1)
     print("  messages of 200 B over a bare socket:")
     alone, _ = most(bare, bare, 200, [50e3, *range(100_000, 400_000, 50_000)], seconds, 0.9999)
@@ -414,7 +426,7 @@ def messages(paths: int, seconds: float) -> bool:
 
 
 def video(paths: int, seconds: float) -> bool:
-    """The most video; whether it reaches its share of a bare socket's."""
+    """Measures the maximum rate of video; returns whether it reaches its share of a bare socket's rate."""
     (bare,) = free(1)
     rates = [rate * 1e6 / 8 / 1200 for rate in (100, *range(300, 1500, 75), *range(1500, 3000, 250))]
     print("  datagrams of 1200 B over a bare socket:")
@@ -428,7 +440,7 @@ def video(paths: int, seconds: float) -> bool:
 
 
 def cost(paths: int, seconds: float) -> bool:
-    """What both gateways take of a core; whether it is little with 50 control messages a second."""
+    """Measures the gateways' share of a core; returns whether it meets the goal with 50 control messages per second."""
     in_all = {}
     with pair(paths) as (aircraft, ground, ports):
         for control in (1000, 50):
@@ -444,7 +456,7 @@ def cost(paths: int, seconds: float) -> bool:
 
 
 def tcp(_: int, seconds: float) -> bool:
-    """TCP through TUN interfaces; whether gateways carry more than forwarders that take packets one by one."""
+    """Measures TCP through TUN interfaces; returns whether gateways carry more than per-packet forwarders."""
     return tunnel.measure(seconds, GOALS["tcp"])
 
 
@@ -454,7 +466,7 @@ PARTS = {"delays": delays, "messages": messages, "video": video, "cpu": cost, "t
 def cpu(
     aircraft: Daemon, ground: Daemon, ports: dict[str, tuple[int, int, int]], seconds: float, control: float
 ) -> dict[str, float]:
-    """Share of a core that each gateway takes at 10 Mbit/s of video and so many control messages a second."""
+    """Returns each gateway's share of a core at 10 Mbit/s of video and `control` messages per second."""
     loads = {"video": (1200, 10e6 / 9600, FRAMES_HZ), "control": (125, control, 0)}
     receivers = [myself("--receive", ports[name][1]) for name in loads]
     time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""Random search for verdicts that other runs refute, and for misses that nobody explains.
+"""Random search for verdicts that other runs refute, and for unexplained misses.
 
     .venv/bin/python benches/search.py                     # 300 scenarios; some forty minutes on 2 cores
     .venv/bin/python benches/search.py --first 17 --scenarios 1 --show
@@ -56,22 +56,22 @@ SHARES = ("80%", "90%", "95%", "98%", "99%", "99.5%", "99.9%", "99.99%", "99.999
 
 
 def table(**keys: object) -> str:
-    """An inline table of TOML."""
+    """Formats an inline TOML table."""
     return "{ " + ", ".join(f"{key} = {value}" for key, value in keys.items()) + " }"
 
 
 def text(value: object) -> str:
-    """A string of TOML."""
+    """Formats a TOML string."""
     return f'"{value}"'
 
 
 def share(chance: Random) -> str:
-    """A share that somebody may require."""
+    """Draws a required share."""
     return text(chance.choice(SHARES))
 
 
 def loss(chance: Random) -> str:
-    """Losses on the way."""
+    """Draws losses of a path."""
     match chance.randrange(4):
         case 0:
             return table(uniform=text(f"{10 ** chance.uniform(-3, 1):.4f}%"))
@@ -99,7 +99,7 @@ def loss(chance: Random) -> str:
 
 
 def delay(chance: Random) -> str:
-    """A delay that was measured, or made up."""
+    """Draws a measured or synthetic delay."""
     match chance.randrange(4):
         case 0:
             return text(f"{chance.randint(5, 250)}ms")
@@ -116,7 +116,7 @@ def delay(chance: Random) -> str:
 
 
 def path(chance: Random, name: str) -> list[str]:
-    """The keys of a path."""
+    """Draws the keys of a path."""
     lines = [f"[path.{name}]"]
     if chance.random() < 0.4:
         lines.append(f"preset = {text(chance.choice(PRESETS))}")
@@ -140,7 +140,7 @@ def path(chance: Random, name: str) -> list[str]:
 
 
 def outages(chance: Random, paths: Sequence[str]) -> list[str]:
-    """Outages of all paths, or none."""
+    """Draws outages shared by all paths, or none."""
     if chance.random() < 0.6:
         return []
     up, down = 10 ** chance.uniform(1, 3), 10 ** chance.uniform(-1, 1.2)
@@ -156,7 +156,7 @@ def outages(chance: Random, paths: Sequence[str]) -> list[str]:
 
 
 def datagrams(chance: Random, paths: Sequence[str]) -> str:
-    """A transport of datagrams."""
+    """Draws a datagram transport."""
     if chance.random() < 0.7:
         keys = {"protocol": text("udp"), "scheduler": text(chance.choice(DATAGRAM_SCHEDULERS))}
     else:
@@ -173,7 +173,7 @@ def datagrams(chance: Random, paths: Sequence[str]) -> str:
 
 
 def stream(chance: Random, paths: Sequence[str]) -> str:
-    """A transport that keeps order."""
+    """Draws a transport that delivers in order."""
     control = text(chance.choice(CONTROLS))
     if chance.random() < 0.4:
         return table(protocol=text("tcp"), congestion=control, paths=f"[{text(chance.choice(paths))}]")
@@ -181,7 +181,7 @@ def stream(chance: Random, paths: Sequence[str]) -> str:
 
 
 def control(chance: Random, paths: Sequence[str]) -> list[str]:
-    """A flow of control messages."""
+    """Draws a flow of control messages."""
     transport = datagrams(chance, paths) if chance.random() < 0.75 else stream(chance, paths)
     limit = chance.choice((30, 50, 80, 100, 150, 200, 300, 500, 1000))
     required = [
@@ -200,7 +200,7 @@ def control(chance: Random, paths: Sequence[str]) -> list[str]:
 
 
 def video(chance: Random, paths: Sequence[str]) -> list[str]:
-    """A camera's flow."""
+    """Draws a video flow."""
     required = [
         table(frames=share(chance), within=text(f"{chance.choice((150, 300, 400, 600, 1000))}ms")),
         table(frame_rate=f"{chance.choice((10, 20, 25, 29))}.0"),
@@ -218,7 +218,7 @@ def video(chance: Random, paths: Sequence[str]) -> list[str]:
 
 
 def bulk(chance: Random, paths: Sequence[str]) -> list[str]:
-    """A flow of as much as the paths carry."""
+    """Draws a bulk flow."""
     return [
         "[flow.bulk]",
         f"from = {text(chance.choice(('vehicle', 'ground')))}",
@@ -229,7 +229,7 @@ def bulk(chance: Random, paths: Sequence[str]) -> list[str]:
 
 
 def scenario(number: int) -> Scenario:
-    """Scenario of that number."""
+    """Returns the scenario with a number."""
     chance = Random(number)
     paths = ("lte", "leo", "radio")[: chance.choice((1, 2, 2, 2, 3))]
     carries_bulk = chance.random() < 0.2
@@ -250,13 +250,13 @@ def scenario(number: int) -> Scenario:
 
 @dataclass(slots=True)
 class Found:
-    """What a scenario showed.
+    """Findings of a scenario.
 
     Attributes:
         number: of the scenario.
         verdicts: requirements by runs and verdict: "1 run met".
         confirmed: of those called met, what 100 other runs say.
-        findings: what must not be, in words.
+        findings: contradictions, in sentences.
     """
 
     number: int
@@ -284,7 +284,7 @@ def search(number: int) -> Found:
 
 
 def unexplained(results: Results, *, tried: bool) -> list[str]:
-    """What the explanations of a result lack; with `tried`, also those that come from runs."""
+    """Returns what the explanations of a result lack; with `tried`, also of remedies found by runs."""
     found = []
     flows = explain(results, budget=Budget() if tried else None)
     reasons = [one for flow in flows for one in flow.requirements]
@@ -299,7 +299,7 @@ def unexplained(results: Results, *, tried: bool) -> list[str]:
 
 
 def missing_of(one: UnmetRequirement) -> str | None:
-    """What an explanation lacks."""
+    """Returns what an explanation lacks."""
     required = one.requirement
     if not one.main_cause:
         return "no main cause"
@@ -313,7 +313,7 @@ def missing_of(one: UnmetRequirement) -> str | None:
 
 
 def refute(flight: Scenario, judged: dict[str, Results], found: Found) -> None:
-    """Judges by 100 other runs what was called met."""
+    """Judges requirements that were met by 100 other runs."""
     met = [
         (runs, place, one)
         for runs, results in judged.items()
@@ -331,7 +331,7 @@ def refute(flight: Scenario, judged: dict[str, Results], found: Found) -> None:
 
 
 def refuted(runs: str, one: Requirement, other: Requirement) -> str:
-    """A refuted verdict in words."""
+    """Describes a refuted verdict."""
     return f"{runs}: {one.flow}: met: {one.words}\n    100 other runs: {other.words}"
 
 

@@ -43,7 +43,7 @@ SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 
 
 def forward(near: str, far: str, address: str) -> None:
-    """Passes packets between a TUN interface and a UDP socket, one by one."""
+    """Forwards packets between a TUN interface and a UDP socket, one by one."""
     tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"bare0", IFF_TUN | IFF_NO_PI))
     for words in (f"addr add {address}/24 dev bare0", f"link set bare0 mtu {MTU} up"):
@@ -69,7 +69,7 @@ def forward(near: str, far: str, address: str) -> None:
 
 
 def sink(address: str) -> None:
-    """Takes connections, and prints the goodput of each in bit/s."""
+    """Accepts connections and prints the goodput of each in bit/s."""
     listener = socket.create_server((address, PORT))
     print("ready", flush=True)
     room = bytearray(CHUNK)
@@ -85,7 +85,7 @@ def sink(address: str) -> None:
 
 
 def pour(address: str, seconds: float) -> None:
-    """Writes as much as a connection takes."""
+    """Writes to a connection as fast as it accepts data."""
     link = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
     link.connect((address, PORT))
@@ -95,20 +95,20 @@ def pour(address: str, seconds: float) -> None:
 
 
 def myself(node: Node, *arguments: object) -> subprocess.Popen[bytes]:
-    """Starts this file in another part."""
+    """Starts another part of this file in a child process."""
     command = [sys.executable, __file__, *map(str, arguments)]
     return node.start(command, stdout=subprocess.PIPE, stderr=None, first=True)
 
 
 def line(process: subprocess.Popen[bytes]) -> str:
-    """The next line that it prints."""
+    """Returns the next line that a process prints."""
     assert process.stdout is not None
     return process.stdout.readline().decode().strip()
 
 
 @contextlib.contextmanager
 def namespaces() -> Iterator[tuple[Node, Node]]:
-    """Two network namespaces with a wire between them: 10.9.0.1 and 10.9.0.2."""
+    """Creates two network namespaces with a veth pair between them: 10.9.0.1 and 10.9.0.2."""
     with contextlib.ExitStack() as stack:
         holders = [subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) for _ in range(2)]
         for holder in holders:
@@ -128,7 +128,7 @@ def namespaces() -> Iterator[tuple[Node, Node]]:
 
 
 def goodput_bps(nodes: tuple[Node, Node], address: str, seconds: float) -> float:
-    """Goodput of one connection from the first node to an address of the second."""
+    """Returns the goodput of a connection from the first node to an address of the second."""
     taker = myself(nodes[1], "--sink", address)
     try:
         line(taker)
@@ -140,7 +140,7 @@ def goodput_bps(nodes: tuple[Node, Node], address: str, seconds: float) -> float
 
 
 def measure(seconds: float, goal: float) -> bool:
-    """Goodputs and their ratio; whether that is as high as it should be."""
+    """Prints both goodputs and their ratio; returns whether the ratio meets the goal."""
     if os.geteuid() != 0:
         print("  TCP through TUN interfaces: not measured, since it takes root")
         return True
@@ -186,7 +186,7 @@ def measure(seconds: float, goal: float) -> bool:
 
 
 def main() -> None:
-    """Measures and prints, or does another part."""
+    """Measures and prints, or runs another part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--forward", nargs=3, help=argparse.SUPPRESS)

@@ -30,7 +30,7 @@ MIN_RATIO = 30
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison: a scenario with its settings, and the arguments of geo.cc."""
+    """A scenario with its settings, and the equivalent arguments of geo.cc."""
 
     name: str
     file: str
@@ -40,13 +40,13 @@ class Case:
 
     @classmethod
     def tcp(cls, name: str, congestion: str, ns3: str) -> Self:
-        """A bulk transfer over the geostationary hop under a congestion control."""
+        """Returns a bulk transfer over the geostationary hop with a congestion control."""
         settings = (("flow.bulk.transport.congestion", f'"{congestion}"'),)
         return cls(name, "geo.toml", "bulk", settings, (f"--transport={ns3}",))
 
     @classmethod
     def udp(cls, name: str, hops: int) -> Self:
-        """Datagrams at a constant rate over as many hops."""
+        """Returns datagrams at a constant rate over `hops` hops."""
         ns3 = ("--transport=udp", f"--hops={hops}", "--rate=30Mbps", "--delay=50ms", "--loss=0", "--duration=1800")
         return cls(name, f"udp-{hops}.toml", "video", (), ns3)
 
@@ -62,7 +62,7 @@ CASES = (
 
 
 def build() -> Path | None:
-    """Builds geo.cc. Returns the program, or None where there is no ns-3."""
+    """Builds geo.cc; returns the program, or None without ns-3."""
     compiler = shutil.which("g++")
     probe = [str(compiler), "-fsyntax-only", "-include", "ns3/core-module.h", "-x", "c++", os.devnull]
     if compiler is None or subprocess.run(probe, capture_output=True, check=False).returncode:
@@ -76,12 +76,12 @@ def build() -> Path | None:
 
 
 def pin() -> None:
-    """Keeps this process, and what it starts from now on, on one core."""
+    """Pins this process and its future children to one core."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def ns3_run(program: Path, case: Case, seed: int) -> dict[str, float]:
-    """Goodput, packet-hops and processor time of one run of ns-3."""
+    """Returns goodput, packet-hops and processor time of one run of ns-3."""
     command = [str(program), *case.ns3, f"--RngRun={seed}"]
     done = subprocess.run(command, capture_output=True, check=True)
     answer: dict[str, float] = json.loads(done.stdout)
@@ -89,7 +89,7 @@ def ns3_run(program: Path, case: Case, seed: int) -> dict[str, float]:
 
 
 def skybraid_speed(case: Case) -> float:
-    """Packet-hops per second of processor time of one run."""
+    """Returns packet-hops per second of processor time of one run."""
     scenario = skybraid.Scenario.load(HERE / case.file, case.settings)
     begun = time.process_time()
     results = skybraid.run(scenario, tables=())
@@ -97,7 +97,7 @@ def skybraid_speed(case: Case) -> float:
 
 
 def speed(program: Path, rounds: int) -> bool:
-    """Prints the rates of both simulators, best of the rounds. True if a ratio is below its target."""
+    """Prints the best rates of both simulators; returns whether a ratio is below its target."""
     pin()
     ours = dict.fromkeys(CASES, 0.0)
     theirs = dict.fromkeys(CASES, 0.0)
@@ -114,7 +114,7 @@ def speed(program: Path, rounds: int) -> bool:
 
 
 def goodput(program: Path, seeds: int) -> None:
-    """Prints the medians of both simulators' goodput with their intervals, and whether these overlap."""
+    """Prints the median goodput of both simulators with intervals, and whether they overlap."""
     numbers = range(1, seeds + 1)
     print(f"{'goodput, Mbit/s':<28} {'skybraid':>24} {'ns-3':>24}")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -126,18 +126,18 @@ def goodput(program: Path, seeds: int) -> None:
             theirs = [
                 found["goodput_mbps"] for found in pool.map(lambda seed, case=case: ns3_run(program, case, seed), of)
             ]
-            print(f"{case.name:<28} {told_as(ours):>24} {told_as(theirs):>24}  {verdict(ours, theirs)}")
+            print(f"{case.name:<28} {formatted(ours):>24} {formatted(theirs):>24}  {verdict(ours, theirs)}")
 
 
-def told_as(values: list[float]) -> str:
-    """The median, and its interval where there are values enough."""
+def formatted(values: list[float]) -> str:
+    """Formats the median, and its interval if there are enough values."""
     interval = median_interval(values)
     median = f"{statistics.median(values):.3f}"
     return median if interval is None else f"{median} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
 def verdict(ours: list[float], theirs: list[float]) -> str:
-    """Whether the intervals of two medians overlap; nothing where there are none."""
+    """Formats whether the intervals of two medians overlap; empty without intervals."""
     left, right = median_interval(ours), median_interval(theirs)
     if left is None or right is None:
         return ""
@@ -145,7 +145,7 @@ def verdict(ours: list[float], theirs: list[float]) -> str:
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Prints what was asked for. Returns 1 when a target is missed."""
+    """Prints the requested comparisons; returns 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", choices=["speed", "goodput", []], help="both by default")
     parser.add_argument("--rounds", type=int, default=3, help="of which the best counts for speed")

@@ -21,7 +21,7 @@ STEP_S = 0.002
 
 
 def frames() -> list[bytes]:
-    """Frames of a log, of the autopilot's second component."""
+    """Returns frames of a log, sent by the autopilot's second component."""
     mav = mavlink.MAVLink(None, srcSystem=1, srcComponent=2)
     made = []
     for number in range(FRAMES):
@@ -32,7 +32,7 @@ def frames() -> list[bytes]:
 
 
 def send(link: socket.socket, to: tuple[str, int], rate_bps: float, seconds: float) -> int:
-    """Sends frames at a rate for a time; gives how many."""
+    """Sends frames at a rate for `seconds`; returns their number."""
     made = frames()
     every_s = len(made[0]) * 8 / rate_bps
     begun = time.monotonic()
@@ -47,7 +47,7 @@ def send(link: socket.socket, to: tuple[str, int], rate_bps: float, seconds: flo
 
 
 def main() -> None:
-    """Sends and prints how many frames."""
+    """Sends frames and prints their number."""
     parser = argparse.ArgumentParser()
     parser.add_argument("to", type=address)
     parser.add_argument("--rate", type=float, default=20e6, help="bit/s of MAVLink")

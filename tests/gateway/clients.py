@@ -1,4 +1,4 @@
-"""Ground stations that others have written: MAVProxy, typed into, and mavsdk, run as a program."""
+"""Drives ground stations of other projects: MAVProxy at its prompt, and mavsdk as a program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODULES = "log,wp,param,arm,mode,rc,cmdlong,misc,link"
 
 
 def mavproxy() -> Path | None:
-    """Path of MAVProxy: next to this Python, or on PATH."""
+    """Returns the path of MAVProxy: next to this Python, or on PATH."""
     candidate = Path(sys.executable).with_name("mavproxy.py")
     if candidate.is_file():
         return candidate
@@ -32,7 +32,7 @@ def mavproxy() -> Path | None:
 
 
 def has_mavsdk() -> bool:
-    """Whether mavsdk and its server are here."""
+    """Whether mavsdk and its server are installed."""
     return importlib.util.find_spec("mavsdk") is not None
 
 
@@ -66,11 +66,11 @@ class MavProxy:
         self._process.stdin.flush()
 
     def said(self) -> str:
-        """All that it has printed."""
+        """Returns all output so far."""
         return self._out.read_text(encoding="utf-8", errors="replace")
 
     def expect(self, words: str, longest_s: float = 20.0) -> str:
-        """Waits until it prints something beyond what was expected before, and gives what it printed up to there."""
+        """Waits for `words` in the output after the previous match; returns the output up to them."""
         deadline = time.monotonic() + longest_s
         while time.monotonic() < deadline:
             text = self.said()
@@ -96,7 +96,7 @@ class MavProxy:
 
 
 def run_mavsdk(node: Node, address: str, folder: Path, longest_s: float = 60.0) -> dict[str, Any]:
-    """Flies the vehicle with mavsdk in a node and gives what it saw.
+    """Flies the vehicle with mavsdk in a node and returns its record.
 
     Args:
         node: where it runs.

@@ -1,4 +1,4 @@
-"""Gateways among enemies, and gateways for an hour: what is delivered, what is counted, what it costs.
+"""Gateways under attack and over an hour: deliveries, counters and costs.
 
 python tests/gateway/enemies.py attack --seconds 120
 python tests/gateway/enemies.py flood --seconds 5 --rounds 5
@@ -46,7 +46,7 @@ _MOST_KB_PER_H = 1024.0
 
 
 def free_ports(number: int) -> list[int]:
-    """UDP ports of loopback that nobody has."""
+    """Returns free UDP ports of loopback."""
     with contextlib.ExitStack() as stack:
         found = []
         for _ in range(number):
@@ -57,7 +57,7 @@ def free_ports(number: int) -> list[int]:
 
 
 def free_tcp_ports(number: int) -> list[int]:
-    """TCP ports of loopback that nobody has."""
+    """Returns free TCP ports of loopback."""
     with contextlib.ExitStack() as stack:
         found = []
         for _ in range(number):
@@ -68,7 +68,7 @@ def free_tcp_ports(number: int) -> list[int]:
 
 
 def message(stream: int, number: int, size: int) -> bytes:
-    """What a message holds: anybody who knows its number knows all of it."""
+    """Returns the content of a message, which follows from its stream and number."""
     head = struct.pack("!BQ", stream, number)
     return (head + hashlib.blake2b(head).digest() * (size // 64 + 1))[:size]
 
@@ -111,7 +111,7 @@ class Stream:
 
     @property
     def lost(self) -> list[int]:
-        """Numbers that did not come."""
+        """Numbers of messages that did not arrive."""
         return [number for number in range(self.written) if number not in self.came]
 
     @property
@@ -120,11 +120,11 @@ class Stream:
         return self.came.total() - len(self.came)
 
     def begin(self) -> None:
-        """What is due is due from now on."""
+        """Starts the schedule of the stream now."""
         self._due = time.monotonic()
 
     def step(self) -> None:
-        """Writes what is due and takes what has come."""
+        """Writes due messages and reads arrived ones."""
         now = time.monotonic()
         self._due = max(self._due, now - 0.2)
         while self.rate_hz and self._due <= now:
@@ -143,7 +143,7 @@ class Stream:
         self.written += 1
 
     def read(self) -> None:
-        """Takes what has come."""
+        """Reads arrived messages."""
         while True:
             try:
                 data = self._reader.recv(65535)
@@ -159,7 +159,7 @@ class Stream:
                 self.delays_ms.append((at - since) * 1e3)
 
     def forget(self) -> None:
-        """Keeps sums only, so that this program does not grow with what it watches."""
+        """Reduces records to sums, so that the memory of this program does not grow."""
         if len(self.delays_ms) > 100_000:
             del self.delays_ms[:50_000]
 
@@ -245,7 +245,7 @@ class Pair:
         return self.aircraft, self.ground
 
     def start(self) -> None:
-        """Starts both and waits for all paths."""
+        """Starts both gateways and waits for all paths."""
         for one in (self.ground, self.aircraft):
             one.start()
         self.aircraft.until_linked(self._paths)
@@ -253,7 +253,7 @@ class Pair:
             stream.begin()
 
     def pump(self, seconds: float) -> None:
-        """Streams run for so long."""
+        """Runs the streams for `seconds`."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for stream in self.streams.values():
@@ -261,7 +261,7 @@ class Pair:
             time.sleep(0.001)
 
     def drain(self, seconds: float = _PATIENCE_S) -> None:
-        """Takes what is still on its way."""
+        """Reads messages that are still in flight."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for stream in self.streams.values():
@@ -269,7 +269,7 @@ class Pair:
             time.sleep(0.005)
 
     def refused(self) -> dict[str, Counter[str]]:
-        """Datagrams from outside that each end refused, by reason."""
+        """Returns the number of foreign datagrams that each end refused, by reason."""
         return {one.file.stem: Counter(one.status()["refused"]) for one in self.daemons}
 
     def __enter__(self) -> Self:
@@ -285,7 +285,7 @@ class Pair:
 
 
 def attack(seconds: float, seed: int = 1) -> dict[str, Any]:
-    """Control both ways and video while a relay does its worst, with one path on which nothing is lost."""
+    """Runs control both ways and video through a hostile relay; one path loses nothing."""
     ports = free_ports(4)
     ways = [
         Way(ports[2], ports[0], inject=0.9, spoil=0.0, reorder=0.2),
@@ -324,7 +324,7 @@ def attack(seconds: float, seed: int = 1) -> dict[str, Any]:
 
 
 def session_of(port: int, patience_s: float = 3.0) -> bytes:
-    """The session's number in what goes to a port of loopback, as one who listens on the way reads it."""
+    """Returns the session's number from datagrams to a loopback port, as an eavesdropper reads it."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as tap:
         tap.bind(("lo", 0))
         until = time.monotonic() + patience_s
@@ -340,7 +340,7 @@ def session_of(port: int, patience_s: float = 3.0) -> bytes:
 
 
 def drops(port: int) -> int:
-    """Datagrams to a UDP port that found its socket's buffer full."""
+    """Returns the number of datagrams to a UDP port that its full socket buffer dropped."""
     found = 0
     for line in Path("/proc/net/udp").read_text(encoding="ascii").splitlines()[1:]:
         words = line.split()
@@ -350,7 +350,7 @@ def drops(port: int) -> int:
 
 
 def _throughput(pair: Pair, seconds: float) -> float:
-    """Mbit/s of the stream `full` that arrive while as much is written as goes in."""
+    """Returns the goodput in Mbit/s of the stream `full` at maximum load."""
     stream = pair.streams["full"]
     before = len(stream.came)
     began = time.monotonic()
@@ -359,7 +359,7 @@ def _throughput(pair: Pair, seconds: float) -> float:
 
 
 def flooded(seconds: float, rounds: int, rate_per_s: float = 1e5, offered_hz: float = 5000) -> dict[str, Any]:
-    """A stream of 1200 B while garbage comes to the ground's port, in turn with garbage that goes to nobody."""
+    """Measures a stream of 1200 B while garbage is sent alternately to the ground's port and to an unused one."""
     back, nobody = free_ports(2)
     kinds = (*CONTROL, Kind("full", "bulk", up=True, size=FULL_BYTES, rate_hz=offered_hz))
     quiet: list[float] = []
@@ -419,7 +419,7 @@ def slope(at_s: Sequence[float], values: Sequence[float]) -> tuple[float, float]
 
 
 def soak(minutes: float, every_s: float, out: Path | None) -> dict[str, Any]:
-    """Mixed traffic with cuts and new keys each 10 s; how the gateways' memory, descriptors and CPU go."""
+    """Runs mixed traffic with cuts and new keys every 10 s; samples the gateways' memory, descriptors and CPU."""
     ports = free_ports(4)
     ways = [Way(ports[2], ports[0], inject=0.05, reorder=0.02), Way(ports[3], ports[1], inject=0.05, reorder=0.02)]
     kinds = (
@@ -502,7 +502,7 @@ def _verdict(samples: Sequence[dict[str, Any]], pair: Pair, cuts: int) -> dict[s
 
 
 def main() -> None:
-    """Does one of these and prints what came of it."""
+    """Runs one of the tests and prints its outcome."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("attack", "flood", "soak"))
     parser.add_argument("--seconds", type=float, default=60)

@@ -1,4 +1,4 @@
-"""Faults of paths while control flows both ways: none of it is lost or stale, and no gap is longer than it has to be.
+"""Path faults during control both ways: nothing is lost or stale, and gaps are within their bounds.
 
     python tests/gateway/faults.py --cuts 1000 --seed 1     # half an hour
     python tests/gateway/faults.py --only bulk              # bulk, restarts, disk
@@ -70,7 +70,7 @@ _AIR, _GROUND = ("127.0.0.1", 14540), ("127.0.0.1", 14550)
 
 @dataclass(slots=True)
 class Cut:
-    """A cut: which paths it took, how, and when.
+    """Cut of several paths.
 
     Attributes:
         number: in the order of the cuts.
@@ -88,25 +88,25 @@ class Cut:
 
     @property
     def allowed_ms(self) -> float:
-        """The longest gap: the delay of the slowest path that was well, and an interval."""
+        """Maximum gap: the delay of the slowest healthy path, plus an interval."""
         return max(DELAYS_MS[path] for path in self.well) + INTERVAL_S * 1000
 
     def words(self) -> str:
-        """What it did."""
+        """Returns a description of the cut."""
         faults = ", ".join(f"{path} {fault}" for path, fault in self.faults.items()) or "nothing"
         return f"cut {self.number} ({faults}; {', '.join(self.well)} well)"
 
 
 @dataclass(slots=True)
 class Failing:
-    """What went wrong, in sentences, and the worst of what went well."""
+    """Failures, in sentences, and the worst values within their bounds."""
 
     words: list[str] = field(default_factory=list)
     worst: list[str] = field(default_factory=list)
 
 
 class Flight:
-    """Two gateways over three paths and the watch, with control between them.
+    """Two gateways over three paths and the watch path, with control between them.
 
     Args:
         folder: for all that is written.
@@ -149,7 +149,7 @@ class Flight:
         self.stalls = Stalls()
 
     def begin(self) -> None:
-        """Starts the gateways and waits until control flows."""
+        """Starts the gateways and waits until control arrives."""
         for daemon in (self.ground, self.aircraft):
             daemon.start()
         for daemon in (self.ground, self.aircraft):
@@ -178,7 +178,7 @@ class Flight:
         self.end()
 
     def end(self) -> None:
-        """Ends the gateways and the links."""
+        """Stops the gateways and the links."""
         for daemon in (self.aircraft, self.ground):
             daemon.stop()
         for shell in self.shells.values():
@@ -187,14 +187,14 @@ class Flight:
         self.stalls.close()
 
     def machine_ms(self, begin_ns: int, end_ns: int) -> float:
-        """How long the machine itself held things up at most, around a time."""
+        """Returns the longest stall of the machine in ms around a time."""
         late_ms = self.loop.late_ms(begin_ns - 100_000_000, end_ns + 100_000_000)
         # What came at the end of the gap may have been under way when it began.
         stood_ms = self.stalls.between_ms(begin_ns - max(DELAYS_MS.values()) * 1_000_000, end_ns)
         return max(self.watch.excess_ms(begin_ns, end_ns), late_ms, stood_ms)
 
     def p99_ms(self, stream: Stream, begin_ns: int, end_ns: int) -> float:
-        """Of the delays of a stream between two moments, without what a stall of the machine may have held up.
+        """Returns the p99 delay of a stream between two instants, without messages that a stall may have delayed.
 
         Raises:
             StallError: too little is left.
@@ -206,7 +206,7 @@ class Flight:
         return float(np.quantile(delays_ms[counts], 0.99))
 
     def inflict(self, path: str, fault: str, over: threading.Event) -> Callable[[], None]:
-        """Does something to a path, and gives what ends that."""
+        """Inflicts a fault on a path; returns a function that ends it."""
         field_ = self.field
         match fault:
             case "dead here" | "dead there":
@@ -240,7 +240,7 @@ class Flight:
             over.wait(drawn.uniform(0.03, 0.3))
 
     def _move(self, path: str) -> None:
-        """Gives the vehicle another address on a path."""
+        """Changes the vehicle's address on a path."""
         old, count = self.hosts[path]
         new = 100 + count % 100
         self.hosts[path] = [new, count + 1]
@@ -254,7 +254,7 @@ def _nothing(_: str) -> None:
 
 
 class Watch:
-    """Bare datagrams from the ground to the vehicle over a path of their own, at the rate of control."""
+    """Bare datagrams from the ground to the vehicle over a separate path, at the rate of control."""
 
     def __init__(self, field_: Field, address: str) -> None:
         self._out, self._in = field_.vehicle.socket(), field_.ground.socket()
@@ -297,7 +297,7 @@ class Watch:
             self.arrivals.append(time.monotonic_ns())
 
     def excess_ms(self, begin_ns: int, end_ns: int) -> float:
-        """How much longer than an interval the longest gap there was, around a time."""
+        """Returns by how many ms the longest gap around a time exceeded the interval."""
         near = [at for at in self.arrivals if begin_ns - 100_000_000 <= at <= end_ns + 100_000_000]
         gaps = [(later - earlier) / 1e6 for earlier, later in itertools.pairwise(near)]
         return max(max(gaps, default=0.0) - INTERVAL_S * 1000, 0.0)
@@ -343,14 +343,14 @@ def cuts(flight: Flight, number: int, seed: int, *, report: Callable[[str], None
 
 
 def _dealt(seed: int) -> Iterator[str]:
-    """Kinds of faults, each as often as any other."""
+    """Yields kinds of faults, all equally often."""
     drawn = random.Random(f"kinds {seed}")
     while True:
         yield from drawn.sample(KINDS, len(KINDS))
 
 
 def judge(flight: Flight, made: list[Cut]) -> Failing:
-    """Holds what came against what was promised."""
+    """Compares deliveries with the guarantees."""
     found = Failing()
     gaps: list[tuple[float, str]] = []
     for stream in flight.loop.streams.values():
@@ -423,7 +423,7 @@ class Download:
     rate_bps: float
 
     def p99_ms(self, flight: Flight) -> dict[str, tuple[float, float]]:
-        """Of the delays of control by stream, without the download and with it.
+        """Returns the p99 delay of control by stream, without and with the download.
 
         Raises:
             StallError: the machine held up too many of the messages.
@@ -436,7 +436,7 @@ class Download:
 
 
 def bulk(flight: Flight, seconds: float, *, rate_bps: float = 20e6) -> Download:
-    """Control without and with a log download at full rate."""
+    """Measures control without and with a log download at full rate."""
     ground = flight.loop.ends["ground"]
     begin_ns = time.monotonic_ns()
     time.sleep(seconds)
@@ -461,7 +461,7 @@ def bulk(flight: Flight, seconds: float, *, rate_bps: float = 20e6) -> Download:
 
 
 def restarts(flight: Flight, times: int) -> dict[str, list[float]]:
-    """Kills each side, and both, and starts them again: how long in s until control flows both ways, each time."""
+    """Kills and restarts each side and both; returns the times in s until control arrives both ways."""
     found: dict[str, list[float]] = {}
     for name, daemons in (
         ("aircraft", [flight.aircraft]),
@@ -474,7 +474,7 @@ def restarts(flight: Flight, times: int) -> dict[str, list[float]]:
 
 
 def restart(flight: Flight, daemons: list[Daemon]) -> float:
-    """Kills gateways and starts them again; how long in s until control flows again, or infinity."""
+    """Kills and restarts gateways; returns the time in s until control arrives, or infinity."""
     for daemon in daemons:
         daemon.kill()
     time.sleep(0.7)
@@ -489,7 +489,7 @@ def restart(flight: Flight, daemons: list[Daemon]) -> float:
 
 
 def disk_full(folder: Path, seed: int) -> list[str]:
-    """Flies with a disk of 64 kB for the log; what went wrong."""
+    """Flies with a disk of 64 kB for the log; returns failures."""
     place = folder / "log"
     place.mkdir()
     log = {"log": {"file": str(place / "flight.jsonl"), "every": "100ms"}}
@@ -519,7 +519,7 @@ def disk_full(folder: Path, seed: int) -> list[str]:
 
 
 def _download(flight: Flight) -> list[str]:
-    """Prints how a download fared; gives what went wrong."""
+    """Prints the result of a download; returns failures."""
     found = []
     made = bulk(flight, 30)
     print(f"bulk: {made.rate_bps / 1e6:.2f} Mbit/s of logs arrived")
@@ -534,7 +534,7 @@ def _download(flight: Flight) -> list[str]:
 
 
 def main() -> int:
-    """Flies all of it and prints; 1 if something went wrong."""
+    """Runs all tests and prints results; returns 1 on failures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cuts", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))

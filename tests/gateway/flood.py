@@ -51,7 +51,7 @@ def _messages(datagrams: list[bytes]) -> tuple[ctypes.Array[_Message], list[obje
 
 
 def garbage(draw: random.Random, session: bytes | None, length: int) -> bytes:
-    """A datagram of noise; with a session's number every second one looks like one of the session."""
+    """Returns a datagram of noise; with a session's number, every second one looks like the session's."""
     if session is not None and draw.random() < 0.5:
         return bytes([_SEALED]) + session + draw.randbytes(length - 3)
     return draw.randbytes(length)
@@ -60,7 +60,7 @@ def garbage(draw: random.Random, session: bytes | None, length: int) -> bytes:
 def flood(
     to: tuple[str, int], rate_per_s: float, seconds: float, session: bytes | None, length: int
 ) -> dict[str, float]:
-    """Sends garbage; gives how many datagrams were sent and in which time."""
+    """Sends garbage; returns the number of datagrams and the duration in s."""
     libc, draw = ctypes.CDLL(None, use_errno=True), random.Random(1)
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.connect(to)
@@ -78,19 +78,19 @@ def flood(
 
 
 def start(to: tuple[str, int], rate_per_s: float, seconds: float, session: bytes | None, length: int = 200) -> Flood:
-    """Starts a flood in a process of its own."""
+    """Starts a flood in a child process."""
     words = [f"{to[0]}:{to[1]}", str(rate_per_s), str(seconds), session.hex() if session else "", str(length)]
     return Flood(subprocess.Popen([sys.executable, str(Path(__file__)), *words], stdout=subprocess.PIPE, text=True))
 
 
 class Flood:
-    """A flood that runs."""
+    """A running flood."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def wait(self) -> dict[str, float]:
-        """Waits for its end: `sent` and `seconds`."""
+        """Waits for the end; returns `sent` and `seconds`."""
         said, _ = self._process.communicate(timeout=120)
         found: dict[str, float] = json.loads(said)
         return found

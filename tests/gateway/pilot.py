@@ -1,4 +1,4 @@
-"""Control both ways, each message known by its number: what came, when, in which order, and what did not.
+"""Control both ways with numbered messages: arrivals, order and losses.
 
 A `Loop` has an end in the aircraft and one on the ground, in one process with one clock, so that one-way delays are
 those that were. It sends streams of control at a steady rate and commands that await their acknowledgement.
@@ -41,7 +41,7 @@ _LOG_DATA = mavlink.MAVLINK_MSG_ID_LOG_DATA.to_bytes(3, "little")
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How a stream fared over a time.
+    """Quality of a stream over a period.
 
     Attributes:
         sent: messages.
@@ -66,7 +66,7 @@ class Quality:
     gap_at_ns: int
 
     def delay_ms(self, share: float) -> float:
-        """A quantile of the delays; NaN where nothing came."""
+        """Returns a quantile of the delays in ms; NaN without arrivals."""
         return float(np.quantile(self.delays_ms, share)) if len(self.delays_ms) else float("nan")
 
 
@@ -89,14 +89,14 @@ class Stream:
     arrivals: list[tuple[int, int]] = field(default_factory=list)
 
     def message(self, number: int) -> Any:
-        """The message with a number."""
+        """Returns the message with a number."""
         if self.kind == "manual":
             high = number >> 16
             return mavlink.MAVLink_manual_control_message(1, high, number % 1000, 500, 0, number & 0xFFFF)
         return mavlink.MAVLink_named_value_int_message(number & 0xFFFF_FFFF, self.name.encode()[:10], number)
 
     def number_of(self, message: Any) -> int | None:
-        """The number of a message, if it is of this stream."""
+        """Returns the number of a message of this stream, else None."""
         kind = message.get_type()
         if self.kind == "manual" and kind == "MANUAL_CONTROL":
             return int(message.x) << 16 | int(message.buttons)
@@ -105,7 +105,7 @@ class Stream:
         return None
 
     def delays(self, begin_ns: int, end_ns: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Of what was sent between two moments and came: when it was sent in ns, and the delays in ms."""
+        """Returns send times in ns and delays in ms of arrived messages that were sent between two instants."""
         came: dict[int, int] = {}
         for number, at in list(self.arrivals):
             came.setdefault(number, at)
@@ -114,7 +114,7 @@ class Stream:
         return times[:, 0], times[:, 1] / 1e6
 
     def quality(self, begin_ns: int = 0, end_ns: int | None = None, *, patience_ms: float = 1000.0) -> Quality:
-        """How it fared between two moments.
+        """Returns the quality between two instants.
 
         Args:
             begin_ns: messages sent from then on.
@@ -163,7 +163,7 @@ class Stream:
 
 @dataclass(slots=True)
 class Commands:
-    """Commands from the ground: each is repeated until it is acknowledged, as ground stations do.
+    """Commands from the ground, each repeated until it is acknowledged, as ground stations do.
 
     Attributes:
         sent: number and confirmation of all that were sent, with the time.
@@ -178,7 +178,7 @@ class Commands:
     acknowledgements: dict[int, int] = field(default_factory=dict)
 
     def twice(self) -> list[tuple[int, int]]:
-        """What reached the aircraft more often than it was sent."""
+        """Commands that reached the aircraft more often than they were sent."""
         seen: set[tuple[int, int]] = set()
         again = []
         for one in self.received:
@@ -189,7 +189,7 @@ class Commands:
 
 
 class End:
-    """A program with MAVLink at one side, as the gateway sees it: a UDP socket."""
+    """UDP socket of a MAVLink program on one side."""
 
     def __init__(self, side: str, link: socket.socket, to: tuple[str, int]) -> None:
         self.side, self.link, self.to = side, link, to
@@ -200,7 +200,7 @@ class End:
         self.bulk_bytes = 0
 
     def say(self, message: Any) -> int:
-        """Sends a message and gives the time."""
+        """Sends a message and returns the time."""
         frame = message.pack(self.mav)
         self.mav.seq = (self.mav.seq + 1) % 256
         at_ns = time.monotonic_ns()
@@ -210,7 +210,7 @@ class End:
         return at_ns
 
     def hear(self) -> list[tuple[int, Any]]:
-        """All that has come, with the time of each."""
+        """Returns all received messages with their times."""
         found = []
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -231,7 +231,7 @@ class End:
 
 
 class Loop:
-    """Control between both ends, in a thread of its own.
+    """Control between both ends, in a thread.
 
     Args:
         aircraft: the socket there, and where its gateway takes MAVLink.
@@ -275,11 +275,11 @@ class Loop:
             end.link.close()
 
     def quiet(self) -> None:
-        """Sends no more; what is under way is still heard."""
+        """Stops sending; messages in flight are still received."""
         self._quiet.set()
 
     def until(self, holds: Callable[[], bool], longest_s: float) -> bool:
-        """Waits until something holds; whether it came to pass."""
+        """Waits until a condition holds; returns whether it did."""
         deadline = time.monotonic() + longest_s
         while time.monotonic() < deadline:
             if holds():
@@ -288,11 +288,11 @@ class Loop:
         return False
 
     def late_ms(self, begin_ns: int, end_ns: int) -> float:
-        """How late this program itself was at most, in a time."""
+        """Returns the maximum lateness of this program in ms in a period."""
         return max((late for at, late in self.late if begin_ns <= at <= end_ns), default=0.0)
 
     def flows(self, since_ns: int) -> bool:
-        """Whether every stream has brought a message that was sent after a moment."""
+        """Whether every stream has delivered a message that was sent after an instant."""
         return all(
             stream.arrivals and stream.sent_ns[stream.arrivals[-1][0]] > since_ns for stream in self.streams.values()
         )
@@ -368,7 +368,7 @@ NAMED_VALUE_INT = 252
 
 
 def usual() -> list[Stream]:
-    """Manual control and a numbered value from the ground, a numbered value from the aircraft."""
+    """Returns the default streams: manual control and a value from the ground, a value from the aircraft."""
     return [Stream("manual", "manual", "ground"), Stream("up", "named", "ground"), Stream("down", "named", "aircraft")]
 
 

@@ -1,4 +1,4 @@
-"""A relay between two gateways that does what an enemy on the way can.
+"""Hostile relay between two gateways.
 
 It forges, cuts short, repeats, reorders, flips bits, and cuts paths.
 
@@ -90,7 +90,7 @@ class _Relay:
         self.stopped = False
 
     def run(self) -> None:
-        """Carries datagrams."""
+        """Forwards datagrams until it is stopped."""
         ends = [(path, up) for path in self._paths for up in (True, False)]
         sockets = {(path.front if up else path.back).fileno(): (path, up) for path, up in ends}
         commands = sys.stdin.fileno()
@@ -191,7 +191,7 @@ class _Relay:
 
 
 class Relay:
-    """The relay as a process.
+    """Relay in a child process.
 
     Args:
         ways: the paths.
@@ -204,13 +204,13 @@ class Relay:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def cut(self, paths: Sequence[int]) -> None:
-        """Takes these paths down, both ways, and all others up."""
+        """Cuts these paths both ways and restores all others."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(list(paths)) + "\n")
         self._process.stdin.flush()
 
     def stop(self) -> dict[str, Any]:
-        """Ends it and gives what it did, down first: `injected` by kind, `carried`, `spoilt`, `dropped`."""
+        """Stops the relay; returns `injected` (by kind), `carried`, `spoilt`, `dropped`, downlink first."""
         said, _ = self._process.communicate(timeout=10)
         found: dict[str, Any] = json.loads(said)
         return found

@@ -62,14 +62,14 @@ BATCH = 26
 
 
 def frame(system: int, component: int, number: int) -> bytes:
-    """A COMMAND_LONG with a number for parameters; gateways leave its checksum to receivers."""
+    """Returns a COMMAND_LONG with a number as parameters; gateways leave its checksum to receivers."""
     head = struct.pack("<BBBBBBB", 0xFD, 32, 0, 0, number & 0xFF, system, component)
     return head + COMMAND.to_bytes(3, "little") + struct.pack("<I", number) + bytes([9]) * 28 + b"\xab\xcd"
 
 
 @dataclass
 class Talk:
-    """Commands from one program to another, each known by its number.
+    """Numbered commands from one program to another.
 
     Attributes:
         sender: the program's socket.
@@ -92,7 +92,7 @@ class Talk:
         self.sender.send(frame(self.system, OWN, number))
 
     def receive(self) -> None:
-        """Takes what has been delivered."""
+        """Reads delivered commands."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 data, control, _, _ = self.receiver.recvmsg(2048, 256)
@@ -102,12 +102,12 @@ class Talk:
                     self.came_ns.append((number, seconds * 1_000_000_000 + nanoseconds))
 
     def ages_ms(self, first: int = 0) -> np.ndarray:
-        """Ages at delivery of the commands from a number on."""
+        """Returns the ages at delivery of commands from a number on, in ms."""
         return np.array([(at - self.sent_ns[number]) / 1e6 for number, at in self.came_ns if number >= first])
 
 
 class Pair:
-    """Two gateways on loopback and a program at each.
+    """Two gateways on loopback with a program at each.
 
     Args:
         folder: for all that is written.
@@ -160,7 +160,7 @@ class Pair:
         self.ground.stop()
 
     def talk(self, seconds: float) -> None:
-        """Sends commands both ways for a while, and takes what is delivered."""
+        """Sends and receives commands both ways for `seconds`."""
         end = next_at = time.monotonic()
         end += seconds
         while (now := time.monotonic()) < end:
@@ -174,7 +174,7 @@ class Pair:
 
 
 def program_at(port: int) -> socket.socket:
-    """A program's socket at a gateway's end."""
+    """Returns a program's socket at a gateway's port."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
@@ -184,7 +184,7 @@ def program_at(port: int) -> socket.socket:
 
 
 def stop(stops: list[tuple[str, float]]) -> list[str]:
-    """Stops one gateway after the other, each for a while; gives what went wrong."""
+    """Stops one gateway after the other for a while; returns failures."""
     wrong = []
     with tempfile.TemporaryDirectory() as folder, Pair(Path(folder)) as pair:
         pair.talk(2)
@@ -240,7 +240,7 @@ class Header(ctypes.Structure):
 
 
 def pour(end: str, seconds: float, descriptor: int) -> None:
-    """Writes commands of the flooder to an end at the flood's rate, as well as the end takes them."""
+    """Writes the flooder's commands to an end at the flood's rate."""
     one = frame(1, FLOODER, 7)
     libc = ctypes.CDLL(None)
     if end in ("udp", "tun"):
@@ -272,7 +272,7 @@ def pour(end: str, seconds: float, descriptor: int) -> None:
 
 
 def flood(ends: list[str], seconds: float) -> list[str]:
-    """Floods one end of the aircraft after the other; gives what went wrong."""
+    """Floods one end of the aircraft after the other; returns failures."""
     wrong: list[str] = []
     for end in ends:
         with tempfile.TemporaryDirectory() as folder, Pair(Path(folder), end) as pair:
@@ -316,7 +316,7 @@ def flood(ends: list[str], seconds: float) -> list[str]:
 
 
 def drain(descriptor: int, ended: threading.Event) -> None:
-    """Reads what a gateway writes to a device, as an autopilot does."""
+    """Reads a gateway's output from a device, as an autopilot does."""
     while not ended.is_set():
         if select.select([descriptor], [], [], 0.1)[0]:
             with contextlib.suppress(OSError):
@@ -324,7 +324,7 @@ def drain(descriptor: int, ended: threading.Event) -> None:
 
 
 def main() -> int:
-    """Runs what the command line says, in a network of its own."""
+    """Runs the command line's tests in a network namespace."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("stop", "flood", "pour"))
     parser.add_argument("more", nargs="*", help="ends to flood: udp, tcp, serial, tun")

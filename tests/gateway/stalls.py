@@ -32,7 +32,7 @@ class StallError(Exception):
 
 
 class Stalls:
-    """Watches the processors as long as it is entered; times are those of the monotonic clock."""
+    """Watches the processors while its block is active; times are those of the monotonic clock."""
 
     def __init__(self) -> None:
         self._logs: list[IO[bytes]] = []
@@ -51,7 +51,7 @@ class Stalls:
         self.close()
 
     def close(self) -> None:
-        """Watches no more; what was seen is gone."""
+        """Stops watching and drops the recorded stalls."""
         for watcher in self._watchers:
             watcher.kill()
             watcher.wait()
@@ -59,7 +59,7 @@ class Stalls:
             log.close()
 
     def seen(self) -> NDArray[np.int64]:
-        """The stalls until now, in the order of their beginning: an array of (stalls, 2), begin and end in ns."""
+        """Returns the stalls so far, sorted by start: an array of shape (stalls, 2), start and end in ns."""
         words: list[bytes] = []
         for log in self._logs:
             # The watcher writes at the place where its descriptor and this one's stand; a look moves neither.
@@ -69,14 +69,14 @@ class Stalls:
         return found[np.argsort(found[:, 0])]
 
     def between_ms(self, begin_ns: int, end_ns: int) -> float:
-        """How long the processors stood still between two moments, all together."""
+        """Returns the total duration of stalls between two instants in ms."""
         seen = self.seen()
         within = np.minimum(seen[:, 1], end_ns) - np.maximum(seen[:, 0], begin_ns)
         return float(within[within > 0].sum()) / 1e6
 
 
 def spared(seen: NDArray[np.int64], begins_ns: NDArray[np.int64], length_ns: int) -> NDArray[np.bool_]:
-    """Which times of a length have nothing of a stall in them, by when they begin."""
+    """Returns which periods of `length_ns`, by their starts, are free of stalls."""
     ends_ns = np.sort(seen[:, 1])
     # The number of stalls that began before such a time ended, less those that were over before it began.
     begun = np.searchsorted(seen[:, 0], begins_ns + length_ns, side="left")
@@ -85,7 +85,7 @@ def spared(seen: NDArray[np.int64], begins_ns: NDArray[np.int64], length_ns: int
 
 
 def watch(processor: int) -> None:
-    """Writes a line a stall, its begin and its end, as long as the program that started it lives."""
+    """Prints one line per stall, its start and end, while the parent process lives."""
     parent = os.getppid()
     os.sched_setaffinity(0, [processor])
     with contextlib.suppress(OSError):

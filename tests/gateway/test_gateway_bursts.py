@@ -38,13 +38,13 @@ SCENARIO = "\n".join(
 
 
 def mission_item(number: int) -> bytes:
-    """A MAVLink 2 frame of MISSION_ITEM_INT with a number."""
+    """Returns a MAVLink 2 frame of MISSION_ITEM_INT with a number."""
     head = bytes([0xFD, 8, 0, 0, number & 0xFF, 254, 1, 73, 0, 0])
     return head + number.to_bytes(4, "little") + bytes([1, 1, 1, 1, 0, 0])
 
 
 def read_all(link: socket.socket, seconds: float) -> list[int]:
-    """Numbers of the mission items that arrive until nothing comes for a time."""
+    """Returns the numbers of mission items that arrive until none arrives for `seconds`."""
     numbers = []
     link.settimeout(seconds)
     with contextlib.suppress(TimeoutError):

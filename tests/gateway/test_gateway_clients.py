@@ -1,4 +1,4 @@
-"""Ground stations that others have written fly a scripted vehicle through two gateways over LTE and Starlink."""
+"""Ground stations of other projects fly a scripted vehicle through two gateways over LTE and Starlink."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Link:
     record: Path
 
     def heard(self) -> list[dict[str, Any]]:
-        """All that reached the vehicle."""
+        """Messages that reached the vehicle."""
         lines = self.record.read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
@@ -96,7 +96,7 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
 
 
 def seen_twice(link: Link, kinds: tuple[str, ...]) -> list[Any]:
-    """What reached the vehicle twice, word for word: the same message of the same sender with the same number.
+    """Returns messages that reached the vehicle twice: same sender, number and content.
 
     A sender's numbers wrap after 256 messages, so only copies that came within ten seconds are compared.
     """

@@ -1,4 +1,4 @@
-"""Gateways among enemies, in short; `tests/gateway/enemies.py` has the long form."""
+"""Gateways under attack, in short; `tests/gateway/enemies.py` has the long form."""
 
 import sys
 from typing import Any
@@ -18,7 +18,7 @@ SHARE_UNACCOUNTED = 0.01
 
 @pytest.fixture(scope="module")
 def attacked() -> dict[str, Any]:
-    """Five seconds: nine in ten datagrams have a bad one behind them, and a path spoils every second one."""
+    """Attacks for five seconds: a forged datagram follows nine of ten, and one path spoils every second datagram."""
     import enemies
 
     return enemies.attack(5.0)

@@ -1,4 +1,4 @@
-"""What somebody else changes around a gateway: a device that is unplugged, its interface, a second one with its key."""
+"""Changes around a gateway: an unplugged device, a removed interface, a second gateway with its key."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATHS = ("dish", "lte")
 def linked(
     folder: Path, wires: Wires, aircraft: Mapping[str, Any], ground: Mapping[str, Any]
 ) -> Iterator[tuple[Daemon, Daemon]]:
-    """Two gateways that are connected."""
+    """Runs two connected gateways."""
     program = binary()
     assert program is not None
     pair = both(program, folder, (wires.air, wires.ground), wires.remotes(), aircraft=aircraft, ground=ground)
@@ -49,7 +49,7 @@ def linked(
 
 
 def _terminal(link: Path) -> list[int]:
-    """Makes a pseudo-terminal to which a link leads; returns the descriptors of both its ends."""
+    """Makes a pseudo-terminal with a symbolic link to it; returns the descriptors of both ends."""
     ends = list(os.openpty())
     for end in ends:
         tty.setraw(end)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason=
 
 
 def analyze(*words: str | Path) -> str:
-    """What systemd-analyze prints, warnings included."""
+    """Returns the output of systemd-analyze, including warnings."""
     done = subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 

@@ -1,4 +1,4 @@
-"""Gateways over networks that a program between them makes slow, bloated or small: control, and what the page says."""
+"""Gateways over slow, bloated or narrow networks: control, and the status page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IN_TIME_MS = 300.0
 
 
 class Flown:
-    """Two gateways over wires, with control between them and video upwards."""
+    """Two gateways over wires, with control both ways and video up."""
 
     def __init__(self, folder: Path, wires: Wires) -> None:
         program = binary()
@@ -80,7 +80,7 @@ class Flown:
         return shown
 
     def in_time(self, stream: str, begin_ns: int, end_ns: int) -> float:
-        """Share of a stream's messages that arrived in time."""
+        """Returns the share of a stream's messages that arrived in time."""
         sent = sum(begin_ns <= at < end_ns for at in self.loop.streams[stream].sent_ns)
         _, delays_ms = self.loop.streams[stream].delays(begin_ns, end_ns)
         return float((delays_ms <= IN_TIME_MS).sum()) / sent

@@ -1,4 +1,4 @@
-"""A camera and a screen as programs: on loopback, among programs of others, over links and through gateways."""
+"""Camera and screen as programs: over loopback, with other projects' programs, over links and gateways."""
 
 import csv
 import shutil
@@ -70,7 +70,7 @@ def encoded(request: pytest.FixtureRequest, clip: clips.Clip) -> Encoded:
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
-    """A port of which the next one is free too."""
+    """Returns a free port whose successor is free too."""
     while True:
         with socket.socket(socket.AF_INET, kind) as first, socket.socket(socket.AF_INET, kind) as second:
             first.bind(("127.0.0.1", 0))
@@ -226,7 +226,7 @@ def test_what_the_program_ffmpeg_sends_is_shown(h264: Encoded) -> None:
 
 
 def contained(encoded: Encoded, file: Path) -> None:
-    """The bitstream in a container, which says when each picture was taken."""
+    """Returns the bitstream in a container with the time of each picture."""
     with av.open(str(encoded.file), format="h264") as source, av.open(str(file), "w") as out:
         stream = out.add_stream_from_template(source.streams.video[0])
         for number, packet in enumerate(source.demux(video=0)):
@@ -318,7 +318,7 @@ def waiting(one: socket.socket) -> list[bytes]:
 
 
 def write_capture(file: Path, datagrams: list[tuple[int, bytes]]) -> None:
-    """Datagrams by their port, from loopback to loopback, as a capture of bare IP packets."""
+    """Writes datagrams between loopback ports as a capture of raw IP packets."""
     data = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101)
     for number, (port, payload) in enumerate(datagrams):
         size = 28 + len(payload)
@@ -361,7 +361,7 @@ def test_the_commands_say_what_is_wrong(clip: clips.Clip, tmp_path: Path) -> Non
 
 
 def simulated_ms(encoded: Encoded, jitter_buffer: str) -> float:
-    """What the simulator says of the same clip over the same link: the median latency."""
+    """Returns the simulated median latency in ms of the same clip over the same link."""
     scenario = _core.Scenario.parse(LINK + FLOW.replace("JITTER", jitter_buffer), "link.toml")
     frames = [(bool(frame.key), [len(unit) for unit in frame.units]) for frame in encoded.frames]
     columns: dict[str, Any] = scenario.with_clip("video", frames).run(1, ["frames"]).columns("frames")
@@ -436,7 +436,7 @@ def test_through_two_gateways_pictures_come_as_early_as_without_them(
 
 
 def flown(field: Field, clip: clips.Clip, to: str, listen: int, out: Path, *more: str) -> list[dict[str, str]]:
-    """Two seconds of the clip from the vehicle to the ground."""
+    """Sends two seconds of the clip from the vehicle to the ground."""
     program = [sys.executable, "-m", "skybraid", "video"]
     words = ["receive", "--listen", str(listen), "--out", str(out), "--jitter-buffer", "40ms"]
     screen = field.ground.start([*program, *words])

@@ -1,4 +1,4 @@
-"""A scripted vehicle: what an autopilot says and answers over MAVLink, and a record of all that reached it.
+"""Scripted vehicle: an autopilot's MAVLink messages and answers, and a record of all received messages.
 
 It flies nothing. It tells where it is, has parameters, a mission and logs, carries out every command that it gets (a
 second copy of one, too) and writes each down as a line of JSON, so that a test can count them:
@@ -59,7 +59,7 @@ HEALTHY = (
 
 @dataclass(slots=True)
 class Vehicle:
-    """The vehicle at one UDP socket.
+    """Vehicle at a UDP socket.
 
     Attributes:
         link: what it speaks through.
@@ -103,12 +103,12 @@ class Vehicle:
         self._due = dict.fromkeys(RATES_HZ, time.monotonic())
 
     def run(self, stopped: list[bool]) -> None:
-        """Lives until `stopped` holds something."""
+        """Runs until `stopped` is not empty."""
         while not stopped:
             self.step()
 
     def step(self) -> None:
-        """Waits for what comes or is due, and does it."""
+        """Waits for the next message or timer, and handles it."""
         now = time.monotonic()
         soon = min(self._due.values())
         patience = 0.001 if self._later or self._sending else max(min(soon - now, 0.05), 0.0)
@@ -399,18 +399,18 @@ class Vehicle:
 
 
 def log_bytes(number: int, at: int, length: int) -> bytes:
-    """Contents of a log at an offset."""
+    """Returns the bytes of a log at an offset."""
     return bytes((number * 31 + place * 7 + place // 251) % 256 for place in range(at, at + length))
 
 
 def address(text: str) -> tuple[str, int]:
-    """`HOST:PORT` as a socket takes it."""
+    """Parses `HOST:PORT` to a socket address."""
     host, _, port = text.rpartition(":")
     return host, int(port)
 
 
 def main() -> None:
-    """Lives until SIGTERM."""
+    """Runs until SIGTERM."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--to", type=address, help="HOST:PORT to speak to; without it, to whoever speaks first")
     parser.add_argument("--listen", type=address, default=("127.0.0.1", 0))

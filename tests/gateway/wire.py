@@ -1,4 +1,4 @@
-"""Paths between two machines whose every frame passes through a program: faults that links of the emulator lack.
+"""Paths between two machines whose frames pass through a program, with faults that the emulator's links lack.
 
 Reordering and copies by the network, holes for packets above or below a size in one direction, queues of half a
 minute, payloads changed under a valid checksum, ICMP that lies, and recordings that are sent again.
@@ -75,7 +75,7 @@ class Way:
 
 
 class _Direction:
-    """A direction while it runs."""
+    """State of one direction."""
 
     def __init__(self, here: socket.socket, there: socket.socket) -> None:
         self.here, self.there = here, there
@@ -204,7 +204,7 @@ def _finds_neighbours(frame: bytes) -> bool:
 
 
 def _udp_at(frame: bytes) -> int | None:
-    """Where the UDP header of a frame begins."""
+    """Returns the offset of a frame's UDP header."""
     kind = int.from_bytes(frame[12:14])
     if kind == _IPV4 and frame[23] == _UDP:
         return _ETHERNET_BYTES + (frame[14] & 15) * 4
@@ -237,7 +237,7 @@ def _corrupted(frame: bytes, drawn: random.Random) -> bytes | None:
 
 
 def _unreachable(frame: bytes) -> bytes | None:
-    """Returns the frame by which its receiver, or somebody in its name, says that nobody is there."""
+    """Returns the ICMP "port unreachable" in answer to a frame."""
     if _udp_at(frame) is None:
         return None
     ethernet = frame[6:12] + frame[0:6] + frame[12:14]
@@ -255,7 +255,7 @@ def _unreachable(frame: bytes) -> bytes | None:
 
 
 class Wires:
-    """Two namespaces with a path for each name between them: `air`, `ground`, and the program between.
+    """Two namespaces, `air` and `ground`, with a path for each name, and the program between them.
 
     Args:
         paths: their names; the interfaces are named so at both ends.
@@ -330,7 +330,7 @@ class Wires:
         return found
 
     def close(self) -> None:
-        """Ends the program and removes the namespaces."""
+        """Stops the program and removes the namespaces."""
         process = getattr(self, "_process", None)
         if process is not None:
             process.kill()
@@ -348,7 +348,7 @@ def _ip(*words: str) -> None:
 
 
 def plain(node: Node, interface: str) -> None:
-    """Switches offloads of an interface off."""
+    """Disables the offloads of an interface."""
     with node.socket() as asked:
         for command in _OFFLOADS:
             value = ctypes.create_string_buffer(struct.pack("II", command, 0))

@@ -1,4 +1,4 @@
-"""The simulator against the Linux kernel: the same links, seed by seed, under both.
+"""The simulator compared with the Linux kernel over the same links, seed by seed.
 
 Each case is a scenario that is simulated and emulated with the same seeds. Told are the ratio of the median goodputs
 (kernel by simulator) and the distance between the distributions of what was measured on the way: smoothed round-trip
@@ -64,7 +64,7 @@ DURATION_S = {"lte": 20, "starlink": 20, "geo": 40}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A scenario and how near simulator and kernel must come.
+    """Scenario and tolerances of the comparison.
 
     Attributes:
         name: tells transport, links and loss.
@@ -81,7 +81,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What came out of a case.
+    """Result of a case.
 
     Attributes:
         case: the case.
@@ -103,12 +103,12 @@ class Agreement:
 
     @property
     def ratio(self) -> float:
-        """Median goodput of the kernel by that of the simulator."""
+        """Ratio of median goodputs, kernel to simulator."""
         return statistics.median(self.emulated_mbps) / statistics.median(self.simulated_mbps)
 
     @property
     def holds(self) -> bool:
-        """The ratio is near enough to 1, and so are those of the delays where they are held."""
+        """Whether the ratios of goodput and, where required, of delays are within their tolerances."""
         near = abs(self.ratio - 1) <= self.case.within
         if self.case.delays_within is None:
             return near
@@ -117,12 +117,12 @@ class Agreement:
 
 
 def cases() -> list[Case]:
-    """Every case."""
+    """Returns all cases."""
     return [*tcp(), *mptcp(), datagrams(), *own()]
 
 
 def tcp() -> Iterator[Case]:
-    """Bulk transfers over Linux TCP."""
+    """Yields bulk transfers over Linux TCP."""
     for control, within in (("reno", 0.10), ("cubic", 0.10), ("bbr", 0.15)):
         for path, links in PATHS.items():
             for kind, loss in LOSS.items():
@@ -135,7 +135,7 @@ def tcp() -> Iterator[Case]:
 
 
 def mptcp() -> Iterator[Case]:
-    """Bulk transfers over Linux MPTCP with two paths."""
+    """Yields bulk transfers over Linux MPTCP with two paths."""
     for control in ("reno", "cubic"):
         paths = {"lte": PATHS["lte"], "starlink": PATHS["starlink"]}
         transport = f'protocol = "mptcp", scheduler = "linux", congestion = "{control}", stack = "kernel"'
@@ -143,7 +143,7 @@ def mptcp() -> Iterator[Case]:
 
 
 def datagrams() -> Case:
-    """Small datagrams on both of two lossy paths at once."""
+    """Yields small datagrams duplicated over two lossy paths."""
     paths = {name: PATHS[name] + 'uplink.loss = { uniform = "2%" }\n' for name in ("lte", "starlink")}
     transport = 'protocol = "udp", scheduler = "redundant"'
     traffic = 'kind = "cbr", rate = "1Mbit/s", packet = "125B"'
@@ -151,7 +151,7 @@ def datagrams() -> Case:
 
 
 def own() -> Iterator[Case]:
-    """Video over our own MP-DCCP: the same state machines over wires and over UDP sockets."""
+    """Yields video over MP-DCCP: the same state machines over simulated links and over UDP sockets."""
     paths = {name: PATHS[name] + 'uplink.loss = { uniform = "0.5%" }\n' for name in ("lte", "starlink")}
     traffic = 'kind = "cbr", rate = "8Mbit/s", packet = "1200B"'
     for scheduler, control, reordering in (
@@ -168,7 +168,7 @@ def own() -> Iterator[Case]:
 
 
 def scenario(duration_s: float, paths: dict[str, str], transport: str, traffic: str = 'kind = "bulk"') -> str:
-    """The text of a scenario with one flow from the vehicle."""
+    """Returns the text of a scenario with one flow from the vehicle."""
     tables = "\n".join(f"[path.{name}]\n{links}" for name, links in paths.items())
     return (
         f'duration = "{duration_s:g}s"\n{tables}\n[flow.data]\nfrom = "vehicle"\n'
@@ -177,7 +177,7 @@ def scenario(duration_s: float, paths: dict[str, str], transport: str, traffic: 
 
 
 def times_ms(results: skybraid.Results) -> NDArray[np.float64]:
-    """One-way delays of the messages where they are kept, else smoothed round-trip times."""
+    """Returns one-way delays of the messages in ms if they are kept, else smoothed round-trip times."""
     if "messages" not in results.tables:
         return results.tables["subflows"]["srtt_ns"].drop_nulls().to_numpy() / 1e6
     delays = results.tables["messages"].select(pl.col("delivered_ns") - pl.col("sent_ns"))
@@ -223,7 +223,7 @@ def agreement(case: Case, seeds: Sequence[int], folder: Path, parallel: int = 1)
 
 
 def line(found: Agreement) -> str:
-    """One line of the table."""
+    """Formats a line of the table."""
     simulated, emulated = (statistics.median(side) for side in (found.simulated_mbps, found.emulated_mbps))
     verdict = "holds" if found.holds else "DOES NOT HOLD"
     if found.stood > STOOD:
@@ -242,13 +242,13 @@ HEADING = f"{'case':24} {'sim':>8} {'kernel':>8} {'ratio':>6} {'':5} {'KS':>6} {
 
 
 def tell(text: str) -> None:
-    """Prints a line at once."""
+    """Prints a line and flushes it."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    """Prints a line a case. Exit code: 0 all hold, 1 not."""
+    """Prints one line per case. Exit code: 0 all hold, 1 not."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--parallel", type=int, default=3, help="emulations at once")

@@ -36,7 +36,7 @@ HEADERS = 1472 / 1500
 
 
 def emulated(text: str, tables: list[str]) -> skybraid.Results:
-    """Flies a scenario's text in real time."""
+    """Emulates a scenario's text."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "limits.toml"
         file.write_text(text, encoding="utf-8")
@@ -44,7 +44,7 @@ def emulated(text: str, tables: list[str]) -> skybraid.Results:
 
 
 def duplex(seconds: int, rates_mbps: tuple[float, float], offered_mbps: tuple[float, float], transport: str) -> str:
-    """A link with a rate for each direction and a flow each way, up first."""
+    """Emulates a link with a rate and a flow for each direction, uplink first."""
     packet = "1472B" if transport == UDP else "1400B"
     flows = "".join(
         f'[flow.{name}]\nfrom = "{host}"\ntransport = {transport}\n'
@@ -58,7 +58,7 @@ def duplex(seconds: int, rates_mbps: tuple[float, float], offered_mbps: tuple[fl
 
 
 def by_second(results: skybraid.Results, direction: str, seconds: int) -> NDArray[np.float64]:
-    """Mbit/s of IP packets that arrived in each second."""
+    """Returns the rate of delivered IP packets in Mbit/s, for each second."""
     rows = results.tables["links"].filter(pl.col("direction") == direction)
     second = ((rows["time_ns"] - 1) // 1_000_000_000).to_numpy().clip(0, seconds - 1)
     megabits = np.zeros(seconds)
@@ -79,7 +79,7 @@ def warm_up() -> Iterator[Line]:
 
 
 def loopback_ms(count: int = 300) -> float:
-    """Median round-trip time in ms of a datagram between two processes over loopback, one each 10 ms."""
+    """Returns the median round-trip time in ms of datagrams between two processes over loopback, one every 10 ms."""
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as echo,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe,
@@ -151,7 +151,7 @@ def apart(transport: str, figure: str) -> Iterator[Line]:
 
 
 def main() -> int:
-    """Prints a line a measurement. Exit code: 0 all hold, 1 not."""
+    """Prints one line per measurement. Exit code: 0 all hold, 1 not."""
     failed = 0
     for lines in (warm_up(), round_trips(), apart(UDP, "4.8a UDP,"), apart(TCP, "4.8b TCP,")):
         for text, holds in lines:

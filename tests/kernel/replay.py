@@ -1,4 +1,4 @@
-"""The testbed's own inputs, replayed in real time: what is measured against what is configured.
+"""Replays the testbed's inputs in real time and compares measured with configured values.
 
 LTE rates up and down, LTE latency and the LEO round trip of Baltaci et al. (2023), second by second, as Pearson's
 correlation; the original testbed reached 0.98, 0.94, 0.71 and 0.88. Needs the measurements (SKYBRAID_TRACES). `make
@@ -74,13 +74,13 @@ transport = {{ protocol = "udp", paths = ["leo"] }}
 
 
 def series(name: str, unit: str, seconds: int) -> NDArray[np.float64]:
-    """A configured series, a value a second, in bit/s or s."""
+    """Returns a configured series with one value per second, in bit/s or s."""
     _, values = skybraid.read_trace((INPUTS / f"{name}.csv").read_text(encoding="utf-8"), "csv", "2", unit)
     return values[:seconds]
 
 
 def carried(results: skybraid.Results, direction: str, seconds: int) -> NDArray[np.float64]:
-    """Bits that arrived over the path `rate` in each second."""
+    """Returns the bits delivered over the path `rate` in each second."""
     rows = results.tables["links"].filter((pl.col("path") == "rate") & (pl.col("direction") == direction))
     # A row covers the 100 ms before it.
     second = ((rows["time_ns"] - 1) // 1_000_000_000).clip(0)
@@ -90,7 +90,7 @@ def carried(results: skybraid.Results, direction: str, seconds: int) -> NDArray[
 
 
 def delays(results: skybraid.Results, flow: str, seconds: int) -> NDArray[np.float64]:
-    """Mean delay in s of the messages of each second; nan where none arrived."""
+    """Returns the mean delay in s of the messages of each second; NaN without arrivals."""
     rows = results.tables["messages"].filter((pl.col("flow") == flow) & pl.col("delivered_ns").is_not_null())
     second = (rows["sent_ns"] // 1_000_000_000).to_numpy()
     delay = (rows["delivered_ns"] - rows["sent_ns"]).to_numpy() / 1e9
@@ -100,14 +100,14 @@ def delays(results: skybraid.Results, flow: str, seconds: int) -> NDArray[np.flo
 
 
 def pearson(measured: NDArray[np.float64], configured: NDArray[np.float64]) -> float:
-    """Correlation over the seconds that were measured; the last ones are still on their way."""
+    """Returns Pearson's correlation over the measured seconds, without the last ones."""
     known = np.isfinite(measured)
     known[-3:] = False
     return float(np.corrcoef(measured[known], configured[known])[0, 1])
 
 
 def main() -> int:
-    """Prints a line a series. Exit code: 0 all correlate, 1 not or skipped."""
+    """Prints one line per series. Exit code: 0 all correlate, 1 not or skipped."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=int, default=300)
     seconds = parser.parse_args().seconds

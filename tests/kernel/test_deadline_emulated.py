@@ -1,4 +1,4 @@
-"""Copies and repair packets before a deadline in real time: they miss and cost what the simulator says."""
+"""Copies and repair packets before a deadline in real time have the simulated misses and overhead."""
 
 import statistics
 from pathlib import Path
@@ -45,14 +45,14 @@ def emulated(file: Path, seed: int) -> Results:
 
 
 def missed(results: list[Results]) -> tuple[int, int]:
-    """Messages that were late or lost, and all that were decided."""
+    """Returns the numbers of missed and of decided messages."""
     shares = [each.requirements[0] for each in results]
     trials = sum(share.trials for share in shares)
     return trials - round(sum((share.estimate or 0.0) * share.trials for share in shares)), trials
 
 
 def bytes_per_message(results: Results) -> float:
-    """Bytes that the links delivered in both directions, for each message."""
+    """Returns the bytes that the links delivered in both directions, per message."""
     return float(sum(link["delivered_bytes"] for link in results.links()) / results.flows["data"].sent)
 
 

@@ -1,4 +1,4 @@
-"""A camera in real time: the emulator shows a pilot what the simulator says."""
+"""Video in real time: emulated frames have the simulated latency."""
 
 from pathlib import Path
 from statistics import median
@@ -43,7 +43,7 @@ def frames(flight: Results) -> pl.DataFrame:
 
 
 def latency_ms(flights: list[Results], share: float) -> float:
-    """The median over flights: a second in which the machine stands still decides nothing."""
+    """Returns a latency quantile in ms, as the median over flights."""
     return float(median(np.quantile(frames(flight)["latency_ns"].drop_nulls(), share) for flight in flights)) / 1e6
 
 
