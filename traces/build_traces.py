@@ -1,4 +1,4 @@
-"""Make the traces of this folder from the original measurements.
+"""Builds the traces of this folder from the original measurements.
 
 Run it as `python traces/build_traces.py`. The measurements are looked for in `$SKYBRAID_TRACES`,
 else in `../shared/traces` from the repository's root. The same measurements give the same files,
@@ -44,7 +44,7 @@ class PingBurst:
 
 
 def measurement_folder() -> Path:
-    """The folder of original measurements: `$SKYBRAID_TRACES`, else `../shared/traces`."""
+    """Returns the folder of original measurements: `$SKYBRAID_TRACES`, else `../shared/traces`."""
     named = os.environ.get("SKYBRAID_TRACES")
     folder = Path(named) if named else HERE.parent.parent / "shared" / "traces"
     if not folder.is_dir():
@@ -55,7 +55,7 @@ def measurement_folder() -> Path:
 
 
 def one_way_loss(round_trip_loss: float) -> float:
-    """The loss share per direction which, met once each way, gives this share of lost round trips.
+    """Returns the loss per direction that gives a share of lost round trips.
 
     The direction in which a probe was lost is unknown; equal and independent directions are assumed:
     (1 - q)^2 = 1 - p.
@@ -64,7 +64,7 @@ def one_way_loss(round_trip_loss: float) -> float:
 
 
 def number(value: float, digits: int) -> str:
-    """`value` rounded to `digits` after the point, without trailing zeros."""
+    """Formats a value rounded to `digits` decimals, without trailing zeros."""
     text = f"{value:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -76,7 +76,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) 
 
 
 def change_rows(values: Sequence[int], step_s: float) -> list[tuple[str, str]]:
-    """Run-length rows (time in s, value) of a series sampled every `step_s`.
+    """Returns run-length rows (time in s, value) of a series sampled every `step_s`.
 
     A row is written where the value changes. The last two samples are always written, so that a
     reader which lets the last value last as long as the step before it finds the true end.
@@ -90,7 +90,7 @@ def change_rows(values: Sequence[int], step_s: float) -> list[tuple[str, str]]:
 
 
 def slot_delays(path: Path) -> list[int]:
-    """Delays in ms, one line per 10 ms slot.
+    """Reads delays in ms, one line per 10 ms slot.
 
     A leading 0 stands for "nothing measured yet" (it occurs once, in delay_18); the first measured
     value takes its place.
@@ -101,7 +101,7 @@ def slot_delays(path: Path) -> list[int]:
 
 
 def build_leocc(source: Path, out: Path) -> None:
-    """Starlink downlink capacity (120 s, with its delay) and a delay series of 42 minutes."""
+    """Writes Starlink downlink capacity (120 s, with its delay) and a delay series of 42 minutes."""
     folder = source / "leocc_starlink"
     step_s = LEOCC_SLOT_MS / 1000
     header = ("time [s]", "delay [ms]")
@@ -136,7 +136,7 @@ def read_ping(path: Path) -> PingBurst:
 
 
 def ping_rows(bursts: Iterable[PingBurst]) -> list[tuple[str, str, str, str]]:
-    """Rows (time s, one-way delay ms, one-way loss %, round-trip loss %), bursts end to end.
+    """Returns rows (time s, one-way delay ms, one-way loss %, round-trip loss %), bursts end to end.
 
     A lost probe holds the delay before it; probes lost before the first reply of all take its
     delay. The loss of a row is the share of lost probes in its window of 1 s (5 probes; the last
@@ -163,7 +163,7 @@ def ping_rows(bursts: Iterable[PingBurst]) -> list[tuple[str, str, str, str]]:
 
 
 def build_pam2025(source: Path, out: Path) -> None:
-    """Delay and loss of three carriers from a car, 13 May 2023."""
+    """Writes delay and loss of three carriers from a car, 13 May 2023."""
     folder = source / "pam2025_multicarrier_ping"
     header = ("time [s]", "delay [ms]", "loss [%]", "round_trip_loss [%]")
     for carrier in PAM_CARRIERS:
@@ -176,7 +176,7 @@ def build_pam2025(source: Path, out: Path) -> None:
 
 
 def build_fjordlink(source: Path, out: Path) -> None:
-    """Delay and loss of a Starlink dish on a vessel, 9 January 2025, 8 hours."""
+    """Writes delay and loss of a Starlink dish on a vessel, 9 January 2025, 8 hours."""
     import polars as pl
 
     folder = source / "fjordlink"
@@ -208,7 +208,7 @@ def build_fjordlink(source: Path, out: Path) -> None:
 
 
 def build_cicv5g(source: Path, out: Path) -> None:
-    """Round-trip times vehicle-cloud-vehicle of three drives over 5G."""
+    """Writes round-trip times vehicle-cloud-vehicle of three drives over 5G."""
     folder = source / "cicv5g_rtt"
     for run in CICV5G_RUNS:
         lines = (folder / f"{run}.txt").read_text(encoding="utf-8").splitlines()[1:]
@@ -237,7 +237,7 @@ FOLDERS: dict[str, Callable[[Path, Path], None]] = {
 
 
 def build(source: Path, out: Path) -> list[Path]:
-    """Make every shipped trace below `out` and return the files made, in name order."""
+    """Builds every shipped trace below `out`; returns the files, sorted by name."""
     made: list[Path] = []
     for name, make in FOLDERS.items():
         folder = out / name
@@ -248,7 +248,7 @@ def build(source: Path, out: Path) -> list[Path]:
 
 
 def main() -> int:
-    """Command line: exit code 0, or 2 when the measurements are not there."""
+    """Runs the command line; returns the exit code: 0, or 2 without measurements."""
     parser = argparse.ArgumentParser(description="Make the shipped traces from the measurements.")
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write to")
     out: Path = parser.parse_args().out

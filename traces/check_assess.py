@@ -1,4 +1,4 @@
-"""How often the intervals of `assess` hold the mean of measured sets.
+"""Coverage of the intervals of `assess` over measured sets.
 
 Run it as `python traces/check_assess.py [SET ...]`. The flights of a set, of seven at least, are taken as its
 population: of n of them, drawn with replacement, the interval should hold the mean of all in 95 of 100 cases. What a
@@ -34,7 +34,7 @@ WANTED = {
 
 
 class Result(NamedTuple):
-    """What a flow met in a flight.
+    """Result of a flow in a flight.
 
     Attributes:
         seen: as `assess` has it of a run.
@@ -48,7 +48,7 @@ class Result(NamedTuple):
 
 
 def results(flight: Flight) -> dict[str, Result]:
-    """What each flow met, by its name and direction."""
+    """Returns the result of each flow, by name and direction."""
     found = {}
     ways = [flight.values("delay", direction) for direction in DIRECTIONS]
     if ways[0] is not None and ways[1] is not None:
@@ -70,13 +70,13 @@ def results(flight: Flight) -> dict[str, Result]:
 
 
 def of_share(trials: npt.NDArray[np.int64], met: npt.NDArray[np.float64]) -> Result:
-    """A share by seconds."""
+    """Returns a share, counted in seconds."""
     share = RunShare.of_bins(trials, met.astype(int), 1.0)
     return Result(Seen(share, 1e6, 30.0, 90.0), float(met.sum() / trials.sum()), float(trials.sum()))
 
 
 def covered(flow: str, own: Sequence[Result], count: int) -> float:
-    """Share of the draws of `count` flights whose interval holds the mean of all."""
+    """Returns the share of draws of `count` flights whose interval contains the mean of all flights."""
     random = np.random.default_rng(count)
     truth = float(np.average([one.value for one in own], weights=[one.weight for one in own]))
     inside = 0
@@ -88,7 +88,7 @@ def covered(flow: str, own: Sequence[Result], count: int) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables; returns the exit status."""
+    """Prints the tables; returns the exit status."""
     parser = argparse.ArgumentParser(description="Hold the intervals of `assess` against measured sets.")
     parser.add_argument("set", nargs="*", choices=[[], *SETS], help="Sets (default: all).")
     total: dict[tuple[str, int], list[float]] = {}

@@ -1,4 +1,4 @@
-"""Hold flights drawn from `skybraid fit` against pieces that it has not seen, by numbers that need no transport.
+"""Compares flights drawn from `skybraid fit` with held-out pieces, without transports.
 
 Run it as `python traces/check_draws.py [SET ...]`. As in `check_fit.py`, every other flight predicts the others, and a
 half the other one; with `--left-out` all flights but one predict that one, with `--first 20` the first 20 s of one
@@ -37,7 +37,7 @@ Fold = tuple[Sequence[Flight], Sequence[Flight]]
 
 
 def numbers(flight: Flight) -> dict[str, float]:
-    """What a flight says of its rates and of its round trips."""
+    """Returns the statistics of a flight's rates and round trips."""
     found: dict[str, float] = {}
     for direction in DIRECTIONS:
         rates = flight.grid("rate", direction, 1.0)
@@ -62,7 +62,7 @@ def numbers(flight: Flight) -> dict[str, float]:
 
 
 def outages(is_down: npt.NDArray[np.bool_], times_s: Values, length_s: float) -> dict[str, float]:
-    """How often a flight is down for a second or more, and the longest one."""
+    """Returns the number of outages of a second or more, and the longest one in s."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_down, [False]]).astype(int)))
     lengths_s = np.append(times_s, length_s)[edges[1::2]] - times_s[edges[::2]]
     lengths_s = lengths_s[lengths_s >= MIN_DOWN_S - 1e-9]
@@ -73,13 +73,13 @@ def outages(is_down: npt.NDArray[np.bool_], times_s: Values, length_s: float) ->
 
 
 def all_but_one(flights: Sequence[Flight]) -> Iterator[Fold]:
-    """Each flight held back from a fit to the others."""
+    """Yields each flight, held out from a fit to the others."""
     for at, held in enumerate(flights):
         yield [one for other, one in enumerate(flights) if other != at], [held]
 
 
 def first_seconds(flights: Sequence[Flight], first_s: float) -> Iterator[Fold]:
-    """The beginning of a flight, and pieces of others."""
+    """Yields the beginning of a flight, and pieces of others."""
     random = np.random.default_rng(1)
     for at in random.permutation(len(flights))[:STARTS]:
         if flights[at].length_s < first_s:
@@ -90,13 +90,13 @@ def first_seconds(flights: Sequence[Flight], first_s: float) -> Iterator[Fold]:
 
 
 def halves(flights: Sequence[Flight]) -> list[Fold]:
-    """Every other flight and the others, each way; of a single one its halves."""
+    """Yields every other flight and the rest, in both roles; halves of a single flight."""
     folds = folds_of(flights)
     return folds if len(folds) > 1 else folds + [fold[::-1] for fold in folds]
 
 
 def check(name: str, folds: Sequence[Fold]) -> dict[str, tuple[int, int]]:
-    """Print a row for each number; returns how many held-back values are covered, and of how many."""
+    """Prints one row per statistic; returns the numbers of covered and of all held-out values."""
     inside: dict[str, list[bool]] = {}
     both: dict[str, tuple[list[float], list[float]]] = {}
     for seen, held in folds:
@@ -129,7 +129,7 @@ def check(name: str, folds: Sequence[Fold]) -> dict[str, tuple[int, int]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables; returns the exit status."""
+    """Prints the tables; returns the exit status."""
     parser = argparse.ArgumentParser(description="Hold drawn flights against what the fit has not seen.")
     parser.add_argument("set", nargs="*", choices=[[], *SETS], help="Sets (default: all).")
     parser.add_argument("--left-out", action="store_true", help="Fit to all flights but one; needs three.")

@@ -1,4 +1,4 @@
-"""Hold `skybraid fit` against the part of each measured set that it has not seen.
+"""Compares `skybraid fit` with the held-out part of each measured set.
 
 Run it as `python traces/check_fit.py [SET ...]`. Of several flights every other one is fitted and predicts the others,
 and the other way round; of a single one the first half predicts the second. Both sides fly: what was held back is
@@ -46,7 +46,7 @@ FLOW_OF = {
 
 @dataclass(frozen=True)
 class Piece:
-    """What was found in five minutes."""
+    """Results of a piece of five minutes."""
 
     values: dict[str, float]
     """By name."""
@@ -55,7 +55,7 @@ class Piece:
 
 
 def outcomes(paths: Sequence[str], file: Path, length_s: float, seed: int, sender: str | None) -> Piece:
-    """What flows have over paths.
+    """Returns the results of flows over paths.
 
     Args:
         paths: lines of a scenario, the second one for doubled control.
@@ -86,7 +86,7 @@ def outcomes(paths: Sequence[str], file: Path, length_s: float, seed: int, sende
 
 
 def as_measured(flight: Flight, replayed: Piece) -> Piece:
-    """A flight with its round trips as they were measured: a replay halves them, and ends a stall's wait twice."""
+    """Returns a flight with its measured round trips; a replay halves them, and ends the wait of a stall twice."""
     ways = [flight.values("delay", direction) for direction in DIRECTIONS]
     if flight.has("rate") or ways[0] is None or ways[1] is None:
         return replayed
@@ -98,7 +98,7 @@ def as_measured(flight: Flight, replayed: Piece) -> Piece:
 
 
 def of_probes(rtts_ms: Values, length_s: float) -> dict[str, float]:
-    """What round trips in ms say, NaN where lost."""
+    """Returns the statistics of round trips in ms, NaN if lost."""
     found = {}
     known = rtts_ms[np.isfinite(rtts_ms)]
     for q in (0.5, 0.99, 0.999):
@@ -114,7 +114,7 @@ def of_probes(rtts_ms: Values, length_s: float) -> dict[str, float]:
 
 
 def folds_of(flights: Sequence[Flight]) -> list[tuple[Sequence[Flight], Sequence[Flight]]]:
-    """What is fitted, and what is held back from it: every other flight, or the second half of a single one."""
+    """Returns fitted and held-out flights: every other flight, or the halves of a single flight."""
     if len(flights) > 1:
         return [(flights[::2], flights[1::2]), (flights[1::2], flights[::2])]
     half_s = flights[0].length_s / 2
@@ -122,13 +122,13 @@ def folds_of(flights: Sequence[Flight]) -> list[tuple[Sequence[Flight], Sequence
 
 
 def turned(flight: Flight) -> Flight:
-    """A flight whose values begin in its middle, for a second path where there is no second flight."""
+    """Returns a flight rotated by half, as a second path if there is no second flight."""
     half = len(flight.times_s) // 2
     return replace(flight, columns=tuple(replace(one, values=np.roll(one.values, half)) for one in flight.columns))
 
 
 def check(name: str, seen: Sequence[Flight], held: Sequence[Flight], folder: Path) -> tuple[list[Piece], list[Piece]]:
-    """Pieces of what was held back, and the fit's runs."""
+    """Returns held-out pieces, and runs of the fit."""
     pieces = windows(held, RUN_S)
     length_s = min(RUN_S, float(np.median([one.length_s for one in pieces])))
     sender = None
@@ -159,7 +159,7 @@ def check(name: str, seen: Sequence[Flight], held: Sequence[Flight], folder: Pat
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables; returns the exit status."""
+    """Prints the tables; returns the exit status."""
     parser = argparse.ArgumentParser(description="Hold `skybraid fit` against what it has not seen.")
     parser.add_argument("set", nargs="*", choices=[[], *SETS], help="Sets (default: all).")
     read = parser.parse_args(arguments)
@@ -196,7 +196,7 @@ Folds = Sequence[tuple[list[Piece], list[Piece]]]
 
 
 def of_both(key: str, folds: Folds) -> tuple[str, list[Values]]:
-    """How many held-back values are covered, and the values measured and fitted."""
+    """Returns the number of covered held-out values, and measured and fitted values."""
     inside = total = 0
     by_side = [[[piece.values[key] for piece in side] for side in fold] for fold in folds]
     for measured, fitted in by_side:
@@ -208,7 +208,7 @@ def of_both(key: str, folds: Folds) -> tuple[str, list[Values]]:
 
 
 def report(name: str, key: str, folds: Folds) -> None:
-    """Print a row: how many held-back values are covered, and both medians and ranges."""
+    """Prints a row: number of covered held-out values, and both medians and ranges."""
     covered, every = of_both(key, folds)
     shown = [
         f"{np.nanmedian(own):9.3f} [{np.nanmin(own):.3f}, {np.nanmax(own):.3f}] mean {np.nanmean(own):.3f}"
@@ -232,19 +232,19 @@ def summary(name: str, folds: Folds) -> str:
 
 
 def rounded(value: float) -> str:
-    """Returns three digits, or all of a whole number."""
+    """Formats a value with three digits; integers in full."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def known_rtts(side: int, folds: Folds) -> Values:
-    """All round trips that came back, measured (0) or fitted (1)."""
+    """Returns all completed round trips, measured (0) or fitted (1)."""
     every = np.concatenate([piece.rtts_ms for fold in folds for piece in fold[side]])
     known: Values = every[np.isfinite(every)]
     return known
 
 
 def report_tail(name: str, folds: Folds) -> None:
-    """Print the tail of the round trips of all pieces together, with the interval that other pieces may have."""
+    """Prints the tail of all pieces' round trips, with the interval for other pieces."""
     shown = []
     for side in (0, 1):
         every = [piece.rtts_ms[np.isfinite(piece.rtts_ms)] for fold in folds for piece in fold[side]]

@@ -1,4 +1,4 @@
-"""Hold the fits of `fit_presets.py` against flights that they have not seen.
+"""Compares the fits of `fit_presets.py` with held-out flights.
 
 Run it as `python traces/check_presets.py [drone lte nr starlink ship paths heights hours]`. Each family is fitted to
 four fifths of the drives and predicts the others, five times over, so that each drive is held back once; of fewer than
@@ -88,12 +88,12 @@ class Held(NamedTuple):
 
 
 def outages_per_hour(rates: Values) -> float:
-    """Runs of seconds below 0.5 Mbit/s, per hour."""
+    """Returns the number of runs of seconds below 0.5 Mbit/s, per hour."""
     return len(runs_of(rates < 0.5)) * 3600 / len(rates)
 
 
 def means(rates: Values) -> list[float]:
-    """Means over pieces of about five minutes: the first ones of windows are not like the others."""
+    """Returns means over pieces of about five minutes, since the first pieces of windows differ from the others."""
     return [float(piece.mean()) for piece in np.array_split(rates, max(1, round(len(rates) / PIECE_S)))]
 
 
@@ -107,12 +107,12 @@ RATES: dict[str, Measure] = {
 
 
 def in_time(rtts: Values) -> float:
-    """Share of probes whose reply came within 300 ms."""
+    """Returns the share of probes with a reply within 300 ms."""
     return float(np.mean(np.nan_to_num(rtts, nan=np.inf) <= 300))
 
 
 def tail(rtts: Values) -> float:
-    """The round trip of one in a thousand replies, in ms."""
+    """Returns the 99.9th percentile of round trips in ms."""
     return float(np.nanquantile(rtts, 0.999)) if np.isfinite(rtts).any() else float("nan")
 
 
@@ -124,7 +124,7 @@ DELAYS: dict[str, Measure] = {
 
 
 def report(family: str, measure: str, held: Sequence[Held], predicted: Mapping[int, Sequence[float]]) -> None:
-    """Print rows of docs/links.md: both medians or means, how many held-back values are covered, and the ratio."""
+    """Prints rows of docs/links.md: both medians or means, number of covered held-out values, and the ratio."""
     bands = {fold: np.nanquantile(own, [0.05, 0.95]) for fold, own in predicted.items()}
     covered = np.mean([bands[one.fold][0] - 1e-9 <= one.value <= bands[one.fold][1] + 1e-9 for one in held])
     known = [one for one in held if math.isfinite(one.value)]
@@ -156,12 +156,12 @@ def report(family: str, measure: str, held: Sequence[Held], predicted: Mapping[i
 
 
 def values_of(measure: Measure, series: Sequence[Values]) -> list[float]:
-    """What a measure says of series, those of their parts one after the other."""
+    """Returns the values of a measure for each part of each series."""
     return [float(value) for one in series for value in np.atleast_1d(measure(one))]
 
 
 def split(by_drive: Mapping[str, Sequence[T]], fold: int) -> tuple[list[T], dict[str, Sequence[T]]]:
-    """What a fold fits, and the drives that it holds back: each `FOLDS`-th one."""
+    """Returns the fitted drives of a fold, and its held-out drives: each `FOLDS`-th one."""
     out = {drive: own for place, (drive, own) in enumerate(by_drive.items()) if place % FOLDS == fold}
     return [one for drive, own in by_drive.items() if drive not in out for one in own], out
 
@@ -231,7 +231,7 @@ def check_lte(folder: Path) -> None:
 
 
 def check_starlink(folder: Path) -> None:
-    """Rates of a dish on a car by drive."""
+    """Checks rates of a dish on a car, by drive."""
     drives = by_drive(folder, ("starlink",))
     delays = thinned(starlink_delay(dish_windows(folder)))
 
@@ -243,7 +243,7 @@ def check_starlink(folder: Path) -> None:
 
 
 def check_ship(folder: Path) -> None:
-    """Rates of a dish that stands and round trips of a ship's, by window of ten minutes."""
+    """Checks rates of a fixed dish and round trips of a ship's dish, by windows of ten minutes."""
     rates = {name: [(name, down, up)] for name, down, up in dish_rates(folder, moving=False)}
     trips = {str(at): [own] for at, own in enumerate(dish_windows(folder))}
 
@@ -269,7 +269,7 @@ def as_probes(rtts: Values, drops: Values) -> Values:
 
 
 def check_nr(folder: Path) -> None:
-    """Rates of a car on 5G by drive, and round trips of control messages by run."""
+    """Checks rates of a car on 5G by drive, and round trips of control messages by run."""
     drives: dict[str, list[tuple[str, Values]]] = {}
     for name, values in nr_windows(folder):
         drives.setdefault(name.partition(",")[0], []).append((name, values))
@@ -286,7 +286,7 @@ def check_nr(folder: Path) -> None:
 
 
 def check_drone(folder: Path) -> None:
-    """Rates of a drone by window of ten minutes, each direction of each environment, by recording."""
+    """Checks rates of a drone by windows of ten minutes, for each direction and environment, by recording."""
     for environment, operator in (("urban", "p2"), ("rural", "p1")):
         for way in ("up", "down"):
             recorded = drone_recordings(folder, f"{environment}_{operator}_{way}link")
@@ -313,7 +313,7 @@ def check_drone(folder: Path) -> None:
 
 
 def print_heights(folder: Path) -> None:
-    """Handovers of a drone's modem by height above the ground."""
+    """Prints handovers of a drone's modem by height above the ground."""
     for environment in ("urban", "rural"):
         for low, (count, flown_s) in handovers_by_height(folder, environment).items():
             rate_per_s = count / flown_s
@@ -321,7 +321,7 @@ def print_heights(folder: Path) -> None:
 
 
 def print_hours(folder: Path) -> None:
-    """Capacity down of Starlink on roads in Germany by hour of the day and by day: which of them it depends on."""
+    """Prints Starlink's downlink capacity on roads in Germany by hour and by day, to show on which it depends."""
     rows = list(csv.DictReader((folder / "osnabrueck_mobile_starlink/road/iperf.csv").open()))
     rows = [row for row in rows if row["download_mbps"]]
     for name, part in (("hour", slice(11, 13)), ("day", slice(0, 10))):
@@ -336,10 +336,10 @@ def print_hours(folder: Path) -> None:
 
 
 def check_paths(folder: Path) -> None:
-    """Seconds in which two and three carriers of one car are down together.
+    """Checks seconds in which two and three carriers of one car are down together.
 
     Nearly all seconds below 1 Mbit/s of all three are from two drives of one day, so that no split can predict them:
-    the interval is by drives drawn anew, and the rows hold the fitted group against what it was fitted to.
+    the interval is by resampled drives, and the rows compare the fitted group with its own data.
     """
     windows = paired_windows(folder)
     preset = (PRESETS / "lte-car.toml").read_text()
@@ -370,7 +370,7 @@ def check_paths(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables; returns the exit status."""
+    """Prints the tables; returns the exit status."""
     checks = {
         "drone": check_drone,
         "lte": check_lte,

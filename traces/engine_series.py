@@ -1,4 +1,4 @@
-"""Series that the engine makes of presets: rates second by second, and round trips of probes."""
+"""Simulated series of presets: rates second by second, and round trips of probes."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 def fly(presets: Mapping[str, str], length_s: int, seeds: Sequence[int], groups: str = "") -> Iterator[Run]:
-    """Runs paths over presets.
+    """Simulates paths with presets.
 
     Args:
         presets: TOML of each path's preset.
@@ -68,7 +68,7 @@ def _rates(links: pl.DataFrame, paths: Sequence[str], direction: str) -> Values:
 
 
 def round_trips(messages: pl.DataFrame) -> Values:
-    """Round trips in ms: answers leave in the order in which probes arrive."""
+    """Returns round trips in ms; answers leave in the order of the probes' arrival."""
     probes = messages.filter(pl.col("flow") == "probe").sort("id")
     answers = messages.filter(pl.col("flow") == "probe.answer").sort("id")
     sent, arrived, back = (

@@ -1,4 +1,4 @@
-"""Fit how the networks of one car depend on one another, and print the tables for a scenario.
+"""Fits the dependence between the networks of one car, and prints the tables for a scenario.
 
 Run it as `python traces/fit_groups.py`. Starlink and three carriers were measured at the same second (Hu et al.,
 CoNEXT 2023). Three layers, each from what the one before leaves over:
@@ -49,7 +49,7 @@ class Correlation(NamedTuple):
     time_s: float
 
     def toml(self, paths: Sequence[str] = PATHS) -> str:
-        """The table of a scenario."""
+        """Formats the table of a scenario."""
         return (
             f"[[correlation]]\npaths = [{named(paths)}]\n"
             f'flights = {self.flights:.2f}\nslow = {self.slow:.2f}\ntime = "{self.time_s:.2g}s"\n'
@@ -57,12 +57,12 @@ class Correlation(NamedTuple):
 
 
 def named(paths: Sequence[str]) -> str:
-    """Names in quotation marks."""
+    """Formats names in quotation marks."""
     return ", ".join(f'"{path}"' for path in paths)
 
 
 def paired_windows(folder: Path) -> list[Values]:
-    """Rates in Mbit/s of all networks in windows of ten minutes or less, shape (networks, seconds)."""
+    """Returns rates in Mbit/s of all networks in windows of at most ten minutes, shape (networks, seconds)."""
     text = (folder / "conext23_paired/downlink.csv").read_text()
     times = column(text, "time [s]")
     values = np.array([column(text, f"{name} [Mbit/s]") for name in NETWORKS])
@@ -71,13 +71,13 @@ def paired_windows(folder: Path) -> list[Values]:
 
 
 def rank_correlation(windows: Sequence[Values], one: int, other: int) -> float:
-    """Rank correlation of two networks' windows, ordered as flights are (Spearman)."""
+    """Returns the rank correlation of two networks' windows, ordered like flights (Spearman)."""
     ranks = [np.argsort(np.argsort([carried(window[network]) for window in windows])) for network in (one, other)]
     return float(np.corrcoef(ranks)[0, 1])
 
 
 def correlation(windows: Sequence[Values]) -> Correlation:
-    """The correlation of the carriers; each pair has the same."""
+    """Returns the correlation of the carriers, equal for each pair."""
     seconds = np.array([window.shape[1] for window in windows])
     below = np.array([(window[: len(CARRIERS)] < VIDEO_MBPS).mean(axis=1) for window in windows])
     together = float(np.average(below.prod(axis=1), weights=seconds))
@@ -100,7 +100,7 @@ def correlation(windows: Sequence[Values]) -> Correlation:
 
 
 def conditional(probabilities: Values, load_squared: float) -> Values:
-    """Probabilities given each value of a common normal factor, shape (probabilities, factors)."""
+    """Returns probabilities given each value of a common normal factor, shape (probabilities, factors)."""
     inverse = NormalDist().inv_cdf
     bounds = np.array([inverse(min(max(float(one), 1e-9), 1 - 1e-9)) for one in probabilities])
     scores = (bounds[:, None] - math.sqrt(load_squared) * FACTORS) / math.sqrt(1 - load_squared)
@@ -108,7 +108,7 @@ def conditional(probabilities: Values, load_squared: float) -> Values:
 
 
 def strength(share: Callable[[float], float], measured: float) -> float:
-    """The correlation of normal scores at which a share that grows with it is the measured one."""
+    """Returns the correlation of normal scores at which an increasing share equals the measured one."""
     low, high = 0.0, 0.99
     for _ in range(40):
         middle = (low + high) / 2
@@ -117,12 +117,12 @@ def strength(share: Callable[[float], float], measured: float) -> float:
 
 
 def ranks_of(correlation: float) -> float:
-    """Rank correlation of normal variables (Pearson 1907)."""
+    """Returns the rank correlation of normal variables (Pearson 1907)."""
     return 6 / math.pi * math.asin(correlation / 2)
 
 
 def common_time(windows: Sequence[Values]) -> float:
-    """Time in s over which the correlation between carriers decays within the windows, by least squares."""
+    """Returns the decay time in s of the correlation between carriers within windows, by least squares."""
     products, squares = np.zeros(len(LAGS_S)), np.zeros(len(LAGS_S))
     for window in windows:
         scores = np.array([normal_scores(own) for own in window[: len(CARRIERS)]])
@@ -141,14 +141,14 @@ def common_time(windows: Sequence[Values]) -> float:
 
 
 def shares_below(series: Sequence[Values], mbps: float) -> tuple[float, float, float]:
-    """Shares of time in which a carrier, two of them and three of them are below a rate."""
+    """Returns the shares of time in which one, two and three carriers are below a rate."""
     below = np.concatenate([own[: len(CARRIERS)] < mbps for own in series], axis=1)
     pairs = [float(np.mean(below[one] & below[other])) for one, other in combinations(range(len(CARRIERS)), 2)]
     return float(below.mean()), float(np.mean(pairs)), float(below.all(axis=0).mean())
 
 
 def common_outages(windows: Sequence[Values], modelled: Sequence[Values], paths: Sequence[str] = PATHS) -> str:
-    """The table of outages common to the carriers, beyond those that the correlations make.
+    """Returns the table of outages common to the carriers, beyond those that follow from the correlations.
 
     Of a common process that is down for a share `c` of the time, in whose outages each carrier takes part with the
     probability `q`, two carriers are down together for `c q^2` and three for `c q^3`.
@@ -171,7 +171,7 @@ def common_outages(windows: Sequence[Values], modelled: Sequence[Values], paths:
 
 
 def correlation_within(windows: Sequence[Values]) -> float:
-    """Mean correlation of two carriers' normal scores within windows, by their length."""
+    """Returns the mean correlation of two carriers' normal scores within windows, weighted by length."""
     found = []
     for window in windows:
         scores = np.corrcoef([normal_scores(own) for own in window[: len(CARRIERS)]])
@@ -180,7 +180,7 @@ def correlation_within(windows: Sequence[Values]) -> float:
 
 
 def with_interval(windows: Sequence[Values], one: int, other: int) -> str:
-    """A rank correlation with the interval of 90 % by windows drawn anew."""
+    """Returns a rank correlation with its 90 % interval by resampled windows."""
     random = np.random.default_rng(1)
     drawn = [
         rank_correlation([windows[at] for at in random.integers(0, len(windows), len(windows))], one, other)
@@ -191,7 +191,7 @@ def with_interval(windows: Sequence[Values], one: int, other: int) -> str:
 
 
 def main() -> int:
-    """Print the tables; returns the exit status."""
+    """Prints the tables; returns the exit status."""
     try:
         windows = paired_windows(measurement_folder())
     except (MissingMeasurementsError, OSError) as error:

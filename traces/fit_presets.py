@@ -1,4 +1,4 @@
-"""Fit the families of flights in `crates/link/src/presets` to the original measurements.
+"""Fits the families of flights in `crates/link/src/presets` to the original measurements.
 
 Run it as `python traces/fit_presets.py [FAMILY ...]`. The measurements are looked for in
 `$SKYBRAID_TRACES`, else in `../shared/traces` from the repository's root. The same measurements give
@@ -79,14 +79,14 @@ RECONFIGURATION = [
 
 @dataclass(frozen=True)
 class Family:
-    """Flights of a family, and what is the same in all of them."""
+    """Flights of a family, and their common values."""
 
     flights: list[Flight]
     common: list[str] = field(default_factory=list)
 
 
 def delays_of(groups: Sequence[Probes], step_s: float, outage_probes: int = 3) -> Family:
-    """Flights of base delay, jitter, stalls and loss; each direction has half the round trip.
+    """Returns flights of base delay, jitter, stalls and loss; each direction has half the round trip.
 
     Lengths of stalls are those of all flights together, their numbers each flight's own. Runs of at least
     `outage_probes` lost probes are outages, which the rates have.
@@ -118,7 +118,7 @@ def delays_of(groups: Sequence[Probes], step_s: float, outage_probes: int = 3) -
 
 
 def paired(rates: list[Flight], delays: list[Flight]) -> list[Flight]:
-    """Rates and delays that were not measured together, in an order without relation."""
+    """Pairs rates and delays that were not measured together, in an unrelated order."""
     delays = thinned(delays, len(rates))
     shuffled = [delays[index] for index in np.random.default_rng(1).permutation(len(delays))]
     return [
@@ -128,7 +128,7 @@ def paired(rates: list[Flight], delays: list[Flight]) -> list[Flight]:
 
 
 def drone(folder: Path, environment: str, operator: str) -> Family:
-    """Flights of a drone on LTE; delay and handovers are those of the family."""
+    """Returns flights of a drone on LTE; delay and handovers are those of the family."""
     flights = {way: drone_rates(folder, environment, operator, way) for way in ("up", "down")}
     served = {way: [with_service(own) for own in pieces] for way, pieces in flights.items()}
     scales = {way: time_scales(pieces, 1.0, 120.0) for way, pieces in served.items()}
@@ -154,13 +154,13 @@ def drone(folder: Path, environment: str, operator: str) -> Family:
 
 
 def drone_rates(folder: Path, environment: str, operator: str, way: str) -> list[Values]:
-    """Windows of a drone's rates in Mbit/s, each within a recording."""
+    """Returns windows of a drone's rates in Mbit/s, each within a recording."""
     recorded = drone_recordings(folder, f"{environment}_{operator}_{way}link")
     return [window for own in recorded for window in flights_of(own)]
 
 
 def drone_recordings(folder: Path, name: str) -> list[Values]:
-    """Rates of a drone in Mbit/s by recording: a file has several, one after the other.
+    """Returns a drone's rates in Mbit/s by recording; a file has several recordings in a row.
 
     The first and the last second of a recording are parts of one: first a few packets that open the connection (less
     than 0.1 Mbit/s), after a second with less than half of the one before. They are left out: no outage is in them. A
@@ -178,7 +178,7 @@ def drone_recordings(folder: Path, name: str) -> list[Values]:
 
 
 def drone_handovers(folder: Path, environment: str) -> str:
-    """Handovers of the flights in an environment, in the air: intervals have both ends there."""
+    """Returns handovers in the air in an environment, as intervals with both ends in the air."""
     with (folder / "imc22_drone_lte/handovers.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["flight"].lower().startswith(environment)]
     flying = [float(row["height [m]"] or 0) >= AIR_M for row in rows]
@@ -209,7 +209,7 @@ def drone_handovers(folder: Path, environment: str) -> str:
 
 
 def drone_heights(folder: Path, environment: str) -> str:
-    """Factors on the number of handovers by height above ground, one being that of the flights in the air."""
+    """Returns factors on the number of handovers by height above ground; one is the mean of the flights in the air."""
     counts = handovers_by_height(folder, environment)
     air = [own for low, own in counts.items() if low >= AIR_M]
     mean = sum(count for count, _ in air) / sum(flown_s for _, flown_s in air)
@@ -218,7 +218,7 @@ def drone_heights(folder: Path, environment: str) -> str:
 
 
 def handovers_by_height(folder: Path, environment: str) -> dict[int, tuple[int, int]]:
-    """Handovers and seconds flown from each height in m above ground on."""
+    """Returns handovers and seconds flown from each height in m above ground."""
     with (folder / "imc22_drone_lte/handovers.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["flight"].lower().startswith(environment)]
     with (folder / "imc22_drone_lte/seconds_by_height.csv").open() as file:
@@ -234,7 +234,7 @@ def handovers_by_height(folder: Path, environment: str) -> dict[int, tuple[int, 
 
 
 def hyperexponential(intervals: Values, phases: int = 3) -> list[tuple[float, float]]:
-    """Weights and means of a mixture of exponentials, by expectation and maximisation."""
+    """Returns weights and means of a mixture of exponentials, by expectation and maximisation."""
     weights = np.full(phases, 1 / phases)
     means = np.quantile(intervals, (np.arange(phases) + 0.5) / phases) + 1e-3
     for _ in range(500):
@@ -246,7 +246,7 @@ def hyperexponential(intervals: Values, phases: int = 3) -> list[tuple[float, fl
 
 
 def conext(folder: Path, name: str) -> list[tuple[str, Values]]:
-    """Windows of capacity down that one of the four networks had, each within a drive without gaps."""
+    """Returns windows of downlink capacity of one of the four networks, each within a drive without gaps."""
     text = (folder / "conext23_paired/downlink.csv").read_text()
     times, days = column(text, "time [s]"), column(text, "day")
     values = column(text, f"{name} [Mbit/s]")
@@ -260,7 +260,7 @@ def conext(folder: Path, name: str) -> list[tuple[str, Values]]:
 
 
 def pam(folder: Path, bursts: int = 6) -> list[Probes]:
-    """Round trips of three carriers, in groups of some bursts of 30 s that follow one another."""
+    """Returns round trips of three carriers, in groups of consecutive bursts of 30 s."""
     found = []
     for carrier in PAM_CARRIERS:
         root = folder / "pam2025_multicarrier_ping" / "trip2_05_13_2023" / "app" / carrier
@@ -275,7 +275,7 @@ def pam(folder: Path, bursts: int = 6) -> list[Probes]:
 
 
 def settled(burst: PingBurst) -> tuple[float | None, ...]:
-    """Round trips of the probes whose replies were waited for.
+    """Returns round trips of the probes whose replies were awaited.
 
     Those sent in the last second before `ping` ended count as lost in its summary, though they were under way: 66 of
     287 lost probes of trip 2.
@@ -287,18 +287,18 @@ def settled(burst: PingBurst) -> tuple[float | None, ...]:
 
 
 def lte_car(folder: Path) -> Family:
-    """Cars in the USA: capacity of three carriers, round trips of three carriers."""
+    """Returns capacity and round trips of three carriers from cars in the USA."""
     windows = [window for name in ("att", "tmobile", "verizon") for window in conext(folder, name)]
     return road(windows, delays_of(pam(folder), 0.2))
 
 
 def road(windows: Sequence[tuple[str, Values]], delays: Family) -> Family:
-    """Flights of measured capacity down, of which the uplink has half."""
+    """Returns flights of measured downlink capacity; the uplink has half of it."""
     return Family(paired(thinned(one_way(windows, 0.5)), delays.flights), delays.common)
 
 
 def one_way(windows: Sequence[tuple[str, Values]], up_share: float) -> list[Flight]:
-    """Flights of measured capacity down, of which the uplink has a share."""
+    """Returns flights of measured downlink capacity; the uplink has a share of it."""
     served = [with_service(values) for _, values in windows]
     scales = time_scales(served, 1.0, 120.0)
     spans = service_outages([values <= 0 for _, values in windows])
@@ -318,12 +318,12 @@ def one_way(windows: Sequence[tuple[str, Values]], up_share: float) -> list[Flig
 
 
 def nr_road(folder: Path) -> Family:
-    """Cars on 5G: capacity in Ireland, control messages in China."""
+    """Returns capacity in Ireland and control messages in China from cars on 5G."""
     return road(nr_windows(folder), delays_of(nr_control(folder), NR_STEP_S))
 
 
 def nr_rates(folder: Path) -> list[tuple[str, Values]]:
-    """Capacity down of a car in Ireland in Mbit/s, by drive.
+    """Returns a car's downlink capacity in Ireland in Mbit/s, by drive.
 
     Where the logger tells of its own pings, its rates are of less than a second: below 0.5 Mbit/s in 52 %, 62 % and
     33 % of the rows before, at and after each result, and in 3 to 6 % of the others. These three rows are left out.
@@ -343,7 +343,7 @@ def nr_rates(folder: Path) -> list[tuple[str, Values]]:
 
 
 def nr_windows(folder: Path) -> list[tuple[str, Values]]:
-    """Windows of capacity down of a car in Ireland."""
+    """Returns windows of a car's downlink capacity in Ireland."""
     windows = []
     for name, values in nr_rates(folder):
         pieces = flights_of(values) if len(values) >= FLIGHT_S / 2 else []
@@ -352,7 +352,7 @@ def nr_windows(folder: Path) -> list[tuple[str, Values]]:
 
 
 def nr_control(folder: Path) -> list[Probes]:
-    """Round trips of control messages of a car in China, by run."""
+    """Returns round trips of a car's control messages in China, by run."""
     runs = []
     for path in sorted((folder / "cicv5g_rtt").rglob("*.txt")):
         if path.name == "SOURCE.txt" or path.parent.name == "rural":
@@ -364,14 +364,14 @@ def nr_control(folder: Path) -> list[Probes]:
 
 
 def dish_windows(folder: Path) -> list[tuple[Values, Values]]:
-    """Round trip in ms and share of lost probes of a ship's dish, second by second, in windows of ten minutes."""
+    """Returns round trip in ms and probe loss of a ship's dish, second by second, in windows of ten minutes."""
     rtts, drops = read_dish(folder)
     starts = range(0, len(rtts) - FLIGHT_S + 1, FLIGHT_S)
     return [(rtts[start : start + FLIGHT_S], drops[start : start + FLIGHT_S]) for start in starts]
 
 
 def starlink_delay(windows: Sequence[tuple[Values, Values]]) -> list[Flight]:
-    """Flights of Starlink's round trip at a ship: steps of the epochs, jitter within, loss in seconds."""
+    """Returns flights of a ship's Starlink round trip: steps per epoch, jitter within, loss by seconds."""
     flights = []
     inner: list[Values] = []
     parts: list[tuple[float, Values, Values, Values]] = []
@@ -403,7 +403,7 @@ def starlink_delay(windows: Sequence[tuple[Values, Values]]) -> list[Flight]:
 
 
 def read_dish(folder: Path) -> tuple[Values, Values]:
-    """Round trip in ms and share of lost probes of a Starlink dish, second by second."""
+    """Returns round trip in ms and probe loss of a Starlink dish, second by second."""
     names = ["dish_status.pop_ping_latency_ms", "dish_status.pop_ping_drop_rate"]
     files = sorted((folder / "fjordlink" / "starlink_2025-01-09").glob("*.parquet.gzip"))
     columns = ["@timestamp", *names]
@@ -413,7 +413,7 @@ def read_dish(folder: Path) -> tuple[Values, Values]:
 
 
 def dish_rates(folder: Path, moving: bool) -> list[tuple[str, Values, Values]]:
-    """Windows of capacity down and up of Starlink dishes on a car, by their names."""
+    """Returns windows of capacity down and up of Starlink dishes on a car, by name."""
     text = (folder / "osnabrueck_mobile_starlink/road/iperf.csv").read_text()
     down, up = column(text, "download_mbps"), column(text, "upload_mbps")
     speed = column(text, "average_speed")
@@ -431,7 +431,7 @@ def dish_rates(folder: Path, moving: bool) -> list[tuple[str, Values, Values]]:
 
 
 def starlink_rates(windows: Sequence[tuple[str, Values, Values]]) -> list[Flight]:
-    """Capacity of Starlink dishes in both directions, measured together."""
+    """Returns the capacity of Starlink dishes in both directions, measured together."""
     names = [name for name, _, _ in windows]
     pieces = [(down, up) for _, down, up in windows]
     both = [float(np.corrcoef(normal_scores(a), normal_scores(b))[0, 1]) for a, b in pieces]
@@ -450,7 +450,7 @@ def starlink_rates(windows: Sequence[tuple[str, Values, Values]]) -> list[Flight
 
 
 def starlink_car(folder: Path) -> Family:
-    """Starlink on cars: in Germany both directions, in the USA down, of which the uplink has its share."""
+    """Returns Starlink on cars: both directions in Germany; downlink in the USA, with a share of it as uplink."""
     german = starlink_rates(dish_rates(folder, moving=True))
     american = one_way(conext(folder, "starlink"), 0.075)
     rates = thinned(thinned(german, len(german) * 2 // 3) + american)
@@ -458,14 +458,14 @@ def starlink_car(folder: Path) -> Family:
 
 
 def starlink_ship(folder: Path) -> Family:
-    """Starlink at sea: round trip and loss of a ship, capacity of a dish that stands."""
+    """Returns Starlink at sea: round trip and loss of a ship, capacity of a fixed dish."""
     rates = thinned(starlink_rates(dish_rates(folder, moving=False)))
     return Family(paired(rates, thinned(starlink_delay(dish_windows(folder)))), RECONFIGURATION)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a family is fitted.
+    """Recipe of a family's fit.
 
     spread: geometric standard deviation of a run's factor on the rates. sources: lines of the file's head.
     """
@@ -477,7 +477,7 @@ class Recipe:
 
 
 def drone_recipe(environment: str, operator: str, place: str) -> Recipe:
-    """The recipe of the flights of one operator in one environment."""
+    """Returns the recipe for flights of one operator in one environment."""
     sources = f"""
 rates and handovers: {environment} flights of operator {operator.upper()} near Munich (Baltaci, Cech et al., IMC 2022),
 windows of ten minutes, on the ground and in the air; handovers above 10 m. Directions are paired by rank. Delay:
@@ -521,7 +521,7 @@ FAMILIES = {
 
 
 def text_of(recipe: Recipe, family: Family) -> str:
-    """The preset of a family, as TOML."""
+    """Formats the preset of a family as TOML."""
     head = [
         f"# {recipe.title}: a family of flights, from the worst to the best; each run draws one.",
         "# Fitted by traces/fit_presets.py; docs/links.md has the processes. Sources of every number:",
@@ -540,7 +540,7 @@ def text_of(recipe: Recipe, family: Family) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the presets; returns the exit status."""
+    """Writes the presets; returns the exit status."""
     parser = argparse.ArgumentParser(description="Fit the families of flights.")
     parser.add_argument("family", nargs="*", help="Name of a family (default: all).")
     parser.add_argument("--out", type=Path, default=PRESETS, help="Folder of the presets.")

@@ -34,13 +34,13 @@ class Scales:
     slow_share: float
 
     def keys(self) -> str:
-        """The keys of the process."""
+        """Formats the keys of the process."""
         return f'slow = "{self.slow:.3g}s", fast = "{self.fast:.3g}s", slow_share = {self.slow_share:.2f}'
 
 
 @dataclass
 class Flight:
-    """What was measured together.
+    """Quantities measured together.
 
     score: share of seconds that carry the video, or of probes in time; flights are ordered by it.
     seconds: length of the measurement.
@@ -54,7 +54,7 @@ class Flight:
 
 @dataclass(frozen=True)
 class Probes:
-    """Round trips in order of sending: times in s, round trips in ms with NaN where no reply came."""
+    """Round trips in order of sending: times in s, round trips in ms, NaN without reply."""
 
     name: str
     times: Values
@@ -62,13 +62,13 @@ class Probes:
 
 
 def time_scales(flights: Sequence[Values], step_s: float, max_lag_s: float) -> Scales:
-    """The scales whose autocorrelation is nearest to that within the flights."""
+    """Returns the scales whose autocorrelation is closest to that within the flights."""
     memory = fit_memory(list(flights), step_s, max_lag_s)
     return Scales(memory.slow_s, memory.fast_s, memory.slow_share)
 
 
 def quantiles(values: Values, probabilities: Sequence[float], unit: str) -> str:
-    """The quantile table of some values; a share of zeros is kept exactly."""
+    """Formats the quantile table of values; a share of zeros is kept exactly."""
     zeros = float(np.mean(values <= 0))
     points = [(0.0, float(values.min()))]
     if zeros > 0:
@@ -81,14 +81,14 @@ def quantiles(values: Values, probabilities: Sequence[float], unit: str) -> str:
 
 
 def flights_of(values: Values, min_s: float = FLIGHT_S / 2) -> list[Values]:
-    """Pieces of about ten minutes; one of less than `min_s` seconds is left out."""
+    """Returns pieces of about ten minutes; pieces shorter than `min_s` are dropped."""
     count = max(1, round(len(values) / FLIGHT_S))
     pieces = np.array_split(values, count)
     return [piece for piece in pieces if len(piece) >= min_s]
 
 
 def thinned(flights: list[Flight], count: int = MAX_FLIGHTS) -> list[Flight]:
-    """At most `count` of the flights, from the worst to the best, evenly by the time that they took."""
+    """Returns at most `count` flights, from worst to best, evenly spaced by duration."""
     ordered = sorted(flights, key=lambda flight: flight.score)
     if len(ordered) <= count:
         return ordered
@@ -98,18 +98,18 @@ def thinned(flights: list[Flight], count: int = MAX_FLIGHTS) -> list[Flight]:
 
 
 def runs_of(flags: npt.NDArray[np.bool_]) -> list[int]:
-    """Lengths of the runs of true values."""
+    """Returns the lengths of runs of true values."""
     edges = np.diff(np.concatenate(([0], flags.astype(int), [0])))
     return [int(length) for length in np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)]
 
 
 def with_service(values: Values) -> Values:
-    """The rates of the seconds with any service, NaN in the others."""
+    """Returns the rates of seconds with service, NaN in the others."""
     return np.where(values > 0, values, np.nan)
 
 
 def service_outages(gone: Sequence[npt.NDArray[np.bool_]]) -> list[list[str]]:
-    """Lines of the outages of flights, of which each has the seconds without any service.
+    """Returns the lines of flights' outages, given the seconds without service.
 
     Lengths are a flight's own where it has `MIN_OWN_OUTAGES`, or is down for most of the time, else those of all
     others together. The number is a flight's own and half an outage at the rate of all, so that a short flight
@@ -137,7 +137,7 @@ def service_outages(gone: Sequence[npt.NDArray[np.bool_]]) -> list[list[str]]:
 
 
 def start_interval(lengths_s: Values, cycle_s: float) -> float:
-    """Mean of the exponential interval T between starts of outages for which `E[max(T, L)]` is `cycle_s`."""
+    """Returns the mean of the exponential interval T between outages for which `E[max(T, L)]` is `cycle_s`."""
     low, high = 0.1, cycle_s
     for _ in range(60):
         middle = (low + high) / 2
@@ -150,7 +150,7 @@ def start_interval(lengths_s: Values, cycle_s: float) -> float:
 
 
 def rate(values: Values, scales: Scales, more: str = "") -> str:
-    """A rate process with the quantiles of the finite `values` (Mbit/s); of none, any rate does."""
+    """Formats a rate process with the quantiles of the finite `values` (Mbit/s), or any rate if there are none."""
     known = values[np.isfinite(values)]
     if not known.size:
         known = np.array([1.0])
@@ -158,18 +158,18 @@ def rate(values: Values, scales: Scales, more: str = "") -> str:
 
 
 def carried(values: Values) -> float:
-    """Share of seconds that carry the video, and the mean as a tie-breaker."""
+    """Returns the share of seconds that carry the video, and the mean as a tie-breaker."""
     return float(np.mean(values >= VIDEO_MBPS)) + 1e-6 * float(values.mean())
 
 
 def column(text: str, name: str) -> Values:
-    """A column of a CSV file; empty fields are NaN."""
+    """Returns a column of a CSV file; empty fields are NaN."""
     rows = csv.DictReader(io.StringIO(text))
     return np.array([float(row[name] or "nan") for row in rows])
 
 
 def stalls(probes: Probes) -> tuple[list[float], npt.NDArray[np.bool_]]:
-    """Peaks of round trips that fall with slope -1, in ms above the median, and the probes in them."""
+    """Returns peaks of round trips that fall with slope -1, in ms above the median, and the probes in them."""
     inside = np.zeros(len(probes.rtts), dtype=np.bool_)
     lengths: list[float] = []
     usual = float(np.nanmedian(probes.rtts))
@@ -193,16 +193,16 @@ def stalls(probes: Probes) -> tuple[list[float], npt.NDArray[np.bool_]]:
 
 
 def outages(rtts: Values, shortest: int) -> list[int]:
-    """Lengths of the runs of at least `shortest` lost probes."""
+    """Returns the lengths of runs of at least `shortest` lost probes."""
     return [length for length in runs_of(np.isnan(rtts)) if length >= shortest]
 
 
 def interval_line(table: str, count: int, seconds: float) -> str:
-    """The interval of spans seen `count` times in `seconds`; half a span more, as some saw none."""
+    """Formats the interval of spans seen `count` times in `seconds`; half a span is added for flights without."""
     return f'{table}.interval = {{ mean = "{seconds / (count + 0.5):.4g}s" }}'
 
 
 def length_quantiles(lengths_s: Sequence[float]) -> str:
-    """The quantile table of lengths of spans."""
+    """Formats the quantile table of lengths of spans."""
     values = np.array(sorted(lengths_s))
     return f"{{ quantiles = {quantiles(values, (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98), 's')} }}"

@@ -1,4 +1,4 @@
-"""Measured flights by set, as a user would give them to `skybraid fit`: each a list of flights in order of time."""
+"""Measured flights by set, as a user would pass them to `skybraid fit`: lists of flights in order of time."""
 
 import csv
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ PAM_GROUP = 6
 
 
 def flight(name: str, times_s: Values, **columns: Values) -> Flight:
-    """A flight of columns such as `downlink_rate` in Mbit/s or `delay` in ms; rows where any is NaN are cut out."""
+    """Returns a flight of columns such as `downlink_rate` in Mbit/s or `delay` in ms, without rows that have a NaN."""
     step_s = float(np.median(np.diff(times_s)))
     kept = []
     for title, values in columns.items():
@@ -30,13 +30,13 @@ def flight(name: str, times_s: Values, **columns: Values) -> Flight:
 
 
 def even(name: str, step_s: float, **columns: Values) -> Flight:
-    """A flight of values at even steps."""
+    """Returns a flight of values at even steps."""
     count = len(next(iter(columns.values())))
     return flight(name, np.arange(count, dtype=np.float64) * step_s, **columns)
 
 
 def conext(folder: Path, network: str) -> list[Flight]:
-    """Capacity down of one network of a car, by drive without gaps."""
+    """Returns a network's downlink capacity from a car, by drive without gaps."""
     text = (folder / "conext23_paired/downlink.csv").read_text()
     times_s, rates = column(text, "time [s]"), column(text, f"{network} [Mbit/s]")
     pieces = np.split(np.arange(len(times_s)), np.flatnonzero(np.diff(times_s) > 2) + 1)
@@ -48,7 +48,7 @@ def conext(folder: Path, network: str) -> list[Flight]:
 
 
 def drone(folder: Path, place: str) -> list[Flight]:
-    """Rates of a drone in one direction, by recording."""
+    """Returns a drone's rates in one direction, by recording."""
     way = "uplink" if place.endswith("up") else "downlink"
     return [
         even(f"{place}, recording {at + 1}", 1.0, **{f"{way}_rate": rates})
@@ -57,7 +57,7 @@ def drone(folder: Path, place: str) -> list[Flight]:
 
 
 def road(folder: Path) -> list[Flight]:
-    """Rates of a dish on a car in Germany, by drive of its own: a pause of more than ten minutes begins another."""
+    """Returns rates of a dish on a car in Germany, by drive; a pause of more than ten minutes begins a new drive."""
     rows = list(csv.DictReader((folder / "osnabrueck_mobile_starlink/road/iperf.csv").open()))
     starts_s = np.array([np.datetime64(row["timestamp_start"]).astype("datetime64[s]").astype(float) for row in rows])
     table = np.array([[float(row[name] or "nan") for name in ("download_mbps", "upload_mbps")] for row in rows])
@@ -72,7 +72,7 @@ def road(folder: Path) -> list[Flight]:
 
 
 def motorway(folder: Path) -> list[Flight]:
-    """Rates of a dish on a motorway."""
+    """Returns rates of a dish on a motorway."""
     text = (folder / "osnabrueck_mobile_starlink/autobahn/throughput.csv").read_text()
     down, up = column(text, "download"), column(text, "upload")
     known = np.isfinite(down) & np.isfinite(up)
@@ -80,7 +80,7 @@ def motorway(folder: Path) -> list[Flight]:
 
 
 def pings(folder: Path, carrier: str) -> list[Flight]:
-    """Pings of a carrier in bursts of 30 s, some bursts a flight."""
+    """Returns pings of a carrier in bursts of 30 s, several bursts per flight."""
     root = folder / "pam2025_multicarrier_ping/trip2_05_13_2023/app" / carrier
     read = sorted((read_ping(path) for path in root.rglob("*.out")), key=lambda burst: burst.start_epoch_ms)
     found = []
@@ -92,7 +92,7 @@ def pings(folder: Path, carrier: str) -> list[Flight]:
 
 
 def control(folder: Path, place: str) -> list[Flight]:
-    """Control messages of a car over 5G."""
+    """Returns control messages of a car over 5G."""
     found = []
     for path in sorted((folder / "cicv5g_rtt" / place).glob("*.txt")):
         table = np.genfromtxt(path, skip_header=1, usecols=(0, 2))
@@ -103,7 +103,7 @@ def control(folder: Path, place: str) -> list[Flight]:
 
 
 def ship(folder: Path) -> list[Flight]:
-    """Round trip and loss of a dish on a ship, second by second."""
+    """Returns round trip and loss of a dish on a ship, second by second."""
     rtts, drops = read_dish(folder)
     rtts = np.where(np.isfinite(rtts) & (rtts > 0), rtts, np.inf)
     whole = even("ship", 1.0, delay=rtts / 2, loss=100 * (1 - np.sqrt(1 - drops)))
@@ -111,13 +111,13 @@ def ship(folder: Path) -> list[Flight]:
 
 
 def leocc(folder: Path) -> list[Flight]:
-    """One-way delay of a dish every 10 ms, runs of two minutes."""
+    """Returns the one-way delay of a dish every 10 ms, in runs of two minutes."""
     files = sorted((folder / "leocc_starlink/A_download_delay").rglob("delay_*.txt"))
     return [even(path.stem, 0.01, delay=np.loadtxt(path)) for path in files]
 
 
 def fixed_dish(folder: Path, name: str) -> list[Flight]:
-    """Pings of a dish that stands; -1 is a lost one."""
+    """Returns pings of a fixed dish; -1 in the file is a lost probe."""
     (path,) = (folder / "aux_mmsys24_starlink").glob(f"*ping-gw-{name}*.txt")
     table = np.loadtxt(path)
     keep = np.concatenate([[True], np.diff(np.maximum.accumulate(table[:, 0])) > 0])
@@ -126,7 +126,7 @@ def fixed_dish(folder: Path, name: str) -> list[Flight]:
 
 
 def testbed(folder: Path) -> list[Flight]:
-    """Rates and latency of the testbed of Baltaci et al. 2023."""
+    """Returns rates and latency of the testbed of Baltaci et al. 2023."""
     names = {"downlink_rate": "bitrate_dl", "uplink_rate": "bitrate_ul", "uplink_delay": "latency_ul"}
     read = {
         key: np.genfromtxt(folder / f"baltaci2023_inputs/{name}.csv", delimiter=",")[:, 1]
@@ -136,7 +136,7 @@ def testbed(folder: Path) -> list[Flight]:
 
 
 def opportunities(folder: Path, name: str) -> list[Flight]:
-    """Capacity as mahimahi has it, both directions."""
+    """Returns the capacity of both directions from mahimahi's opportunities."""
     read = {
         f"{way}link_rate": traces.read(folder / f"aux_mahimahi_lte/{name}.{way}", format="mahimahi").values
         for way in ("up", "down")
@@ -147,7 +147,7 @@ def opportunities(folder: Path, name: str) -> list[Flight]:
 
 
 def irish(folder: Path) -> list[Flight]:
-    """Downloads of a car over 5G in Ireland."""
+    """Returns downloads of a car over 5G in Ireland."""
     return [even(name, 1.0, downlink_rate=rates) for name, rates in nr_rates(folder) if len(rates) >= MIN_FLIGHT_S]
 
 
