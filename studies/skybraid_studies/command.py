@@ -73,7 +73,7 @@ def reproduce(
         str, typer.Option(help="In real time: take no longer; fewer seeds, then fewer experiments.", metavar="TIME")
     ] = "30min",
     reading: Annotated[
-        str | None, typer.Option(help="How to read what the paper leaves open: text, repo.", metavar="NAME")
+        str | None, typer.Option(help="Interpretation of the paper's open points: text, repo.", metavar="NAME")
     ] = None,
     out: Annotated[
         Path,

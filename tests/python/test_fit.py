@@ -638,7 +638,7 @@ class TestCommand:
         assert (json.loads(done.stdout)["flights"], json.loads(done.stdout)["windows"]) == (3, 9)
         assert tomllib.loads(out.read_text())["outage"]
         text = page.read_text()
-        assert "What the data cannot tell" in text
+        assert "Limits of the data" in text
         # Without a check too, measured and fitted stand side by side.
         assert "nothing was held back" in text
         assert text.count("<svg") > 0

@@ -76,16 +76,14 @@ COMMANDS = {
         "Explain why requirements were missed, what would change the verdict, and how the paths were used.",
     ),
     "list": Entry("skybraid.cli.list:list_", "List what a scenario may name, with units, defaults and sources."),
-    "new": Entry("skybraid.cli.new:new", "Write a commented scenario, or an algorithm of your own, to start from."),
-    "check-plugin": Entry(
-        "skybraid.cli.check_plugin:check_plugin", "Run algorithms of your own through random situations."
-    ),
+    "new": Entry("skybraid.cli.new:new", "Write a commented scenario or an algorithm as a starting point."),
+    "check-plugin": Entry("skybraid.cli.check_plugin:check_plugin", "Test your own algorithms in random situations."),
     "completion": Entry(
         "skybraid.cli.completion:completion_command", "Print the completion of commands and options for a shell."
     ),
     "schema": Entry(
         "skybraid.cli.schema:schema",
-        "Print the JSON Schema of scenario or gateway files, with which editors complete and check them.",
+        "Print the JSON Schema of scenario or gateway files, for completion and checks in editors.",
     ),
     "doctor": Entry("skybraid.cli.doctor:doctor", "Check this machine and show how to fix what is missing."),
     "clean": Entry(
@@ -102,7 +100,7 @@ COMMANDS = {
     ),
     "fit": Entry(
         "skybraid.cli.fit:fit",
-        "Fit a link of processes to measurements, and compare the fit with measurements that it did not see.",
+        "Fit a link of random processes to measurements, and compare the fit with held-out measurements.",
     ),
     "trace": Entry("skybraid.cli.trace:app", "Describe, draw, convert, import and join traces."),
     "ctl": Entry("skybraid.cli.ctl:app", "Watch a running emulation, cut its paths, change its links."),

@@ -58,7 +58,7 @@ def assess_command(
     measurements: Annotated[
         list[str],
         typer.Argument(
-            help="A flight each: lte=drive1.csv lte=drive2.csv leo=ping.log; files of one flight have + between.",
+            help="One flight per argument: lte=drive1.csv lte=drive2.csv leo=ping.log; join files of a flight by +.",
             metavar="NAME=FLIGHT...",
         ),
     ],
@@ -70,7 +70,7 @@ def assess_command(
         ),
     ],
     rates: Annotated[
-        list[str] | None, typer.Option("--rate", help="What a flow sends: control=40kbit/s.", metavar="FLOW=RATE")
+        list[str] | None, typer.Option("--rate", help="Rate of a flow: control=40kbit/s.", metavar="FLOW=RATE")
     ] = None,
     page: Page = None,
     out: Annotated[Path | None, typer.Option(hidden=True)] = None,

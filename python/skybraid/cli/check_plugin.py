@@ -10,11 +10,11 @@ from skybraid.model import algorithms
 
 
 def check_plugin(
-    file: Annotated[Path, typer.Argument(help="A Python file with algorithms of your own.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="Python file with your own algorithms.", metavar="FILE")],
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run algorithms of your own through random situations. Exit code: 0 all keep to their interface, 1 not.
+    """Test your own algorithms in random situations. Exit code: 0 all follow the interface, 1 not.
 
     Example: skybraid check-plugin mine.py
     """

@@ -89,7 +89,7 @@ def compare(
         ),
     ] = None,
     rates: Annotated[
-        list[str] | None, typer.Option("--rate", help="With flights: what a flow sends.", metavar="FLOW=RATE")
+        list[str] | None, typer.Option("--rate", help="With flights: rate of a flow.", metavar="FLOW=RATE")
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="With flights: computing time of the runs.", metavar="DURATION")

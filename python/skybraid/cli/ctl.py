@@ -18,13 +18,13 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Watch a running emulation, cut its paths, change its links. It is for another terminal than that of "
-    "`emulate`, `shell` or `link`.",
+    help="Watch a running emulation, cut its paths, change its links. Use it in a second terminal, next to `emulate`, "
+    "`shell` or `link`.",
 )
 
 Name = Annotated[
     str | None,
-    typer.Option(help="The emulation, where several run.", metavar="NAME|PID"),
+    typer.Option(help="Name or process of the emulation, if several run.", metavar="NAME|PID"),
 ]
 PathName = Annotated[
     str, typer.Argument(help="A path, by its name in the scenario; that of `skybraid link` is `link`.", metavar="PATH")
@@ -132,7 +132,7 @@ def set_(
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a path's rate, delay or loss until `reset`; values that are not named keep their course.
+    """Change a path's rate, delay or loss until `reset`; other values do not change.
 
     Example: skybraid ctl set lte --direction uplink --rate 5Mbit/s
     """

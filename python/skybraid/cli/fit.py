@@ -26,7 +26,7 @@ def fit(
     flights: Annotated[
         list[str],
         typer.Argument(
-            help="Measurements, a flight each; `uplink:up.csv+downlink:down.csv+ping.txt` are of one flight.",
+            help="One flight per argument; `uplink:up.csv+downlink:down.csv+ping.txt` is one flight.",
             metavar="FLIGHT...",
         ),
     ],
@@ -34,7 +34,7 @@ def fit(
     page: Page = None,
     handovers: Annotated[
         list[Path] | None,
-        typer.Option(help="CSV of handovers: start in s, duration in ms; a flight each.", metavar="FILE"),
+        typer.Option(help="CSV of handovers: start in s, duration in ms; one file per flight.", metavar="FILE"),
     ] = None,
     format_: InFormat = None,
     every: Every = None,
@@ -45,13 +45,15 @@ def fit(
     loaded: Annotated[
         bool, typer.Option("--loaded", help="Delays were measured under full load: fit queue and base delay apart.")
     ] = False,
-    check: Annotated[bool, typer.Option("--check/--no-check", help="Compare with measurements held back.")] = True,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Compare the fit with held-out measurements.")
+    ] = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a link of processes to measurements, and compare the fit with measurements that it did not see.
+    """Fit a link of random processes to measurements, and compare the fit with held-out measurements.
 
-    Prints what the data cannot tell. Reads every format of `skybraid trace import`.
+    Also lists what the data leave open. Reads every format of `skybraid trace import`.
 
     Example: skybraid fit drive1.csv drive2.csv --out lte.toml --page lte.html
     """

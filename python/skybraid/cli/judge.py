@@ -29,7 +29,7 @@ def judge(
         ),
     ],
     flow: Annotated[str, typer.Option(help="The flow, or the class of a gateway.")] = "control",
-    sender: Annotated[str, typer.Option("--from", help="Of logs: the side that sends, ground or aircraft.")] = "ground",
+    sender: Annotated[str, typer.Option("--from", help="With logs: the sending side, ground or aircraft.")] = "ground",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

@@ -16,13 +16,11 @@ Every = Annotated[
 Zone = Annotated[str | None, typer.Option(help="Time zone of dates without one, such as Europe/Zurich.")]
 Meaning = Annotated[
     list[str] | None,
-    typer.Option("--as", help="What a column holds: 'NAME=downlink rate [Mbit/s]'.", metavar="NAME=QUANTITY"),
+    typer.Option("--as", help="Quantity of a column: 'NAME=downlink rate [Mbit/s]'.", metavar="NAME=QUANTITY"),
 ]
 Client = Annotated[str, typer.Option(help="Where the measuring client was: vehicle or ground.")]
 OneWay = Annotated[bool, typer.Option("--one-way", help="Take one-way delays as measured: the clocks agree.")]
-Lost = Annotated[
-    float | None, typer.Option(help="Value of a round trip or delay that stands for a lost probe, such as -1.")
-]
+Lost = Annotated[float | None, typer.Option(help="Value of a round trip or delay that marks a lost probe, such as -1.")]
 Peer = Annotated[Path | None, typer.Option(help="Capture of the other end.", metavar="FILE")]
 
 

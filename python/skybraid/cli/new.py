@@ -44,7 +44,7 @@ def new(
     trace: Annotated[
         list[str] | None,
         typer.Option(
-            help="A path that replays measurements, files with + between; may be repeated.", metavar="PATH=FILE[+FILE]"
+            help="Path that replays measurements; join several files by +; may be repeated.", metavar="PATH=FILE[+FILE]"
         ),
     ] = None,
     track: Annotated[
@@ -54,7 +54,7 @@ def new(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a commented scenario, or an algorithm of your own, to start from.
+    """Write a commented scenario or an algorithm as a starting point.
 
     A NAME that ends in .py is a file with a scheduler or a congestion control. With --trace, the paths of a scenario
     are those given. Files of measuring tools are imported next to the scenario, as `skybraid trace import` does.

@@ -40,7 +40,7 @@ Live = Annotated[
 ]
 Plugins = Annotated[
     list[Path] | None,
-    typer.Option("--plugin", help="A Python file with algorithms of your own; may be repeated.", metavar="FILE"),
+    typer.Option("--plugin", help="Python file with your own algorithms; may be repeated.", metavar="FILE"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 

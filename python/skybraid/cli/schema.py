@@ -12,7 +12,7 @@ from skybraid.model.schema import KINDS, file_schema
 def schema(
     kind: Annotated[str, typer.Argument(help="Kind of file.", metavar="|".join(KINDS))],
 ) -> None:
-    """Print the JSON Schema of scenario or gateway files, with which editors complete and check them.
+    """Print the JSON Schema of scenario or gateway files, for completion and checks in editors.
 
     A first line `#:schema FILE` in a scenario names it to editors that know TOML.
 

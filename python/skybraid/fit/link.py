@@ -528,7 +528,7 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
                 "own jitter, and a queue that never ran empty, are unknown."
             )
         elif any(flight.has("rate") and flight.has("delay") for flight in flights):
-            sentences.append("If delays were measured under load, they contain the queue: --loaded takes it out.")
+            sentences.append("If delays were measured under load, they include the queue: --loaded removes it.")
     else:
         more = "" if probed else "; loss is unknown"
         sentences.append(f"No delay was measured: give one (uplink.delay, downlink.delay){more}.")
@@ -573,7 +573,7 @@ def _unknown_of_rates(flights: Sequence[Flight]) -> Iterator[str]:
     for direction, rates in measured.items():
         known = np.concatenate([one[one > DOWN_MBPS] for one in rates]) if rates else np.zeros(0)
         if known.size > 1 and float(known.max() - known.min()) <= CONSTANT_SHARE * float(known.max()):
-            yield f"The {direction} rate never changes: it may be what a sender offered, not what the link carries."
+            yield f"The {direction} rate never changes: it may be the sender's rate, not the link's capacity."
 
 
 def _unknown_of_losses(flights: Sequence[Flight], events: Sequence[tuple[Flight, Events]]) -> Iterator[str]:
