@@ -242,7 +242,7 @@ def test_a_wall_clock_that_was_set_does_not_move_what_happened(tmp_path: Path) -
     log = GatewayLog.read(file)
     assert log.begun_unix == pytest.approx(BEGUN)
     assert log.length_s == 20
-    assert any("The wall clock was set on the way, by 1 h" in note for note in log.notes)
+    assert any("The wall clock was set during the log, by 1 h" in note for note in log.notes)
 
 
 def test_words_of_a_log_cannot_break_the_page(tmp_path: Path) -> None:

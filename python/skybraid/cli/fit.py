@@ -114,7 +114,7 @@ def _text(link: FittedLink, flights: int, found: Goodness | None, notes: list[st
     lines += [f"  unknown: {one}" for one in link.unknown]
     if found is None:
         return "\n".join(lines)
-    lines += ["", f"Checked by measurements held back: {found.split}."]
+    lines += ["", f"Checked on held-out measurements: {found.split}."]
     heads = ["", "measured", "by blocks", "fitted", "inside"]
     rows = [heads]
     for one in found.checks:

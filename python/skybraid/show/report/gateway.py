@@ -453,7 +453,7 @@ def _refused(log: GatewayLog) -> str:
     if not isinstance(refused, dict) or not any(refused.values()):
         return "Nothing from outside was refused."
     kinds = ", ".join(f"{count(int(number))} {name}" for name, number in refused.items() if number)
-    return f"Datagrams from outside that were refused: {kinds}."
+    return f"Refused datagrams from outside: {kinds}."
 
 
 def _delay(value: object) -> str:

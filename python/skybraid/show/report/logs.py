@@ -132,7 +132,7 @@ class GatewayLog:
         starts = sorted(unix - time_s for time_s, unix, _ in entries if unix is not None)
         if starts and starts[-1] - starts[0] > 1:
             notes.append(
-                f"The wall clock was set on the way, by {span(starts[-1] - starts[0])}; times are since the start."
+                f"The wall clock was set during the log, by {span(starts[-1] - starts[0])}; times are since the start."
             )
         return cls(
             file,
