@@ -640,7 +640,7 @@ class TestCommand:
         text = page.read_text()
         assert "Limits of the data" in text
         # Without a check too, measured and fitted stand side by side.
-        assert "nothing was held back" in text
+        assert "there are no held-out data" in text
         assert text.count("<svg") > 0
 
     def test_a_page_shows_measured_and_fitted(self, skybraid: Command, tmp_path: Path) -> None:
