@@ -1,1 +1,1 @@
-"""In time without duplicating everything: share missed against overhead over paired measurements."""
+"""In time without sending everything twice: share missed against overhead over paired measurements."""
