@@ -23,13 +23,13 @@ pub const ALL: &[Kind] = &[
     },
     Kind {
         name: "bulk",
-        summary: "As much as the transport takes.",
+        summary: "As much data as the transport accepts.",
         parameters: &[("packet", "B", "16KiB")],
         source: "pedrazzi2020 §1.3 (BulkSend)",
     },
     Kind {
         name: "on_off",
-        summary: "Constant bit rate for a while, then silence, in turn.",
+        summary: "Alternates between constant bit rate and silence.",
         parameters: &[
             ("rate", "bit/s", "required"),
             ("packet", "B", "required"),
@@ -40,19 +40,21 @@ pub const ALL: &[Kind] = &[
     },
     Kind {
         name: "file",
-        summary: "A number of bytes, once, as one message.",
+        summary: "One message of a given size.",
         parameters: &[("size", "B", "required")],
         source: "algorithm reference §9.3",
     },
     Kind {
         name: "ping",
-        summary: "Small messages at a steady interval, each answered by one of the same size.",
+        summary: "Small messages at a constant interval, each answered by a message of the same \
+                  size.",
         parameters: &[("every", "time", "required"), ("packet", "B", "56B")],
         source: "chavali2022 CHV-E03",
     },
     Kind {
         name: "video",
-        summary: "A camera's frames as RTP packets, a message each; the other end has a jitter buffer and a screen.",
+        summary: "Frames of a camera as RTP packets, one message per packet; the receiver has a \
+                  jitter buffer and a screen.",
         parameters: &[
             ("clip", "model, a built-in clip or a file", "model"),
             ("codec", "h264 or h265", "h264"),

@@ -81,17 +81,17 @@ impl Protocol {
                 "Unreliable datagrams over one or several paths; the receiver drops second copies.",
                 "RFC 768",
             ),
-            Self::Tcp => ("A reliable stream over one path.", "RFC 9293, RFC 6675, RFC 6298"),
+            Self::Tcp => ("Reliable stream over one path.", "RFC 9293, RFC 6675, RFC 6298"),
             Self::Mptcp => {
-                ("A reliable stream over several paths, with one TCP subflow on each.", "RFC 8684")
+                ("Reliable stream over several paths, with one TCP subflow on each.", "RFC 8684")
             }
             Self::ParallelTcp => (
-                "Independent TCP connections, one on each path, that carry the messages in turn; each \
-                 keeps its own order and there is none between them.",
+                "Independent TCP connections, one per path, that carry the messages in turn. Each \
+                 delivers in order, with no order between connections.",
                 "Pedrazzi 2020, the TCP case",
             ),
             Self::Dccp => {
-                ("Unreliable datagrams under congestion control over one path.", "RFC 4340")
+                ("Unreliable datagrams with congestion control over one path.", "RFC 4340")
             }
             Self::MpDccp => (
                 "Unreliable datagrams over several paths, with congestion control on each; the \

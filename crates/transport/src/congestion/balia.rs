@@ -13,13 +13,13 @@ use crate::registry::{About, Compat, compat_config};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "balia",
-    summary: "Balanced linked adaptation: growth and decrease both depend on α, how many times \
-              faster the fastest path is than this one, balancing friendliness to TCP against quick \
-              response; a slow path loses up to three quarters of its window at a loss.",
+    summary: "Balanced linked adaptation: growth and decrease depend on α, the ratio of the \
+              fastest path's rate to that of the path, which balances fairness to TCP against \
+              responsiveness. A slow path loses up to three quarters of its window at a loss.",
     source: "Peng et al. 2013; draft-walid-mptcp-congestion-control",
-    linux: "α in whole numbers, so that a loss takes either half or three quarters; \
+    linux: "α in integers, so that a loss takes either half or three quarters of the window; \
             acknowledgements are counted towards whole segments",
-    parameters: &[Compat::parameter("whose arithmetic")],
+    parameters: &[Compat::parameter("arithmetic of the paper or of Linux")],
 };
 
 compat_config! {

@@ -14,20 +14,21 @@ use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "ccid2",
-    summary: "DCCP's TCP-like control: one packet more for every two acknowledged in slow start, one \
-              per window after it; half the window, in whole packets, after a loss.",
+    summary: "DCCP's TCP-like control: the window grows by a packet per two acknowledged packets \
+              in slow start, then by one per window. A loss halves it, in whole packets.",
     source: "RFC 4341",
-    linux: "an acknowledgement adds up to half the Ack Ratio rounded up in slow start, a repeated \
-            timeout lowers the threshold again, an idle or little used window shrinks as RFC 2861 \
-            says, and the Ack Ratio follows the sequence window rather than lost acknowledgements",
+    linux: "an acknowledgement adds up to half the Ack Ratio, rounded up, in slow start; a \
+            repeated timeout lowers the threshold again; an idle or little used window shrinks as \
+            in RFC 2861; the Ack Ratio follows the sequence window instead of lost \
+            acknowledgements",
     parameters: &[
         Parameter {
             name: "initial_window",
             unit: "packets",
             default: "(RFC 3390: 2 to 4)",
-            summary: "window at the start",
+            summary: "initial window",
         },
-        Compat::parameter("which text is followed"),
+        Compat::parameter("the RFC, or Linux's behaviour"),
     ],
 };
 

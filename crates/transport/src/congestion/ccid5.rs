@@ -11,14 +11,11 @@ use crate::registry::{About, Check, Compat};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "ccid5",
-    summary: "BBR version 1 over DCCP: the gains, filters and probing of `bbr`, without its detection \
-              of policers, which few packets and an unreliable flow's own gaps would set off.",
+    summary: "BBR version 1 over DCCP: gains, filters and probing of `bbr`, without its detection \
+              of policers, which low rates and gaps of unreliable flows would trigger.",
     source: "draft-romo-iccrg-ccid5; MP-DCCP for Linux, ccid5.c",
-    linux: "the gains and the rounding of Linux's BBR, see `bbr`",
-    parameters: &[
-        Compat::parameter("gains and rounding of the draft, or those of Linux"),
-        bbr::RADIO,
-    ],
+    linux: "gains and rounding of Linux's BBR, see `bbr`",
+    parameters: &[Compat::parameter("gains and rounding of the draft, or of Linux"), bbr::RADIO],
 };
 
 /// Parameters of the control.

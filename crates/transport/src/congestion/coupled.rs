@@ -13,10 +13,10 @@ use crate::registry::{About, Check, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "coupled",
-    summary: "Fully coupled: every acknowledgement adds one over the sum of the windows, and a loss \
-              takes half of that sum from its own path, so that the least congested path ends with \
-              everything; with `epsilon`, a family that leads from there over linked increases (1) \
-              to uncoupled paths (2).",
+    summary: "Fully coupled: every acknowledgement adds one over the sum of the windows, and a \
+              loss takes half of that sum from its path, so that all traffic moves to the least \
+              congested path. With `epsilon`, a family from fully coupled (0) over linked \
+              increases (1) to uncoupled paths (2).",
     source: "Kelly and Voice 2005; Han et al. 2006; Wischik et al., NSDI 2011",
     linux: "",
     parameters: &[
@@ -24,14 +24,14 @@ pub const ABOUT: About = About {
             name: "epsilon",
             unit: "0 to 2",
             default: "none",
-            summary: "growth by α (α w)^(1−ε) / W^(2−ε) per acknowledgement and decrease by half of \
-                      the own window w, where W is the sum of all windows",
+            summary: "growth by α (α w)^(1−ε) / W^(2−ε) per acknowledgement, and decrease by half \
+                      of the path's window w; W is the sum of all windows",
         },
         Parameter {
             name: "alpha",
             unit: "ratio",
             default: "1",
-            summary: "α of that family; without effect where `epsilon` is not set",
+            summary: "α of that family; without effect unless `epsilon` is set",
         },
     ],
 };

@@ -14,16 +14,16 @@ use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "cubic",
-    summary: "CUBIC: after a loss the window climbs steeply, levels off at the window where the loss \
-              happened, then probes beyond it, in real time rather than in round trips; never slower \
-              than Reno would be.",
+    summary: "CUBIC: after a loss the window grows steeply, levels off near the window of the \
+              loss, then probes beyond it. Growth depends on time, not on round trips, and is \
+              never slower than Reno's.",
     source: "RFC 9438, RFC 9406",
     linux: "Integers: whole segments, times in 1/1024 s, beta 717/1024, C 410/1024. The curve is \
-            asked one least (not smoothed) round-trip time ahead; the threshold follows the window \
-            rather than what is in flight; Reno's floor never steepens; a timeout forgets all; an \
-            idle time moves the curve on.",
+            evaluated one minimum (not smoothed) round-trip time ahead; the threshold follows the \
+            window instead of the data in flight; Reno's lower bound never steepens; a timeout \
+            resets the state; an idle time shifts the curve.",
     parameters: &[
-        Compat::parameter("the RFC, or what Linux does"),
+        Compat::parameter("the RFC, or Linux's behaviour"),
         Parameter {
             name: "c",
             unit: "segments/s³",
@@ -34,20 +34,21 @@ pub const ABOUT: About = About {
             name: "beta",
             unit: "ratio",
             default: "0.7",
-            summary: "what is left of the window after a loss",
+            summary: "factor on the window after a loss",
         },
         Parameter {
             name: "fast_convergence",
             unit: "true or false",
             default: "true",
-            summary: "give way faster when the window at loss shrinks from one loss to the next",
+            summary: "release bandwidth faster if the window at a loss is smaller than at the loss \
+                      before",
         },
         Parameter {
             name: "hystart",
             unit: "none, classic or plus",
             default: "(plus; classic with compat linux)",
-            summary: "what ends slow start beside a loss: nothing, a rising round-trip time as in \
-                      Linux, or HyStart++, which RFC 9438 §4.10 recommends",
+            summary: "what ends slow start other than a loss: nothing, a rising round-trip time as \
+                      in Linux, or HyStart++, which RFC 9438 §4.10 recommends",
         },
     ],
 };

@@ -12,9 +12,9 @@ use crate::registry::{About, Check, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "ewtcp",
-    summary: "Equally weighted TCP: Reno on every path, growing by 1/n² segments per round trip \
-              where n paths count, so that n paths over one bottleneck take the share of one TCP; \
-              nothing is moved from one path to another.",
+    summary: "Equally weighted TCP: Reno on every path with a growth of 1/n² segments per round \
+              trip for n paths, so that n paths over one bottleneck get the share of one TCP flow. \
+              Paths do not influence one another.",
     source: "Honda et al., PFLDNeT 2009; Wischik et al., NSDI 2011",
     linux: "",
     parameters: &[Parameter {

@@ -14,26 +14,27 @@ use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 pub const ABOUT: About = About {
     name: "lia",
     summary: "Linked increases: every path grows by the same amount per acknowledgement, chosen so \
-              that all together get what one Reno would get on the best path, and never more on any \
-              path than Reno would; a loss halves the window of its own path.",
+              that all paths together get what one Reno flow would get on the best path, and no \
+              path grows faster than Reno. A loss halves the window of its path.",
     source: "RFC 6356",
-    linux: "α in whole units of 1/4096 and acknowledgements counted towards whole segments, so that \
-            growth is coarse; paths' windows below 150 segments at 100 ms look alike when the best \
-            path is sought, and the last one is taken",
+    linux: "α in units of 1/4096, and acknowledgements counted towards whole segments, so that \
+            growth is coarse; in the search for the best path, windows below 150 segments at 100 \
+            ms are equal, and the last path is taken",
     parameters: &[
-        Compat::parameter("whose arithmetic"),
+        Compat::parameter("arithmetic of the paper or of Linux"),
         Parameter {
             name: "byte_counting",
             unit: "true or false",
             default: "true",
-            summary: "grow by all that an acknowledgement acknowledges, or by at most a segment (RFC 5681)",
+            summary: "grow by all acknowledged data, or by at most a segment per acknowledgement \
+                      (RFC 5681)",
         },
         Parameter {
             name: "min_increase",
             unit: "bytes",
             default: "0B",
-            summary: "growth that an acknowledgement adds at least; 1 B in the MPTCP of ns-3 (Kheirkhah \
-                      2015), which outgrows the RFC where windows are large",
+            summary: "minimum growth per acknowledgement; 1 B in the MPTCP of ns-3 (Kheirkhah \
+                      2015), which exceeds the RFC's growth at large windows",
         },
     ],
 };

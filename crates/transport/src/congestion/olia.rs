@@ -14,12 +14,12 @@ use crate::registry::{About, Compat, compat_config};
 pub const ABOUT: About = About {
     name: "olia",
     summary: "Opportunistic linked increases: paths grow in proportion to their windows over their \
-              squared round-trip times, and growth is moved from the paths with the largest windows \
-              to the best ones, which carry most between losses; a loss halves the window of its \
-              own path.",
+              squared round-trip times, and growth is moved from the paths with the largest \
+              windows to the best paths, which carry the most data between losses. A loss halves \
+              the window of its path.",
     source: "Khalili et al., CoNEXT 2012; draft-khalili-mptcp-congestion-control",
-    linux: "growth in whole units of 1/1024 segment per acknowledgement, applied a segment at a time",
-    parameters: &[Compat::parameter("whose arithmetic")],
+    linux: "growth in units of 1/1024 segment per acknowledgement, applied in whole segments",
+    parameters: &[Compat::parameter("arithmetic of the paper or of Linux")],
 };
 
 compat_config! {

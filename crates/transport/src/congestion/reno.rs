@@ -16,24 +16,24 @@ pub const ABOUT: About = About {
     summary: "New Reno: the window grows by a segment per acknowledgement in slow start and by about \
               a segment per round trip after it, and halves once per window with a loss.",
     source: "RFC 5681, RFC 6582, RFC 3465",
-    linux: "The window is counted in whole segments and grows by all that is acknowledged; after a \
-            loss the threshold is half of the window rather than of what is in flight.",
+    linux: "The window is counted in whole segments and grows by all acknowledged data; after a \
+            loss, the threshold is half of the window instead of half of the data in flight.",
     parameters: &[
-        Compat::parameter("the RFC, or what Linux does"),
+        Compat::parameter("the RFC, or Linux's behaviour"),
         Parameter {
             name: "byte_counting",
             unit: "true or false",
             default: "false",
-            summary: "grow by what was acknowledged (RFC 3465; at most two segments at once in slow \
-                      start) rather than by the number of acknowledgements, so that delayed \
+            summary: "grow by the acknowledged bytes (RFC 3465; at most two segments at once in \
+                      slow start) instead of the number of acknowledgements, so that delayed \
                       acknowledgements do not slow growth",
         },
         Parameter {
             name: "hystart",
             unit: "none, classic or plus",
             default: "none",
-            summary: "what ends slow start beside a loss: nothing, a rising round-trip time as in \
-                      Linux's CUBIC, or HyStart++ (RFC 9406)",
+            summary: "what ends slow start other than a loss: nothing, a rising round-trip time as \
+                      in Linux's CUBIC, or HyStart++ (RFC 9406)",
         },
     ],
 };

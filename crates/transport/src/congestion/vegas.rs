@@ -15,33 +15,33 @@ use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "vegas",
-    summary: "Vegas: compares the round-trip time with the least one once per round, works out how \
-              many packets the flow keeps in the queue, and grows or shrinks by a segment to hold \
-              them between alpha and beta. Falls as New Reno does after a loss.",
+    summary: "Vegas: once per round, estimates the number of packets in the queue from the \
+              round-trip time and its minimum, and grows or shrinks by a segment to keep it \
+              between alpha and beta. Reacts to losses like New Reno.",
     source: "Brakmo and Peterson, IEEE JSAC 13(8), 1995",
-    linux: "The queue is counted in whole packets against the least round-trip time rather than \
-            against the present one; a round with at most two samples grows as Reno; slow start \
-            doubles in every round rather than in every other; an idle time forgets the least \
-            round-trip time.",
+    linux: "The queue is counted in whole packets with the minimum round-trip time as divisor \
+            instead of the present one; in a round with at most two samples the window grows like \
+            Reno's; slow start doubles in every round instead of every other; an idle time resets \
+            the minimum round-trip time.",
     parameters: &[
-        Compat::parameter("the paper, or what Linux does"),
+        Compat::parameter("the paper, or Linux's behaviour"),
         Parameter {
             name: "alpha",
             unit: "packets",
             default: "2",
-            summary: "grow while fewer are queued",
+            summary: "grow while fewer packets are queued",
         },
         Parameter {
             name: "beta",
             unit: "packets",
             default: "4",
-            summary: "shrink while more are queued",
+            summary: "shrink while more packets are queued",
         },
         Parameter {
             name: "gamma",
             unit: "packets",
             default: "1",
-            summary: "slow start ends when more are queued",
+            summary: "queued packets that end slow start",
         },
     ],
 };

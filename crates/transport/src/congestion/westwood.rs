@@ -19,9 +19,9 @@ use crate::registry::{About, Check, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "westwood",
-    summary: "Westwood (ABSE): measures the rate at which acknowledgements return and, after a loss, \
-              sets the window to that rate times the least round-trip time instead of halving it. \
-              Grows as New Reno does.",
+    summary: "Westwood (ABSE): estimates the rate of acknowledged data and, after a loss, sets the \
+              window to that rate times the minimum round-trip time instead of halving it. Grows \
+              like New Reno.",
     source: "Mascolo et al., MobiCom 2001; Wang, Valla, Sanadidi and Gerla, GLOBECOM 2002",
     linux: "",
     parameters: &[
@@ -29,14 +29,15 @@ pub const ABOUT: About = About {
             name: "filter",
             unit: "abse or tustin",
             default: "abse",
-            summary: "adaptive estimation, or the filter of 2001: every sample averaged with the one \
-                      before, over a fixed time constant, and empty samples in a silence of half of it",
+            summary: "adaptive estimation, or the filter of 2001: samples are averaged in pairs \
+                      and filtered with a fixed time constant, with an empty sample after half of \
+                      it without acknowledgements",
         },
         Parameter {
             name: "adaptive_interval",
             unit: "true or false",
             default: "true",
-            summary: "sample over up to a round-trip time when there is congestion (abse)",
+            summary: "sample over up to a round-trip time during congestion (abse)",
         },
         Parameter {
             name: "adaptive_gain",
@@ -48,31 +49,32 @@ pub const ABOUT: About = About {
             name: "t_min",
             unit: "time",
             default: "0s",
-            summary: "shortest sample; the time since the last acknowledgement if that is longer",
+            summary: "minimum duration of a sample, or the time since the last acknowledgement if \
+                      longer",
         },
         Parameter {
             name: "tau",
             unit: "time",
             default: "500ms",
-            summary: "time constant of the filter where the gain is not adaptive",
+            summary: "time constant of the filter without adaptive gain",
         },
         Parameter {
             name: "n",
             unit: "round-trip times",
             default: "10",
-            summary: "how many the instability may add to the adaptive time constant of one",
+            summary: "maximum that instability adds to the adaptive time constant of one",
         },
         Parameter {
             name: "beta",
             unit: "ratio",
             default: "0.6",
-            summary: "memory of the instability",
+            summary: "memory of the instability filter",
         },
         Parameter {
             name: "u_window",
             unit: "samples",
             default: "10",
-            summary: "how many the largest instability is taken from",
+            summary: "number of values from which the maximum instability is taken",
         },
     ],
 };

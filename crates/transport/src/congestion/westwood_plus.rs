@@ -16,14 +16,14 @@ use crate::registry::{About, Compat, compat_config};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "westwood_plus",
-    summary: "Westwood+: measures the rate at which data is delivered once per round-trip time and, \
-              after a loss, sets the window to that rate times the least round-trip time instead of \
-              halving it. Grows as New Reno does.",
+    summary: "Westwood+: measures the delivery rate once per round-trip time and, after a loss, \
+              sets the window to that rate times the minimum round-trip time instead of halving \
+              it. Grows like New Reno.",
     source: "Grieco and Mascolo, ACM CCR 34(2), 2004",
-    linux: "A sample at most every 50 ms, in whole bytes per millisecond, smoothed twice by an eighth; \
-            a loss halves the window first, and the rate sets it at the end of recovery, upwards \
-            too; a timeout forgets the least round-trip time.",
-    parameters: &[Compat::parameter("the paper, or what Linux does")],
+    linux: "At most one sample per 50 ms, in whole bytes per millisecond, smoothed twice by an \
+            eighth. A loss halves the window first; the rate sets it at the end of recovery, \
+            possibly to a larger value. A timeout resets the minimum round-trip time.",
+    parameters: &[Compat::parameter("the paper, or Linux's behaviour")],
 };
 
 compat_config! {

@@ -16,22 +16,22 @@ use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "wvegas",
-    summary: "Weighted Vegas: once per round trip every path compares how many of its segments wait \
-              in queues with its share of a common total, and takes a segment more or less; shares \
-              follow rates, so that traffic leaves paths whose queues grow. A path alone has the \
-              whole total, as in Vegas.",
+    summary: "Weighted Vegas: once per round trip, every path compares its number of queued \
+              segments with its share of a common total, and adds or removes a segment. Shares \
+              follow rates, so traffic moves away from paths whose queues grow. A single path has \
+              the whole total, as in Vegas.",
     source: "Cao, Xu and Fu, ICNP 2012; draft-xu-mptcp-congestion-control",
-    linux: "whole segments throughout, weights in units of 1/65536, and Reno's growth in rounds of \
-            less than three round-trip time samples; the window grows though it is not used; an idle time forgets \
-            all round-trip times",
+    linux: "whole segments, weights in units of 1/65536, and Reno's growth in rounds with fewer \
+            than three round-trip time samples; the window grows even if it is not used; an idle \
+            time resets all round-trip times",
     parameters: &[
         Parameter {
             name: "total_alpha",
             unit: "segments",
             default: "10",
-            summary: "segments that all paths together keep in queues",
+            summary: "total segments that all paths keep in queues",
         },
-        Compat::parameter("whose arithmetic"),
+        Compat::parameter("arithmetic of the paper or of Linux"),
     ],
 };
 

@@ -19,17 +19,12 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         default: "5ms",
         summary: "added to the difference of latencies",
     },
-    Parameter {
-        name: "max",
-        unit: "time",
-        default: "100ms",
-        summary: "longest wait whatever the latencies",
-    },
+    Parameter { name: "max", unit: "time", default: "100ms", summary: "maximum wait" },
     Parameter {
         name: "rtt",
         unit: "raw, min, max or smoothed",
         default: "raw",
-        summary: "which round-trip time the sender tells (MP_RTT); a path's latency is half of it",
+        summary: "round-trip time that the sender reports (MP_RTT); a path's latency is half of it",
     },
     FILTER,
     KALMAN_Q,
@@ -44,8 +39,8 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "adaptive",
-    summary: "Delivers in order; a missing datagram is waited for as long as the slowest path is \
-              behind the fastest, and a little longer.",
+    summary: "Delivers in order, and waits for a missing datagram for the difference of latencies \
+              between the slowest and the fastest path plus `offset`.",
     source: "RFC 9897 (MP_SEQ, MP_RTT); the reordering module of MP-DCCP for Linux",
     linux: LINUX,
     parameters: PARAMETERS,

@@ -12,29 +12,31 @@ use crate::per_path::PerPath;
 use crate::registry::{Compat, InvalidParameter, Parameter};
 use crate::segment::Datagram;
 
-pub(super) const LINUX: &str = "waits end at multiples of 50 ms only, and the adaptive engine takes the least latency for zero";
+pub(super) const LINUX: &str = "waits end at multiples of 50 ms only, and the adaptive engine \
+                                takes the minimum latency as zero";
 
 pub(super) const LOSS_INFERENCE: Parameter = Parameter {
     name: "loss_inference",
     unit: "0 to 3",
     default: "0",
-    summary: "when a missing datagram is given up before its time: 0 never, 1 when every path has \
-              brought a later one, 2 when gaps in the paths' own numbers explain all that is \
-              missing (not for udp), 3 either",
+    summary: "condition for giving up a missing datagram early: 0 never, 1 when every path has \
+              delivered a later one, 2 when gaps in the paths' sequence numbers account for all \
+              missing datagrams (not for udp), 3 either",
 };
 pub(super) const DROP_LATE: Parameter = Parameter {
     name: "drop_late",
     unit: "true or false",
     default: "false",
-    summary: "drop what arrives after it was given up, rather than hand it over out of order",
+    summary: "drop datagrams that arrive after they were given up, instead of delivering them out \
+              of order",
 };
 pub(super) const CAPACITY: Parameter = Parameter {
     name: "capacity",
     unit: "datagrams",
     default: "2048",
-    summary: "how many are held at most",
+    summary: "maximum number of waiting datagrams",
 };
-pub(super) const COMPAT: Parameter = Compat::parameter("what is meant, or what is deployed");
+pub(super) const COMPAT: Parameter = Compat::parameter("as intended, or as deployed");
 
 /// Timer interval of Telekom's kernel module.
 const TICK: Duration = Duration::from_millis(50);

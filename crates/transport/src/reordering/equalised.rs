@@ -11,9 +11,9 @@ use crate::registry::{About, Check, InvalidParameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "equalised",
-    summary: "Delivers in order; a datagram that came early waits as long as the slowest path is \
-              behind its own, and a little longer: together with the path's latency the same time \
-              on every path.",
+    summary: "Delivers in order; a datagram that arrived early waits for the difference of \
+              latencies between the slowest path and its own plus `offset`, so that latency and \
+              wait add up to the same time on every path.",
     source: "the reordering module of MP-DCCP for Linux (delay equalisation)",
     linux: super::buffer::LINUX,
     parameters: adaptive::PARAMETERS,

@@ -11,7 +11,7 @@ use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "fixed",
-    summary: "Delivers in order; a missing datagram is waited for at most a fixed time.",
+    summary: "Delivers in order, and waits for a missing datagram for at most a fixed time.",
     source: "RFC 9897 (MP_SEQ, MP_RTT); the reordering module of MP-DCCP for Linux",
     linux: super::buffer::LINUX,
     parameters: &[
@@ -19,7 +19,7 @@ pub const ABOUT: About = About {
             name: "timeout",
             unit: "time",
             default: "15ms",
-            summary: "how long a datagram that came early waits at most",
+            summary: "maximum wait of a datagram that arrived early",
         },
         super::buffer::LOSS_INFERENCE,
         super::buffer::DROP_LATE,

@@ -12,19 +12,19 @@ pub(super) const FILTER: Parameter = Parameter {
     name: "filter",
     unit: "raw, kalman or directional",
     default: "raw",
-    summary: "how samples of latency are smoothed",
+    summary: "smoothing of latency samples",
 };
 pub(super) const KALMAN_Q: Parameter = Parameter {
     name: "kalman_q",
     unit: "ms²",
     default: "0.08",
-    summary: "variance by which the latency is thought to move from sample to sample",
+    summary: "assumed variance of the change of latency between samples",
 };
 pub(super) const KALMAN_R: Parameter = Parameter {
     name: "kalman_r",
     unit: "ms²",
     default: "1.0",
-    summary: "variance of a sample around the latency",
+    summary: "assumed variance of a sample around the latency",
 };
 pub(super) const WINDOW: Parameter = Parameter {
     name: "window",

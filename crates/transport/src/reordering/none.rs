@@ -6,7 +6,8 @@ use crate::registry::{About, Check};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "none",
-    summary: "Each datagram is delivered as it arrives. Also called `default`, as MP-DCCP does.",
+    summary: "Delivers each datagram on arrival. MP-DCCP calls it `default`, which is accepted \
+              too.",
     source: "RFC 9897, which leaves reordering to the receiver",
     linux: "",
     parameters: &[],

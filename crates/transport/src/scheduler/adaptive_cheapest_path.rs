@@ -13,14 +13,14 @@ use crate::registry::{About, Compat, compat_config};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "adaptive_cheapest_path",
-    summary: "ACPF of MP-DCCP: cheapest path first, but while the round-trip time of a path is more \
-              than a tenth (at least 5 ms) above its lowest, the part of its window that is used \
+    summary: "ACPF of MP-DCCP: cheapest path first, but while the round-trip time of a path \
+              exceeds its minimum by a tenth (at least 5 ms), the usable part of its window \
               shrinks, down to 30 %, so that traffic spills before queues fill.",
     source: "Telekom MP-DCCP kernel, sched_acpf.c: the law that was meant",
-    linux: "The law as it is coded, in whole numbers, with its fault of precedence: for lowest \
-            round-trip times above 5.05 ms the window never shrinks. Spills as `cheapest_path` does \
-            with linux.",
-    parameters: &[Compat::parameter("the law that was meant, or as it is coded")],
+    linux: "The law as implemented, in integers and with its fault of precedence: the window never \
+            shrinks if the minimum round-trip time exceeds 5.05 ms. Spills like `cheapest_path` \
+            with `compat = \"linux\"`.",
+    parameters: &[Compat::parameter("the law as intended, or as implemented")],
 };
 
 compat_config! {

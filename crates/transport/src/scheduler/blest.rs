@@ -14,34 +14,35 @@ use crate::{PathId, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "blest",
-    summary: "BLEST: while the fastest path is full, a slower one is used only if the peer's window \
-              holds both what the slower path has on its way and all that the fast path could send \
-              meanwhile; else data waits for the fast path. The estimate is scaled by λ, which grows \
-              while the window blocks and shrinks otherwise.",
+    summary: "BLEST: while the fastest path is full, a slower path is used only if the peer's \
+              window has room for the data in flight on the slower path and for all that the fast \
+              path could send meanwhile; otherwise data waits for the fast path. The estimate is \
+              scaled by λ, which grows while the window blocks and shrinks otherwise.",
     source: "Ferlin et al., Networking 2016; chavali2022 §4; Linux out-of-tree MPTCP, mptcp_blest.c",
-    linux: "λ starts at 1.2; round trips are whole numbers, one more than the quotient, and a fast \
-            path in its first slow start is expected to double its window in each.",
+    linux: "λ starts at 1.2. The number of round trips is the integer quotient plus one, and a \
+            fast path in its first slow start is expected to double its window in each.",
     parameters: &[
-        Compat::parameter("which form of the estimate"),
+        Compat::parameter("form of the estimate"),
         Parameter {
             name: "lambda",
             unit: "ratio",
             default: "(1.0; 1.2 with compat linux)",
-            summary: "λ at the start",
+            summary: "initial λ",
         },
-        Parameter { name: "lambda_min", unit: "ratio", default: "1.0", summary: "least λ" },
-        Parameter { name: "lambda_max", unit: "ratio", default: "1.3", summary: "greatest λ" },
+        Parameter { name: "lambda_min", unit: "ratio", default: "1.0", summary: "minimum λ" },
+        Parameter { name: "lambda_max", unit: "ratio", default: "1.3", summary: "maximum λ" },
         Parameter {
             name: "lambda_up",
             unit: "ratio",
             default: "0.04",
-            summary: "added to λ in a round trip of the slow path in which the window blocked",
+            summary: "increase of λ after a round trip of the slow path in which the window \
+                      blocked",
         },
         Parameter {
             name: "lambda_down",
             unit: "ratio",
             default: "0.01",
-            summary: "taken from λ in any other round trip of the slow path",
+            summary: "decrease of λ after any other round trip of the slow path",
         },
     ],
 };

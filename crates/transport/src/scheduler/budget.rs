@@ -14,13 +14,13 @@ use crate::{PathSet, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "budget",
-    summary: "The usable paths whose smoothed round-trip time is below `rtt` and whose deviation is \
-              below `tolerance` of it, in turn, weighted by 1 / (srtt · (1 + `aversion` · inflation)), \
-              where inflation is the excess over the lowest round-trip time. A path that was left \
-              comes back once it has measured below four fifths of both limits for `hold`, at \
-              first with a part of its weight that grows over another `hold`: a drained path shows \
-              no queue. While it is left, each 64th unit probes it with a copy. If no path is \
-              within the budget, the fastest.",
+    summary: "Uses in turn the usable paths whose smoothed round-trip time is below `rtt` and \
+              whose deviation is below `tolerance` of it, weighted by 1 / (srtt · (1 + `aversion` \
+              · inflation)), where inflation is the excess over the minimum round-trip time. An \
+              excluded path returns after it has measured below four fifths of both limits for \
+              `hold`; its weight then grows over another `hold`, since a drained path shows no \
+              queue. Meanwhile every 64th unit probes it with a copy. If no path is within the \
+              budget, the fastest one is used.",
     source: "proposal for mqvpn (mp0rta/mqvpn#73); srtla_send#17; the probing and return are this \
              project's",
     linux: "",
@@ -29,25 +29,25 @@ pub const ABOUT: About = About {
             name: "rtt",
             unit: "time",
             default: "200ms",
-            summary: "round-trip time from which a path is left",
+            summary: "round-trip time above which a path is excluded",
         },
         Parameter {
             name: "tolerance",
             unit: "share",
             default: "50%",
-            summary: "deviation, of the round-trip time, from which a path is left",
+            summary: "deviation as a share of the round-trip time, above which a path is excluded",
         },
         Parameter {
             name: "aversion",
             unit: "number",
             default: "1",
-            summary: "weight of the delay that queues add",
+            summary: "weight of the queueing delay",
         },
         Parameter {
             name: "hold",
             unit: "time",
             default: "2s",
-            summary: "time for which a path must be calm before it comes back",
+            summary: "time for which a path must be within its limits before it returns",
         },
     ],
 };

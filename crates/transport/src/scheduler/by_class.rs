@@ -11,8 +11,8 @@ use crate::{Class, PathSet, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "by_class",
-    summary: "Separate paths for control and for everything else: neither waits behind the other, and \
-              neither spills over when its path is full or fails.",
+    summary: "Separate paths for control and all other data: neither waits for the other, and \
+              neither uses another path if its own is full or fails.",
     source: "lee2021mutran §1.3, the system compared as [16]",
     linux: "",
     parameters: &[
@@ -20,13 +20,13 @@ pub const ABOUT: About = About {
             name: "control",
             unit: "position",
             default: "0",
-            summary: "which of the connection's paths carries control, counted from 0",
+            summary: "index of the path for control, counted from 0",
         },
         Parameter {
             name: "data",
             unit: "position",
             default: "1",
-            summary: "which of them carries video and data",
+            summary: "index of the path for video and data",
         },
     ],
 };

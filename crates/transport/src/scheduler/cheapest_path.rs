@@ -12,14 +12,18 @@ use crate::{PathId, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "cheapest_path",
-    summary: "Cheapest path first: the usable path of the highest priority whose window has room; \
-              among equals the lowest cost, then the lower round-trip time. Traffic spills to the \
-              next path when the window of the better one is full, but to a standby path only when \
-              no other is usable; a path of priority 0 is never used.",
+    summary: "Cheapest path first: uses the path with the highest priority among the usable paths \
+              whose window has room; ties are decided by the lowest cost, then by the lowest \
+              round-trip time. Traffic spills to the next path when the window of the better one \
+              is full, but to a standby path only when no other path is usable. A path with \
+              priority 0 is never used.",
     source: "baltaci2023 §2.4 (CPF of MP-DCCP); RFC 9897 §3.2.9 and §3.4 (priorities)",
-    linux: "The form of Telekom's MP-DCCP kernel: a standby path carries what spills like any other, \
-            and cost does not count.",
-    parameters: &[Compat::parameter("whether standby paths wait for all others to be gone")],
+    linux: "As in Telekom's MP-DCCP kernel: standby paths also carry spilled traffic, and cost is \
+            ignored.",
+    parameters: &[Compat::parameter(
+        "whether standby paths are used only after all others have \
+                                     failed",
+    )],
 };
 
 compat_config! {

@@ -16,11 +16,11 @@ use crate::{PathId, PathSet, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "coded",
-    summary: "The path with the lowest round-trip time. Once an acknowledgement is overdue, as late \
-              as another path can still deliver, the n datagrams in flight that the same trouble \
-              holds up are replaced by n + k random linear combinations of them, spread over the \
-              other paths that are in time: any n of all that arrive suffice. k by the measured \
-              loss of these paths. Over protocols that retransmit it is `low_rtt`.",
+    summary: "Uses the path with the lowest round-trip time. When an acknowledgement is overdue, \
+              as late as another path can still deliver, n + k random linear combinations of the n \
+              affected datagrams in flight are sent over the other paths that are in time; any n \
+              received combinations or datagrams suffice. k follows from the measured loss of \
+              these paths. Over protocols that retransmit, it is `low_rtt`.",
     source: "CellFusion, XNC (SIGCOMM 2023); code: RFC 8681",
     linux: "",
     parameters: &[
@@ -29,7 +29,8 @@ pub const ABOUT: About = About {
             name: "fails",
             unit: "share",
             default: "1%",
-            summary: "runs that lack a combination at the measured loss, or whose combinations depend on each other",
+            summary: "share of runs that lack a combination at the measured loss, or whose \
+                      combinations are linearly dependent",
         },
         ACK_DELAY,
     ],

@@ -19,13 +19,13 @@ use crate::{PathId, PathSet, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "deadline",
-    summary: "For each datagram the number of copies, their paths and times with the least sum of \
-              the chance of a miss and the price of the copies. Chances are learned from what \
-              became of earlier packets, by the worst recent sign of trouble on their path when \
-              they left, whether it goes on, and whether a packet was late there in the last 4 s; \
-              the odds of a failure are taken to be 3 times as high while another path fails. The \
-              price of a copy rises as the budget is used up, and is at least 50 times the share \
-              that may be missed. Over protocols that retransmit it is `low_rtt`.",
+    summary: "Chooses for each datagram the number of copies, their paths and times that minimise \
+              the sum of the chance of a miss and the price of the copies. Chances are learned \
+              from the fates of earlier packets, by the worst recent sign of trouble on their path \
+              when they were sent, whether it persists, and whether a packet was late there in the \
+              last 4 s. While another path fails, the odds of a failure are assumed to be 3 times \
+              as high. The price of a copy rises as the budget is used up; it is at least 50 times \
+              the share that may be missed. Over protocols that retransmit, it is `low_rtt`.",
     source: "this project; the correlation: measured between carriers (PAM 2025)",
     linux: "",
     parameters: &[
@@ -40,7 +40,7 @@ pub const ABOUT: About = About {
             name: "budget",
             unit: "share",
             default: "20%",
-            summary: "further copies' bytes, of those of the first copies",
+            summary: "bytes of further copies as a share of the bytes of first copies",
         },
         Parameter {
             name: "memory",

@@ -15,12 +15,12 @@ use crate::{PathId, PathSet, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "early_warning",
-    summary: "One path, that with the least sign of trouble; a copy on the next best while the \
-              sign is above `warn`. The sign of a path is the worst of its delays within `memory` \
-              (a loss is worse than any), of the delay that the last two packets predict, and of \
-              the age of what is overdue. What is not acknowledged goes once more as late as \
-              another path can deliver it (`hedge`). Over protocols that retransmit there are no \
-              signs, and it is `low_rtt`.",
+    summary: "Uses the path with the smallest sign of trouble, and sends a copy on the next best \
+              path while the sign exceeds `warn`. The sign of a path is the maximum of its delays \
+              within `memory` (a loss exceeds any delay), of the delay extrapolated from the last \
+              two packets, and of the age of overdue packets. Unacknowledged datagrams are copied \
+              as late as another path can still deliver them (`hedge`). Over protocols that \
+              retransmit there are no signs, and it is `low_rtt`.",
     source: "PAAF, arXiv 2604.24352 (partial duplication by radio values); the signs are this \
              project's",
     linux: "",
@@ -30,7 +30,7 @@ pub const ABOUT: About = About {
             name: "warn",
             unit: "time",
             default: "(half of within)",
-            summary: "one-way delay from which copies are sent",
+            summary: "one-way delay above which copies are sent",
         },
         Parameter {
             name: "memory",
@@ -42,13 +42,13 @@ pub const ABOUT: About = About {
             name: "hedge",
             unit: "true or false",
             default: "true",
-            summary: "send again what is not acknowledged",
+            summary: "send copies of unacknowledged datagrams",
         },
         Parameter {
             name: "budget",
             unit: "share",
             default: "100%",
-            summary: "further copies' bytes, of those of the first copies",
+            summary: "bytes of further copies as a share of the bytes of first copies",
         },
         ACK_DELAY,
     ],

@@ -14,19 +14,19 @@ use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "ecf",
-    summary: "Earliest completion first: while the fastest path is full, a slower one is used unless \
-              all that waits would be through earlier by waiting for the fast path. Once waiting, it \
-              takes a margin of `beta` to stop.",
+    summary: "Earliest completion first: while the fastest path is full, a slower path is used \
+              unless the waiting data would complete earlier on the fast path. Once it waits, the \
+              scheduler stops waiting only with a margin of `beta`.",
     source: "Lim et al., CoNEXT 2017; Linux out-of-tree MPTCP, mptcp_ecf.c",
-    linux: "Counts in bytes, takes the waiting data for at least one window of either path, and \
-            allows for half of Linux's `rttvar`, which is four deviations and never less than 200 ms.",
+    linux: "Counts bytes, assumes at least one window of either path as waiting data, and adds \
+            half of Linux's `rttvar`, which is four deviations and at least 200 ms.",
     parameters: &[
-        Compat::parameter("which form of the comparison"),
+        Compat::parameter("form of the comparison"),
         Parameter {
             name: "beta",
             unit: "ratio",
             default: "0.25",
-            summary: "how much longer the slow path may take before waiting ends",
+            summary: "margin by which the slow path must be earlier to end the waiting",
         },
     ],
 };

@@ -12,13 +12,13 @@ use crate::registry::{About, Compat, compat_config};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "handover",
-    summary: "One active path, the usable one of the highest priority (the first of several), and no \
-              spill when it is full; another takes over only when it is gone. A path of priority 0 is \
-              never used.",
+    summary: "Uses one path: the first of the usable paths with the highest priority. Traffic does \
+              not spill when it is full; another path takes over only if it fails. A path with \
+              priority 0 is never used.",
     source: "Telekom MP-DCCP kernel, handover scheduler: what was meant; RFC 9897 §3.2.9",
-    linux: "As it is coded: nothing is sent while a path of priority 0 is usable and has room, and \
-            otherwise it is `cheapest_path` with linux, spill included.",
-    parameters: &[Compat::parameter("what was meant, or as it is coded")],
+    linux: "As implemented: nothing is sent while a path with priority 0 is usable and has room; \
+            otherwise `cheapest_path` with `compat = \"linux\"`, including spill.",
+    parameters: &[Compat::parameter("as intended, or as implemented")],
 };
 
 compat_config! {

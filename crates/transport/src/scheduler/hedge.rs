@@ -13,11 +13,11 @@ use crate::{PathSet, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "hedge",
-    summary: "The path with the lowest round-trip time; a datagram that is not acknowledged after \
-              `after` goes once more on another path, as long as the copy can arrive before the \
-              deadline and the budget allows it. Without `after`, as late as another path can \
-              still deliver. Further copies take the remaining paths. Over protocols that \
-              retransmit it is `low_rtt`.",
+    summary: "Uses the path with the lowest round-trip time. If a datagram is not acknowledged \
+              after `after`, a copy is sent on another path, provided that it can arrive before \
+              the deadline and the budget allows it. Without `after`, copies are sent as late as \
+              another path can still deliver them. Further copies use the remaining paths. Over \
+              protocols that retransmit, it is `low_rtt`.",
     source: "Dean and Barroso 2013, The Tail at Scale; XLINK (SIGCOMM 2021) and xquic's deadline \
              reinjection",
     linux: "",
@@ -26,14 +26,14 @@ pub const ABOUT: About = About {
             name: "after",
             unit: "time",
             default: "(from the deadline)",
-            summary: "age at which a datagram is sent again",
+            summary: "age at which a copy of a datagram is sent",
         },
         WITHIN,
         Parameter {
             name: "budget",
             unit: "share",
             default: "100%",
-            summary: "further copies' bytes, of those of the first copies",
+            summary: "bytes of further copies as a share of the bytes of first copies",
         },
         ACK_DELAY,
     ],

@@ -13,9 +13,9 @@ use crate::{PathId, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "linux",
-    summary: "The scheduler of MPTCP in upstream Linux: the path whose bytes, queued and in flight, \
-              are through first at its average pacing rate, for a burst at a time. A full window does \
-              not keep data from a path, it queues there until the path's send buffer is full.",
+    summary: "The scheduler of MPTCP in upstream Linux: sends a burst on the path that would \
+              transmit its queued and unacknowledged bytes first at its average pacing rate. Data \
+              queues for a path with a full window until its send buffer is full.",
     source: "Linux net/mptcp/protocol.c; pacing rates tcp_update_pacing_rate",
     linux: "",
     parameters: &[
@@ -23,13 +23,14 @@ pub const ABOUT: About = About {
             name: "burst",
             unit: "bytes",
             default: "65428",
-            summary: "what goes to a path before the queues are compared again",
+            summary: "bytes sent on a path before the queues are compared again",
         },
         Parameter {
             name: "buffer",
             unit: "windows",
             default: "2",
-            summary: "what a path holds, queued and in flight; Linux sizes send buffers for two",
+            summary: "maximum queued and unacknowledged data of a path; Linux sizes send buffers \
+                      for two windows",
         },
     ],
 };

@@ -11,9 +11,9 @@ use crate::registry::{About, Check};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "low_rtt",
-    summary: "The default of MPTCP: the usable path with the lowest smoothed round-trip time whose \
-              window has room; when that window is full the next-lowest takes over. Data that is \
-              sent again goes to a path that has not carried it, and waits for one that is full.",
+    summary: "The default of MPTCP: uses the path with the lowest smoothed round-trip time among \
+              the usable paths whose window has room. Retransmitted data uses a path that has not \
+              carried it, and waits if that path is full.",
     source: "Linux out-of-tree MPTCP, mptcp_sched.c; baltaci2023 §4 item 7",
     linux: "",
     parameters: &[],

@@ -13,10 +13,10 @@ use crate::registry::{About, Check};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "low_rtt_wait",
-    summary: "MP-DCCP's lowest RTT as the studies of remote piloting met it: the usable path with the \
-              lowest smoothed round-trip time, and while its window is full nothing leaves. A slower \
-              path is used only when every faster one is gone. Telekom's kernel compares only the \
-              links with room, which is `low_rtt`.",
+    summary: "MP-DCCP's lowest RTT as in the studies of remote piloting: uses the path with the \
+              lowest smoothed round-trip time, and waits while its window is full. A slower path \
+              is used only if every faster path has failed. Telekom's kernel compares only paths \
+              with room, which is `low_rtt`.",
     source: "baltaci2023 §2.4 (LowRTT of MP-DCCP waits rather than spills over)",
     linux: "",
     parameters: &[],

@@ -13,10 +13,10 @@ use crate::{Class, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "mutran",
-    summary: "MuTran: a control message leaves on the path that the scheduler of data would take, with \
-              a copy on every other path, and the first to arrive counts; everything else goes by \
-              that scheduler alone. A copy on a path without room waits there; over MP-DCCP it is left \
-              out unless `wait` says otherwise.",
+    summary: "MuTran: sends a control message on the path chosen by the data scheduler, with a \
+              copy on every other path; the first to arrive counts. All other data uses the data \
+              scheduler. A copy for a path without room waits; over MP-DCCP it is omitted unless \
+              `wait` is true.",
     source: "lee2021mutran §1.1",
     linux: "",
     parameters: &[
@@ -24,19 +24,19 @@ pub const ABOUT: About = About {
             name: "data",
             unit: "low_rtt or round_robin",
             default: "low_rtt",
-            summary: "the scheduler of everything else",
+            summary: "scheduler of all other data",
         },
         Parameter {
             name: "duplicate",
             unit: "list of classes",
             default: "[\"control\"]",
-            summary: "the classes of which every path gets a copy: control, video, data",
+            summary: "classes that are copied to every path: control, video, data",
         },
         Parameter {
             name: "wait",
             unit: "true or false",
             default: "false",
-            summary: "over MP-DCCP, too, a copy waits on a path without room",
+            summary: "copies wait for paths without room over MP-DCCP, too",
         },
     ],
 };

@@ -14,19 +14,18 @@ use crate::{PathId, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "otias",
-    summary: "Sends each unit on the path where it is expected to arrive first, counting the round \
-              trips that it waits there for room: a full window does not keep it from the path, it \
-              queues.",
+    summary: "Sends each unit on the path where it is expected to arrive first, including the \
+              round trips that it waits for room there: units queue for a path with a full window.",
     source: "Yang, Wang, Amer 2014 (OTIAS); Telekom MP-DCCP kernel, sched_otias.c",
-    linux: "The form of Telekom's MP-DCCP kernel: round trips are whole, rounded down. It bounds the \
-            queues by the sockets' `tx_qlen`: set `queue` to the same.",
+    linux: "As in Telekom's MP-DCCP kernel: round trips are rounded down to integers. The kernel \
+            bounds the queues by the sockets' `tx_qlen`; set `queue` to the same number.",
     parameters: &[
-        Compat::parameter("round trips of waiting as they are, or rounded down"),
+        Compat::parameter("round trips of waiting as fractions, or rounded down"),
         Parameter {
             name: "queue",
             unit: "segments",
             default: "(no bound)",
-            summary: "a path on which that many wait is not used",
+            summary: "maximum number of waiting segments per path",
         },
     ],
 };

@@ -13,10 +13,11 @@ use crate::{PathSet, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "redundant",
-    summary: "One copy on every usable path; the first to arrive counts. Under full windows each path \
-              goes through the stream at its own pace and skips what the peer already has, as \
-              MPTCP's redundant scheduler does; with `strict` every path carries everything, at the \
-              pace of the slowest. Data that is sent again goes to one path, as with `low_rtt`.",
+    summary: "Sends a copy on every usable path; the first to arrive counts. When windows are \
+              full, each path advances through the stream at its own pace and skips data that the \
+              peer already has, like MPTCP's redundant scheduler; with `strict`, every path \
+              carries all data at the pace of the slowest path. Retransmitted data uses one path, \
+              as with `low_rtt`.",
     source: "Linux out-of-tree MPTCP, mptcp_redundant.c; chavali2022 §4",
     linux: "",
     parameters: &[
@@ -30,7 +31,7 @@ pub const ABOUT: About = About {
             name: "version",
             unit: "0.95, 0.95.1 or 0.95.2",
             default: "none",
-            summary: "MPTCP: redundancy as in this version of out-of-tree MPTCP, faults included",
+            summary: "MPTCP: redundancy of this version of out-of-tree MPTCP, including its faults",
         },
     ],
 };

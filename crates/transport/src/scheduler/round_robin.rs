@@ -13,24 +13,24 @@ use crate::{PathId, PathSet, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "round_robin",
-    summary: "Takes the paths in turn. With `cwnd_limited` a path whose window is full is skipped, so \
-              that the split follows the windows; without, the turn waits for that path.",
+    summary: "Uses the paths in turn. With `cwnd_limited`, a path with a full window is skipped, \
+              so the split follows the windows; otherwise the scheduler waits for that path.",
     source: "Linux out-of-tree MPTCP, mptcp_rr.c",
-    linux: "Rounds of quotas: a path that was skipped while full keeps its turn of the round, a burst \
-            that was interrupted goes on first, and the last path of the list begins.",
+    linux: "Rounds of quotas: a path that was skipped because it was full keeps its turn, an \
+            interrupted burst continues first, and rounds begin with the last path of the list.",
     parameters: &[
         Compat::parameter("plain turns, or rounds of quotas"),
         Parameter {
             name: "segments",
             unit: "segments",
             default: "1",
-            summary: "segments in a row on one path",
+            summary: "consecutive segments on a path",
         },
         Parameter {
             name: "cwnd_limited",
             unit: "true or false",
             default: "true",
-            summary: "skip a path whose window is full rather than wait for it",
+            summary: "skip paths with a full window instead of waiting for them",
         },
     ],
 };

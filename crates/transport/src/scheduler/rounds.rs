@@ -18,13 +18,13 @@ use crate::{PathId, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "rounds",
-    summary: "The path with the lowest round-trip time. A frame's (messages written together) \
-              deadline leaves some rounds of sending and acknowledging; in each, as many random \
-              linear combinations are sent as make the expected value best: −1 for a miss and \
-              −`cost` for each combination, as a share of the frame. Few at first, many in the \
-              last round. Losses of each path are taken for ON/OFF (a chain of two states), and \
-              a round's combinations go to the path, or by halves to the two paths, that are best. \
-              Over protocols that retransmit it is `low_rtt`.",
+    summary: "Uses the path with the lowest round-trip time. The deadline of a frame (messages \
+              written together) leaves a number of rounds of sending and acknowledging. In each \
+              round, the number of random linear combinations maximises the expected value: −1 for \
+              a miss, and −`cost` for combinations as many as the frame's packets. So few are sent \
+              at first, and many in the last round. Losses of each path are modelled as ON/OFF (a \
+              chain of two states), and the combinations of a round are sent on the best path, or \
+              in halves on the best two. Over protocols that retransmit, it is `low_rtt`.",
     source: "Hairpin (NSDI 2024), for one path and independent loss; several paths, ON/OFF loss and \
              a code that keeps earlier combinations (RFC 8681) are this project's",
     linux: "",
@@ -34,7 +34,7 @@ pub const ABOUT: About = About {
             name: "cost",
             unit: "number",
             default: "0.0001",
-            summary: "price of combinations as many as the frame's packets, in misses",
+            summary: "price, in misses, of as many combinations as the frame has packets",
         },
         ACK_DELAY,
     ],

@@ -11,15 +11,15 @@ use crate::{PathSet, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "single",
-    summary: "Sends everything on one path and never on another, not even when that path fails. The \
-              baseline that a multipath transport has to beat.",
+    summary: "Sends all data on one path, even if that path fails. It is the baseline for \
+              multipath transports.",
     source: "baseline",
     linux: "",
     parameters: &[Parameter {
         name: "path",
         unit: "position",
         default: "0",
-        summary: "which of the connection's paths, counted from 0",
+        summary: "index of the path, counted from 0",
     }],
 };
 

@@ -11,9 +11,10 @@ use crate::{PathId, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "spare_fastest",
-    summary: "For downloads beside control: as `low_rtt`, but the path of the least round-trip time is \
-              left free, so that its queue stays short for others; it is used only when no other regular \
-              path is usable. A path is displaced as the fastest by one that is a tenth faster.",
+    summary: "For downloads next to control: like `low_rtt`, but without the path with the lowest \
+              round-trip time, so that its queue stays short for other traffic. That path is used \
+              only if no other regular path is usable. A path replaces the fastest one if it is a \
+              tenth faster.",
     source: "Skybraid",
     linux: "",
     parameters: &[],

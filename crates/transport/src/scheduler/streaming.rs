@@ -16,12 +16,12 @@ use crate::registry::{About, Check, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "streaming",
-    summary: "The path with the lowest round-trip time, and after each frame (messages written \
-              together) (`burst` + 1) / `delay` random linear combinations of it and the `delay` \
-              frames before it on the next path. So any `burst` losses in a row are recovered \
-              within `delay` frames, but for one in 65,000: one combination more than the losses \
-              guards against two that depend on each other. Nothing waits for an \
-              acknowledgement. Over protocols that retransmit it is `low_rtt`.",
+    summary: "Uses the path with the lowest round-trip time. After each frame (messages written \
+              together), (`burst` + 1) / `delay` random linear combinations of it and the previous \
+              `delay` frames are sent on the next path. So any `burst` consecutive losses are \
+              recovered within `delay` frames, with one failure in 65,000: the additional \
+              combination guards against linear dependence. Nothing waits for an acknowledgement. \
+              Over protocols that retransmit, it is `low_rtt`.",
     source: "Martinian and Sundberg 2004; Tambur (NSDI 2023): windows over frames; code: RFC 8681",
     linux: "",
     parameters: &[
@@ -29,7 +29,7 @@ pub const ABOUT: About = About {
             name: "burst",
             unit: "number",
             default: "8",
-            summary: "losses in a row that are recovered, 1 to 128",
+            summary: "consecutive losses that are recovered, 1 to 128",
         },
         Parameter {
             name: "delay",

@@ -26,40 +26,41 @@ use random_loss::RandomLoss;
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "bbr",
-    summary: "BBR version 1: measures the bottleneck's bandwidth and the least round-trip time, paces \
-              at that bandwidth and keeps two bandwidth-delay products in flight; probes for more \
-              bandwidth every eighth round trip and for a lower round-trip time every ten seconds. \
-              Loss does not slow it down below about 20 %.",
+    summary: "BBR version 1: measures the bottleneck's bandwidth and the minimum round-trip time, \
+              paces at that bandwidth and keeps at most two bandwidth-delay products in flight. It \
+              probes for more bandwidth every eighth round trip, and for a lower round-trip time \
+              every ten seconds. Losses below about 20 % do not slow it down.",
     source: "draft-cardwell-iccrg-bbr-congestion-control-00; Cardwell et al., ACM Queue 14(5), 2016",
-    linux: "gains of 739/256 and 88/256 in the start in place of 2/ln 2 and ln 2/2, integer \
-            bandwidth-delay products, a pace 1 % below the bandwidth, and a window with three \
-            transmission units more, rounded up to an even number of segments, and two more while \
-            probing",
+    linux: "startup gains of 739/256 and 88/256 instead of 2/ln 2 and ln 2/2, integer \
+            bandwidth-delay products, a pacing rate 1 % below the bandwidth, and a window with \
+            three more transmission units, rounded up to an even number of segments, and two more \
+            while probing",
     parameters: &[
-        Compat::parameter("gains and rounding of the draft, or those of Linux"),
+        Compat::parameter("gains and rounding of the draft, or of Linux"),
         Parameter {
             name: "bandwidth_rounds",
             unit: "round trips",
             default: "10",
-            summary: "how long the largest delivery rate counts as the bandwidth",
+            summary: "time for which the maximum delivery rate counts as the bandwidth",
         },
         Parameter {
             name: "min_rtt_window",
             unit: "time",
             default: "10s",
-            summary: "how long the least round-trip time counts before it is measured anew",
+            summary: "time for which the minimum round-trip time is valid before it is measured \
+                      again",
         },
         Parameter {
             name: "aggregation",
             unit: "true or false",
             default: "true",
-            summary: "widen the window by what acknowledgements bring in clumps",
+            summary: "widen the window by the excess data of aggregated acknowledgements",
         },
         Parameter {
             name: "policer",
             unit: "true or false",
             default: "true",
-            summary: "hold the rate that a token-bucket policer seems to allow",
+            summary: "keep the rate that a token-bucket policer appears to allow",
         },
         RADIO,
     ],
@@ -70,8 +71,9 @@ pub(super) const RADIO: Parameter = Parameter {
     name: "radio",
     unit: "true or false",
     default: "false",
-    summary: "make up for losses that come at any rate, up to 60 %, shrink no window for a loss, and \
-              drain no path whose round trips are near the shortest",
+    summary: "for radio links: compensate losses that do not depend on the rate, up to 60 %; do \
+              not shrink the window after a loss; do not drain paths whose round trips are near \
+              their minimum",
 };
 
 /// Parameters of the control.

@@ -25,9 +25,10 @@ use probe::Probe;
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "bbr3",
-    summary: "BBR version 3: paces at the measured bandwidth with about two bandwidth-delay products \
-              in flight, remembers how much in flight lost more than 2 % and stays 15 % below it; \
-              probes for more every two to three seconds and for a lower round-trip time every five.",
+    summary: "BBR version 3: paces at the measured bandwidth with about two bandwidth-delay \
+              products in flight, remembers the amount in flight that lost more than 2 %, and \
+              stays 15 % below it. It probes for more bandwidth every two to three seconds, and \
+              for a lower round-trip time every five seconds.",
     source: "draft-ietf-ccwg-bbr-06",
     linux: "",
     parameters: &[
@@ -35,31 +36,31 @@ pub const ABOUT: About = About {
             name: "loss_threshold",
             unit: "probability",
             default: "2%",
-            summary: "share lost in a round trip above which too much is in flight",
+            summary: "loss in a round trip above which the amount in flight is too large",
         },
         Parameter {
             name: "beta",
             unit: "ratio",
             default: "0.7",
-            summary: "what a round trip with too much loss leaves at least",
+            summary: "minimum factor on the amount in flight after a round trip with too much loss",
         },
         Parameter {
             name: "headroom",
             unit: "ratio",
             default: "0.15",
-            summary: "what is left to others below the amount in flight that was too much",
+            summary: "headroom for other flows below the amount in flight that was too large",
         },
         Parameter {
             name: "min_rtt_window",
             unit: "time",
             default: "10s",
-            summary: "how long the least round-trip time counts",
+            summary: "time for which the minimum round-trip time is valid",
         },
         Parameter {
             name: "probe_rtt_interval",
             unit: "time",
             default: "5s",
-            summary: "how often the queue is drained to measure the round-trip time",
+            summary: "interval at which the queue is drained to measure the round-trip time",
         },
     ],
 };
