@@ -136,7 +136,7 @@ pub struct PathCounters {
     pub unsent: u64,
     /// Datagrams among `unsent` that exceeded the interface's MTU.
     pub too_large: u64,
-    /// Datagrams that came faster than they could be read. Of paths that share a socket, the first one has them.
+    /// Datagrams that arrived faster than they were read. Of paths that share a socket, the first one has them.
     pub unread: u64,
     /// Last error of the system.
     pub error: Option<String>,
@@ -153,7 +153,7 @@ pub struct LocalCounters {
     pub clients: u64,
     /// Bytes outside of MAVLink frames, and datagrams with a truncated frame.
     pub foreign_bytes: u64,
-    /// Datagrams from the application that came faster than they could be read.
+    /// Datagrams from the application that arrived faster than they were read.
     pub unread: u64,
     /// Frames and datagrams dropped because the receiver was too slow.
     pub dropped: u64,

@@ -142,8 +142,8 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
         ));
     }
     if state.peer_duplicated {
-        let text = "two gateways with the key of the other end are heard: the first keeps the session; end \
-                    the other, or give it a key of its own";
+        let text = "two gateways use the key of the other end: the first keeps the session; stop \
+                    the other, or give it its own key";
         alarms.push(text.to_string());
     }
     if state.session_overdue {
@@ -200,11 +200,11 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &SocketCounters) -> Vec<St
         && share > 0.0
     {
         let percent = (share * 100.0).max(1.0);
-        alarms.push(format!("control: {percent:.0} % of what arrives is too late and is dropped"));
+        alarms.push(format!("control: {percent:.0} % of messages arrive too late and are dropped"));
     }
     for path in &state.paths {
         if path.data_left == Some(0) {
-            let text = "its data are used up; it carries only what no other path can";
+            let text = "its data volume is used up; it carries only what no other path can";
             alarms.push(format!("{}: {text}", path.name));
         }
     }
@@ -303,8 +303,8 @@ mod tests {
                 "lte: cannot be used here: the interface, the address or the name is not there",
                 "path `leo` has no socket",
                 "serial is gone",
-                "two gateways with the key of the other end are heard: the first keeps the session; end \
-                 the other, or give it a key of its own",
+                "two gateways use the key of the other end: the first keeps the session; stop \
+                 the other, or give it its own key",
                 "no handshake gets through to change keys: the session ends in 9 min",
                 "dish: nothing can be sent from here: Network is unreachable",
                 "dish: nothing gets through from the other end",
@@ -312,8 +312,8 @@ mod tests {
                 "lte: 88 % are lost from the other end",
                 "lte: larger packets than 640 B do not get through to the other end",
                 "lte: larger packets than 576 B do not get through from the other end",
-                "control: 25 % of what arrives is too late and is dropped",
-                "lte: its data are used up; it carries only what no other path can",
+                "control: 25 % of messages arrive too late and are dropped",
+                "lte: its data volume is used up; it carries only what no other path can",
                 "video: the other end's file has no channel of this name",
             ]
         );

@@ -198,7 +198,7 @@ def words(entry: dict[str, Any]) -> str:
         case "mtu":
             return f"{path}: the largest packet that goes through has {entry.get('bytes')} B."
         case "data_cap":
-            return f"{path}: its data are used up."
+            return f"{path}: its data volume is used up."
         case "alarm":
             return str(entry.get("text"))
     return json.dumps(entry, ensure_ascii=False)
