@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from skybraid.model.formatting import count, microseconds, span
-from skybraid.model.misses import main_cause, refusals
+from skybraid.model.misses import is_short_of_runs, main_cause, refusals
 from skybraid.model.provenance import seeds_text
 from skybraid.model.requirements import headline
 from skybraid.model.statistics import Verdict
@@ -53,7 +53,8 @@ def _print_flows(results: Results) -> None:
     for requirement in results.requirements:
         typer.echo(f"  {requirement.flow}: {coloured(requirement.verdict)}. {requirement.words}.")
         cause = main_cause(requirement, results.flows[requirement.flow])
-        if cause is not None:
+        # Where nothing was missed, the sentence above has the reason.
+        if cause is not None and requirement.missed != 0 and not is_short_of_runs(requirement):
             typer.echo(f"    {cause}")
         if requirement.members is not None:
             typer.echo(f"    each by itself: {requirement.members.words(requirement.metric)}")
