@@ -26,7 +26,7 @@ def flight(name: str, times_s: Values, **columns: Values) -> Flight:
         kept.append(Column(quantity, {"rate": "Mbit/s", "delay": "ms", "loss": "%"}[quantity], values, direction))
     clock_s, times_s = times_s, times_s - times_s[0]
     whole = Flight(name, times_s, tuple(kept), float(times_s[-1]) + step_s, clock_s=clock_s)
-    return whole.whole().without_pauses()
+    return whole.without_gaps().without_pauses()
 
 
 def even(name: str, step_s: float, **columns: Values) -> Flight:

@@ -216,7 +216,7 @@ class TestFlights:
         (tmp_path / "a.csv").write_text(f"time,dl_mbps\n{rows}")
         flight = read_flight(str(tmp_path / "a.csv"))
         assert flight.length_s == pytest.approx(40.0)
-        whole = flight.whole()
+        whole = flight.without_gaps()
         assert whole.length_s == pytest.approx(20.0)
         assert "gaps of 20 s were cut out" in whole.notes[-1]
 
@@ -575,7 +575,7 @@ class TestEpochs:
         flight = starlink(1, 1.7e9)
         delay = flight.columns[0].values.copy()
         delay[1000:1037] = math.nan
-        cut = replace(flight, columns=(Column("delay", "ms", delay),)).whole()
+        cut = replace(flight, columns=(Column("delay", "ms", delay),)).without_gaps()
         assert cut.length_s == pytest.approx(600 - 37 * 0.2)
         assert find_phases([cut]) == [12.0]
 

@@ -99,7 +99,7 @@ def _read(files: str, options: Options | None) -> Flight:
         TraceError: a file cannot be read, or has less than `MIN_FLIGHT_S` of measurements.
     """
     try:
-        flight = read_flight(files, options).whole().without_pauses()
+        flight = read_flight(files, options).without_gaps().without_pauses()
     except TraceError as error:
         if "expected --" not in str(error):
             raise

@@ -109,7 +109,7 @@ def held_back(
     Raises:
         TraceError: a half is too short for a fit.
     """
-    whole = [flight.whole() for flight in flights]
+    whole = [flight.without_gaps() for flight in flights]
     if len(whole) == 1 and len(whole[0].times_s) < MIN_ROWS:
         short = f"{len(whole[0].times_s)} rows in {whole[0].length_s:.3g} s"
         raise TraceError(f"{whole[0].name}: found {short}; expected {MIN_ROWS} at least, of which half are held back")

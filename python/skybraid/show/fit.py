@@ -41,7 +41,7 @@ def fit_html(link: FittedLink, found: Goodness | None, name: str, read: Sequence
     """
     if found is None:
         random = np.random.default_rng(1)
-        all_measured = [flight.whole() for flight in read]
+        all_measured = [flight.without_gaps() for flight in read]
         length_s = float(np.median([flight.length_s for flight in all_measured]))
         all_fitted = [draw_flight(link, length_s, random) for _ in range(_DRAWN)]
     else:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def plot(trace: Trace) -> "Figure":
-    """Draw `trace` over time, and next to it how much of the time exceeds each value (log scale)."""
+    """Draws `trace` over time and, next to it, the share of time above each value (log scale)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.2), layout="constrained")

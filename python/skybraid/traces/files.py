@@ -66,7 +66,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decoded(data: bytes) -> str:
-    """Returns text with its lines ended by LF; Windows writes UTF-16, old Macs CR.
+    """Returns text with lines ended by LF; Windows writes UTF-16, old Macs CR.
 
     A first line `sep=;` of Excel is left blank.
 
@@ -78,7 +78,7 @@ def decoded(data: bytes) -> str:
 
 
 def encoding_of(data: bytes) -> str:
-    """Returns UTF-16 where a mark or the zeros of Latin letters show it, else UTF-8."""
+    """Returns UTF-16 if a byte order mark or the zero bytes of Latin letters show it, else UTF-8."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
     if len(data) >= 4 and data[1] == data[3] == 0 and data[0] and data[2]:

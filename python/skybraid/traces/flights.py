@@ -1,4 +1,4 @@
-"""Flights: what was measured of one network on one journey, perhaps by several tools at once."""
+"""Flights: measurements of one network on one journey, possibly by several tools at once."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Flight:
     """All series of one journey over one network, on one clock.
 
     Attributes:
-        name: the files that they came from.
-        times_s: start of each row, in s, strictly increasing from 0; shape (n,).
-        columns: of `rate`, `delay` and `loss`; NaN: not measured.
-        length_s: in s.
-        notes: assumptions.
+        name: source files.
+        times_s: start of each row in s, strictly increasing from 0; shape (n,).
+        columns: values of `rate`, `delay` and `loss`; NaN: not measured.
+        length_s: duration in s.
+        notes: assumptions of the readers.
         clock_s: measuring time of each row, in s, pauses included; shape (n,). None: `times_s`.
     """
 
@@ -81,7 +81,7 @@ class Flight:
         return None
 
     def each_way(self, quantity: str) -> list[Floats]:
-        """Returns the values of a quantity in the directions in which it was measured, each of shape (n,)."""
+        """Returns the values of a quantity, one array of shape (n,) for each direction in which it was measured."""
         ways = (self.values(quantity, direction) for direction in DIRECTIONS)
         return [values for values in ways if values is not None]
 
@@ -101,7 +101,7 @@ class Flight:
 
     @property
     def clock(self) -> Floats:
-        """Returns when each row was measured, in s since 1970 (UTC) where files have dates; shape (n,)."""
+        """Returns the measuring time of each row, in s since 1970 (UTC) where files have dates; shape (n,)."""
         return self.times_s if self.clock_s is None else self.clock_s
 
     @property
@@ -114,8 +114,8 @@ class Flight:
         """Returns the median time in s between rows."""
         return float(np.median(np.diff(self.times_s))) if len(self.times_s) > 1 else 1.0
 
-    def whole(self) -> Flight:
-        """Returns the flight without the times in which something was not measured, joined to one."""
+    def without_gaps(self) -> Flight:
+        """Returns the flight with unmeasured times cut out and the remaining parts joined."""
         unknown = self._unknown()
         if not unknown.any():
             return self
@@ -135,10 +135,10 @@ class Flight:
         )
 
     def without_pauses(self) -> Flight:
-        """Returns a flight of about even rows without the pauses between them; another one as it is.
+        """Returns the flight without the pauses between its roughly even rows; a flight of uneven rows is unchanged.
 
-        The last value before a pause would otherwise stand for all of it: pings that wait for a lost reply, a logger
-        that was off. A lost probe itself is not a pause.
+        Otherwise the last value before a pause would hold for all of it. Pauses come from pings that wait for a lost
+        reply, or from a logger that was off. A lost probe itself is not a pause.
         """
         pauses_s = self._pauses_s()
         if not pauses_s.any():
@@ -159,13 +159,13 @@ class Flight:
         )
 
     def journeys(self) -> list[Flight]:
-        """Returns the parts between the long times in which nothing was measured, each without its pauses.
+        """Splits the flight at long unmeasured times and returns the parts, each without its pauses.
 
         Raises:
             TraceError: no row has all columns.
         """
         idle_s = np.where(self._unknown(), self._durations_s(), self._pauses_s())
-        # Rows that were not measured may follow one another.
+        # Unmeasured rows may follow one another.
         edges = np.flatnonzero(np.diff(np.concatenate([[False], idle_s > 0, [False]]).astype(int)))
         ends_s = np.append(self.times_s[1:], self.length_s)
         starts_s, stops_s = [0.0], []
@@ -179,17 +179,17 @@ class Flight:
                 stops_s.append(starts_s[-1] - length_s)
                 parted_s = measured_s[after]
         if not stops_s:
-            return [self.whole().without_pauses()]
+            return [self.without_gaps().without_pauses()]
         found = []
         for number, (start_s, end_s) in enumerate(zip(starts_s, [*stops_s, self.length_s], strict=True), start=1):
             rows = (self.times_s >= start_s) & (self.times_s < end_s)
             if (rows & ~self._unknown()).any():
-                own = replace(self.part(start_s, end_s), name=f"{self.name}, part {number}")
-                found.append(own.whole().without_pauses())
-        return found if found else [self.whole()]
+                journey = replace(self.part(start_s, end_s), name=f"{self.name}, part {number}")
+                found.append(journey.without_gaps().without_pauses())
+        return found if found else [self.without_gaps()]
 
     def part(self, start_s: float, end_s: float) -> Flight:
-        """Returns the rows that begin from `start_s` on and before `end_s`, from time zero on."""
+        """Returns the rows that begin in [`start_s`, `end_s`), with times relative to `start_s`."""
         rows = (self.times_s >= start_s) & (self.times_s < end_s)
         if not rows.any():
             raise TraceError(f"{self.name}: found nothing between {start_s:g} s and {end_s:g} s; expected a row")
@@ -204,7 +204,7 @@ class Flight:
         )
 
     def grid(self, quantity: str, direction: str, step_s: float) -> Floats | None:
-        """Returns the values at even times, shape (length / step,); NaN: not measured; None: never measured."""
+        """Returns the values resampled at even times, shape (length / step,); NaN: not measured; None: none at all."""
         values = self.values(quantity, direction)
         if values is None:
             return None
@@ -217,7 +217,7 @@ class Flight:
         return np.diff(self.times_s, append=self.length_s)
 
     def _pauses_s(self) -> Floats:
-        """Returns by how many s each row lasts longer than usual, where that is a pause; shape (n,)."""
+        """Returns by how many s each row exceeds the usual duration, 0 where that is no pause; shape (n,)."""
         steps_s = np.diff(self.times_s)
         found = np.zeros(len(self.times_s))
         if steps_s.size == 0:
@@ -242,7 +242,7 @@ class Flight:
 
 
 def without_twins(flights: Sequence[Flight]) -> list[Flight]:
-    """Returns flights without those that have the values of an earlier one: they are no evidence of their own."""
+    """Returns flights without duplicates: a flight with the values of an earlier one adds no evidence."""
     found: list[Flight] = []
     for flight in flights:
         twin = next((at for at, one in enumerate(found) if one.is_same_as(flight)), None)
@@ -255,14 +255,15 @@ def without_twins(flights: Sequence[Flight]) -> list[Flight]:
 
 
 def read_flight(text: str, options: Options | None = None) -> Flight:
-    """Reads a flight: a file, or several of the same journey with `+` between.
+    """Reads a flight from one file, or from several of the same journey joined with `+`.
 
     Args:
-        text: `drive.csv`, `uplink:up.csv+downlink:down.csv+ping.txt`; a direction is that of columns without one.
+        text: `drive.csv`, `uplink:up.csv+downlink:down.csv+ping.txt`; the prefix gives the direction of columns that
+            have none.
         options: facts that the files do not contain.
 
     Raises:
-        TraceError: a file cannot be read, or holds nothing that a link can replay.
+        TraceError: a file cannot be read, or has no quantity that a link can replay.
     """
     words = [text] if Path(text).exists() else text.split("+")
     found: list[Measurement] = []
@@ -274,7 +275,7 @@ def read_flight(text: str, options: Options | None = None) -> Flight:
             if not isinstance(one, Measurement):
                 continue
             known = {column.direction for column in one.columns if column.direction}
-            # What a tool does not say is assumed by its reader, so that the user's word is the better one.
+            # The reader assumes facts that a tool does not record; the user's options take precedence.
             columns = tuple(
                 replace(column, direction=direction if direction and len(known) < 2 else column.direction)
                 for column in with_derived(one).columns
@@ -298,7 +299,7 @@ def read_flight(text: str, options: Options | None = None) -> Flight:
 
 
 def _files(words: Sequence[str], options: Options | None) -> Iterator[tuple[str, str, Options | None]]:
-    """Yields the path, direction and options of each file; two captures next to one another are those of both ends."""
+    """Yields the path, direction and options of each file; two adjacent captures are those of both ends."""
     left = list(words)
     while left:
         word = left.pop(0)
@@ -347,7 +348,7 @@ def _joined(name: str, found: list[Measurement]) -> Flight:
 
 
 def _with_losses(columns: list[Column]) -> list[Column]:
-    """Returns the columns with delays of infinity while everything was lost, so that both say the same."""
+    """Returns the columns with infinite delays where all packets were lost, so that delay and loss agree."""
     lost = {column.direction: column.values >= 100 for column in columns if column.quantity == "loss"}
     found = []
     for column in columns:
@@ -359,10 +360,10 @@ def _with_losses(columns: list[Column]) -> list[Column]:
     return found
 
 
-def _marked(one: Measurement) -> tuple[Floats, tuple[Column, ...]]:
-    """Returns the rows with one more at each gap, NaN in all columns."""
-    gaps = [gap for gap in gaps_of(one) if not np.isclose(one.times_s, gap.start_s, atol=1e-9).any()]
+def _marked(measurement: Measurement) -> tuple[Floats, tuple[Column, ...]]:
+    """Returns the rows with one row of NaN inserted at each gap."""
+    gaps = [gap for gap in gaps_of(measurement) if not np.isclose(measurement.times_s, gap.start_s, atol=1e-9).any()]
     added = np.array([gap.start_s for gap in gaps])
-    rows = np.searchsorted(one.times_s, added)
-    columns = tuple(replace(column, values=np.insert(column.values, rows, math.nan)) for column in one.columns)
-    return np.insert(one.times_s, rows, added), columns
+    rows = np.searchsorted(measurement.times_s, added)
+    columns = tuple(replace(column, values=np.insert(column.values, rows, math.nan)) for column in measurement.columns)
+    return np.insert(measurement.times_s, rows, added), columns

@@ -1,4 +1,4 @@
-"""Files of measuring tools turned into CSV that scenarios replay, and series measured together joined."""
+"""Import of measuring tools' files as CSV that scenarios replay, and joining of series measured together."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ TRACK = "track"
 
 
 def load(path: str | Path, format: str | None = None, options: Options | None = None) -> list[Imported]:  # noqa: A002
-    """Reads all that a file holds, gaps and lost probes included.
+    """Reads all measurements of a file, gaps and lost probes included.
 
     Args:
-        path: of the file.
-        format: its name in `formats.FORMATS`; by default recognised.
+        path: file to read.
+        format: format name in `formats.FORMATS`; default: recognised.
         options: facts that the file does not contain.
 
     Raises:
-        TraceError: the format is not certain, or the file does not follow it.
+        TraceError: the format is ambiguous, or the file does not follow it.
     """
     source = Source(Path(path))
     options = options or Options()
@@ -57,14 +57,17 @@ def read(
     unit: str | None = None,
     format: Format | None = None,  # noqa: A002 (the word that users of the command type)
 ) -> Trace:
-    """Read a trace of a format that scenarios read, or of Parquet.
+    """Reads a trace in a format that scenarios read, or in Parquet; mahimahi becomes its rate in steps of 100 ms.
 
-    column: name without its unit, or number from 1; default: the first that is not the time.
-    For a ping log "rtt" (default; a lost probe is a gap without a path until the next one was sent) or "loss".
-    unit: unit of the values where the file does not state it, for example "Mbit/s", "ms", "%".
-    format: default: recognised by the name and the first lines.
+    Args:
+        path: file to read.
+        column: name without unit, or number from 1; default: the first that is not the time. For a ping log "rtt"
+            (default; a lost probe is a gap without a path until the next one was sent) or "loss".
+        unit: unit of the values if the file does not state it, such as "Mbit/s", "ms", "%".
+        format: format name; default: recognised by the file's name and first lines.
 
-    Raises TraceError. A mahimahi trace becomes its rate in steps of 100 ms.
+    Raises:
+        TraceError: the file cannot be read, or does not follow its format.
     """
     path = Path(path)
     if format != "parquet" and (format is not None or ".parquet" not in path.suffixes):
@@ -73,7 +76,7 @@ def read(
     headings = records.parquet_rows(source)[0][1]
     chosen = reading.choose(path, "schema", headings, column, unit)
     quantity = reading.quantity_of(path, chosen.name, chosen.unit)
-    # The date of the first row is of no use here, so that a zone is of none.
+    # The date of the first row is not used here, so no zone is needed.
     options = Options(columns={headings[chosen.number - 1]: f"{quantity} [{chosen.unit}]"}, zone="UTC")
     (found,) = table.read(source, options)
     return replace(found.trace(found.columns[0].name), name=f"{path}, {chosen.name}")
@@ -89,14 +92,14 @@ def import_files(
     """Writes the measurements of files as CSV.
 
     Args:
-        paths: of the files.
-        out: a folder, or a new file that ends in `.csv` where there is one measurement.
-        format: name of the format of all files; by default recognised, file by file.
+        paths: files to read.
+        out: folder, or, for a single measurement, a new file ending in `.csv`.
+        format: format name for all files; default: recognised file by file.
         options: facts that the files do not contain.
-        gaps: treatment of gaps: "outage", "hold" or "split"; without it they are an error.
+        gaps: treatment of gaps: "outage", "hold" or "split"; if empty, gaps are an error.
 
     Returns:
-        What was written, with its file.
+        Each written file with its measurement or track.
 
     Raises:
         TraceError: a file cannot be read, or a file to write exists.
@@ -136,17 +139,17 @@ def join(
     options: Options | None = None,
     gaps: str | None = None,
 ) -> Measurement:
-    """Writes series that were measured together as one CSV, over the time that all have in common.
+    """Writes series measured together as one CSV, over the time covered by all.
 
     Args:
-        paths: a name and a file for each.
-        out: a new file that ends in `.csv`.
-        format: name of the format of all files; by default recognised.
+        paths: name and file of each series.
+        out: new file ending in `.csv`.
+        format: format name for all files; default: recognised.
         options: facts that the files do not contain.
         gaps: treatment of gaps, "outage" or "hold".
 
     Raises:
-        TraceError: a file has no dates, or they have no time in common.
+        TraceError: a file has no dates, or the files have no time in common.
     """
     if gaps == "split":
         raise TraceError("--gaps: found split; expected outage or hold: joined series stay whole")
@@ -166,7 +169,7 @@ def join(
 
 
 def save(found: Imported, path: Path) -> None:
-    """Writes a measurement or a track as CSV, with where it came from in comments.
+    """Writes a measurement or a track as CSV, with its origin in comments.
 
     Raises:
         TraceError: the file cannot be written.
@@ -185,7 +188,7 @@ def save(found: Imported, path: Path) -> None:
         times_s = derived.times_s
         table = [times_s, *(column.values for column in derived.columns)]
         if _needs_end(derived):
-            # The last value holds as long as the step before it: two rows more end it in time.
+            # The last value holds as long as the step before it: two extra rows end it in time.
             ends_s = derived.length_s - np.array([2e-6, 1e-6])
             table = [np.append(times_s, ends_s), *(np.append(one, one[[-1, -1]]) for one in table[1:])]
         digits = (9, *(6 for _ in derived.columns))
@@ -198,7 +201,7 @@ def save(found: Imported, path: Path) -> None:
 
 
 def scenario_lines(found: Imported, path: Path) -> list[str]:
-    """Returns the lines of a scenario that replay a written file."""
+    """Returns the lines with which a scenario replays a written file."""
     if isinstance(found, MeasuredTrack):
         return [f'track = {{ file = "{path.name}" }}']
     lines = []
@@ -211,38 +214,41 @@ def scenario_lines(found: Imported, path: Path) -> list[str]:
     return lines
 
 
-def _without_unmeasured(source: Source, one: Imported) -> Imported:
-    """Returns a measurement without its columns that have no value, with a note.
+def _without_unmeasured(source: Source, measurement: Imported) -> Imported:
+    """Drops columns without any value, with a note.
 
     Raises:
-        TraceError: no column of a network quantity has one.
+        TraceError: no column of a network quantity has a value.
     """
-    if isinstance(one, MeasuredTrack):
-        return one
-    empty = [column for column in one.columns if column.quantity in NETWORK and np.isnan(column.values).all()]
+    if isinstance(measurement, MeasuredTrack):
+        return measurement
+    empty = [column for column in measurement.columns if column.quantity in NETWORK and np.isnan(column.values).all()]
     if not empty:
-        return one
+        return measurement
     names = ", ".join(f"`{column.name}`" for column in empty)
-    kept = tuple(column for column in one.columns if not any(column is other for other in empty))
+    kept = tuple(column for column in measurement.columns if not any(column is other for other in empty))
     if not any(column.quantity in NETWORK for column in kept):
         source.fail(None, f"no value of {names}", "a number in a row at least")
-    return replace(one, columns=kept, notes=(*one.notes, f"{names} left out, which have no value"))
+    return replace(measurement, columns=kept, notes=(*measurement.notes, f"{names} left out, which have no value"))
 
 
 def _needs_end(measurement: Measurement) -> bool:
-    """Whether the last row's time differs from what a reader takes for it: as long as the step before."""
+    """Whether the end of the last row differs from a reader's default, the length of the step before."""
     times_s = measurement.times_s
-    taken_s = float(times_s[-1] - times_s[-2]) if len(times_s) > 1 else 1.0
-    left_s = measurement.length_s - float(times_s[-1])
-    return left_s > 4e-6 and abs(left_s - taken_s) > 0.01 * taken_s
+    default_s = float(times_s[-1] - times_s[-2]) if len(times_s) > 1 else 1.0
+    last_s = measurement.length_s - float(times_s[-1])
+    return last_s > 4e-6 and abs(last_s - default_s) > 0.01 * default_s
 
 
 def _row(row: Sequence[Floats], digits: Sequence[int]) -> str:
-    cells = ("" if np.isnan(value) else _shown(float(value), places) for value, places in zip(row, digits, strict=True))
+    cells = (
+        "" if np.isnan(value) else _format_number(float(value), places)
+        for value, places in zip(row, digits, strict=True)
+    )
     return ",".join(cells) + "\n"
 
 
-def _shown(value: float, places: int) -> str:
+def _format_number(value: float, places: int) -> str:
     text = f"{value:.{places}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

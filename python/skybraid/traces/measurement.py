@@ -1,4 +1,4 @@
-"""Contents of a measuring tool's file: columns over one clock, with gaps and lost probes kept."""
+"""Contents of a measuring tool's file: columns over one clock, including gaps and lost probes."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Column:
     """Values of one quantity.
 
     Attributes:
-        quantity: one of `NETWORK`, in Mbit/s, ms or %, or another name with a unit of its own.
-        unit: of the values.
+        quantity: one of `NETWORK`, in Mbit/s, ms or %, or another name with its own unit.
+        unit: unit of the values.
         values: shape (n,). NaN: not measured. A delay of infinity: the probe was lost.
-        direction: "uplink" (from the vehicle), "downlink", or "" where both or neither.
+        direction: "uplink" (from the vehicle), "downlink", or "" for both or neither.
     """
 
     quantity: str
@@ -68,7 +68,7 @@ class Column:
 
 
 class Gap(NamedTuple):
-    """A time in s without measurements."""
+    """Time span in s without measurements."""
 
     start_s: float
     end_s: float
@@ -79,9 +79,9 @@ class Measurement:
     """Columns over one clock.
 
     Attributes:
-        source: the file or files that they came from.
+        source: source file or files.
         times_s: start of each row, in s, strictly increasing from 0; shape (n,).
-        columns: at least one.
+        columns: one or more columns.
         start_unix_s: time of the first row in s since 1970 (UTC); None where the file has no date.
         end_s: end of the last row, in s; None: it holds for one sampling interval.
         is_sampled: whether rows come at an even interval, so that a longer pause is a gap.
@@ -140,14 +140,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class MeasuredTrack:
-    """Positions over time.
+    """Measured positions over time.
 
     Attributes:
-        source: the file that they came from.
-        times_s: in s, strictly increasing from 0; shape (n,).
-        latitude_deg: north positive; shape (n,).
-        longitude_deg: east positive; shape (n,).
-        altitude_m: as the file gives it; shape (n,).
+        source: source file.
+        times_s: times in s, strictly increasing from 0; shape (n,).
+        latitude_deg: latitude in degrees, north positive; shape (n,).
+        longitude_deg: longitude in degrees, east positive; shape (n,).
+        altitude_m: altitude in m, with the file's datum; shape (n,).
         start_unix_s: time of the first position in s since 1970 (UTC); None where the file has no date.
         notes: assumptions and omissions of the reader.
     """
@@ -165,7 +165,7 @@ Imported = Measurement | MeasuredTrack
 
 
 def gaps_of(measurement: Measurement) -> list[Gap]:
-    """Returns the gaps: pauses between samples, and runs of rows with a network quantity that was not measured."""
+    """Returns the gaps: pauses between samples, and runs of rows with an unmeasured network quantity."""
     times_s, end_s = measurement.times_s, measurement.length_s
     interval_s = measurement.interval_s
     found: list[Gap] = []
@@ -186,7 +186,7 @@ def filled(measurement: Measurement, policy: str | None) -> list[Measurement]:
     """Returns the measurement without gaps: one, or its parts where the policy is "split".
 
     Raises:
-        TraceError: there are gaps and no policy, or nothing to hold before the first value.
+        TraceError: there are gaps and no policy, or no value to hold before the first one.
     """
     gaps = gaps_of(measurement)
     if not gaps:
@@ -198,7 +198,7 @@ def filled(measurement: Measurement, policy: str | None) -> list[Measurement]:
     if policy == "outage":
         return [replace(_with_outages(measurement, gaps), notes=(*measurement.notes, f"{found}: outages"))]
     if policy == "hold":
-        return [replace(_held(measurement), notes=(*measurement.notes, f"{found}: the last value holds"))]
+        return [replace(_hold_values(measurement), notes=(*measurement.notes, f"{found}: the last value holds"))]
     if policy == "split":
         return _parts(measurement, gaps)
     raise TraceError(
@@ -208,16 +208,16 @@ def filled(measurement: Measurement, policy: str | None) -> list[Measurement]:
 
 
 def spans_of(measurements: list[Measurement]) -> str:
-    """Returns when measurements with dates began and ended, in words."""
+    """Returns a description of when dated measurements began and ended."""
     starts_s = [(one, one.start_unix_s or 0.0) for one in measurements]
     return ", ".join(f"{one.source}: {moment(at)} to {moment(at + one.length_s)}" for one, at in starts_s)
 
 
 def on_one_clock(measurements: list[Measurement], names: list[str], source: str) -> Measurement:
-    """Returns the time that all have in common, with the columns of all, each named after its measurement.
+    """Returns one measurement over the time covered by all, with each column named after its measurement.
 
     Raises:
-        TraceError: one has no date, or they have no time in common.
+        TraceError: a measurement has no date, or the measurements have no time in common.
     """
     starts_s: list[float] = []
     for measurement in measurements:
@@ -230,28 +230,29 @@ def on_one_clock(measurements: list[Measurement], names: list[str], source: str)
         raise TraceError(f"{spans_of(measurements)}: found no time in common; expected series measured together")
     own = [one.times_s + begun - start_s for begun, one in zip(starts_s, measurements, strict=True)]
     inside = [times_s[(times_s > 0) & (times_s < end_s - start_s)] for times_s in own]
-    # A microsecond is finer than any tool's clock; rounding joins rows of the same moment.
+    # A microsecond is finer than any tool's clock; rounding merges simultaneous rows.
     times_s = np.unique(np.round(np.concatenate([[0.0], *inside]), 6))
     columns: list[Column] = []
     for one, its_s, name in zip(measurements, own, names, strict=True):
         rows = np.searchsorted(np.round(its_s, 6), times_s, side="right") - 1
         columns += [
-            replace(column, values=column.values[rows], direction=_both(name, column)) for column in one.columns
+            replace(column, values=column.values[rows], direction=_combined_name(name, column))
+            for column in one.columns
         ]
     notes = tuple(note for one in measurements for note in one.notes)
     return Measurement(source, times_s, tuple(columns), start_s, end_s - start_s, is_sampled=False, notes=notes)
 
 
 def moment(unix_s: float) -> str:
-    """Returns a time in s since 1970 as text, in UTC."""
+    """Formats a time in s since 1970 as UTC text."""
     return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def with_derived(measurement: Measurement) -> Measurement:
-    """Adds what a scenario needs of round trips: the delay, half of each, and a loss of each direction.
+    """Adds link quantities derived from round trips: delay, half of the round trip, and the loss of each direction.
 
-    Both directions are taken to lose alike and independently, so that together they lose the share `p` of the probes:
-    `1 - sqrt(1 - p)` each. A probe's own fate is kept as it is: both directions lose it.
+    Both directions are assumed to lose equally and independently: `1 - sqrt(1 - p)` each for a share `p` of lost
+    probes. Where single probes are known, both directions lose those that were lost.
     """
     names = {column.quantity for column in measurement.columns}
     more: list[Column] = []
@@ -265,11 +266,11 @@ def with_derived(measurement: Measurement) -> Measurement:
 
 
 def source_of(path: Path, label: str = "") -> str:
-    """Returns the name of a file's measurement in messages."""
+    """Returns the name of a file's measurement for messages."""
     return f"{path}, {label}" if label else str(path)
 
 
-def _both(name: str, column: Column) -> str:
+def _combined_name(name: str, column: Column) -> str:
     return f"{name} {column.direction}".strip()
 
 
@@ -295,7 +296,7 @@ def _with_outages(measurement: Measurement, gaps: list[Gap]) -> Measurement:
     )
 
 
-def _held(measurement: Measurement) -> Measurement:
+def _hold_values(measurement: Measurement) -> Measurement:
     columns = []
     for column in measurement.columns:
         known = ~np.isnan(column.values)

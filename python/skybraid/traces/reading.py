@@ -1,4 +1,4 @@
-"""Traces read from CSV, mahimahi, Linux ping and Hypatia by the Rust readers that a scenario uses too."""
+"""Traces read by the Rust readers of scenarios: CSV, mahimahi, Linux ping and Hypatia."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMATS: tuple[str, ...] = get_args(Format)
 
 _TIME_NAMES = ("time", "t", "@timestamp")
 
-# The readers answer in bit/s, ns and ratios.
+# The readers return bit/s, ns and ratios.
 _FROM_BASE: dict[Quantity, float] = {"rate": 1e-6, "delay": 1e-6, "loss": 100.0, "rtt": 1e-6}
 
 _RATE_BIN_S = 0.1
@@ -36,7 +36,7 @@ _MIN_RTT_NS = 10_000
 
 
 def read_text(path: Path, column: str | int | None, unit: str | None, format: Format | None) -> Trace:  # noqa: A002
-    """Returns a trace of a text format; the parameters are those of `skybraid.traces.read`.
+    """Returns a trace of a text format; for the parameters see `skybraid.traces.read`.
 
     Raises:
         TraceError: the file cannot be read, or does not follow its format.
@@ -65,7 +65,7 @@ def read_text(path: Path, column: str | int | None, unit: str | None, format: Fo
 
 
 def _rate_of_opportunities(times_s: NDArray[np.float64], name: str) -> Trace:
-    """The IP rate, in steps of 100 ms, of opportunities at `times_s` in s, shape (n,).
+    """Returns the IP rate, in steps of 100 ms, of opportunities at `times_s` in s, shape (n,).
 
     The last one is the period. An opportunity at 100 ms belongs to the step that ends there, so
     that the one at the period counts.
@@ -89,7 +89,7 @@ def _read_text(path: Path) -> str:
 
 
 def _recognise(path: Path, text: str) -> Format:
-    """Tell the format of a text file from its name and first lines."""
+    """Returns the format of a text file by its name and first lines."""
     lines = [line.strip() for line in text[:4000].splitlines() if line.strip()][:5]
     if any("bytes from" in line or line.startswith("PING ") or "] PING " in line for line in lines):
         return "ping"
@@ -108,9 +108,9 @@ def _recognise(path: Path, text: str) -> Format:
 
 
 def is_hypatia(lines: Sequence[str]) -> bool:
-    """Whether lines are those of Hypatia's series: of a flow, or of a path with ten decimals.
+    """Whether the lines are a Hypatia series: of a flow, or of a path with ten decimals.
 
-    Three whole numbers may be two with decimal commas: a round trip is none or takes 10 us at least.
+    Three integers may be two numbers with decimal commas, so a round trip must be absent or at least 10 us.
     """
     if not lines:
         return False
@@ -121,9 +121,9 @@ def is_hypatia(lines: Sequence[str]) -> bool:
 
 
 def is_opportunities(text: str) -> bool:
-    """Whether lines of whole numbers can be the ms of a link's opportunities.
+    """Whether lines of integers can be the times of a link's opportunities in ms.
 
-    They never decrease and pass some ms: a column of counts, levels or flags of 0 and 1 is none.
+    Such times never decrease and cover some ms, unlike a column of counts, levels or flags.
     """
     stamps = [line.strip() for line in text.splitlines() if line.strip()]
     if not all(re.fullmatch(r"\d{1,15}", stamp) for stamp in stamps):
@@ -134,7 +134,7 @@ def is_opportunities(text: str) -> bool:
 
 @dataclass(frozen=True)
 class ChosenColumn:
-    """A column of a file: number from 1, name, unit of its values, and the times' unit in s."""
+    """Chosen column of a file: number from 1, name, unit of the values, and unit of the times in s."""
 
     number: int
     name: str
@@ -143,13 +143,13 @@ class ChosenColumn:
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a line, separated by the first of comma, semicolon and tab that occurs, else spaces."""
+    """Splits a line at the first of comma, semicolon and tab that occurs, else at spaces."""
     separator = next((mark for mark in ",;\t" if mark in line), None)
     return [cell.strip().strip('"') for cell in line.split(separator)]
 
 
 def _name_and_unit(cell: str) -> tuple[str, str | None]:
-    """Split a header cell `name [unit]` or `name (unit)`."""
+    """Splits a header cell `name [unit]` or `name (unit)`."""
     match = re.fullmatch(r"(.*?)\s*[\[(](.*)[\])]", cell)
     return (match[1], match[2].strip()) if match else (cell, None)
 
@@ -163,7 +163,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _csv_column(path: Path, text: str, column: str | int | None, unit: str | None) -> ChosenColumn:
-    """The column to read, by name or (without a header) by number."""
+    """Returns the column to read, by name or (without a header) by number."""
     lines = enumerate(text.splitlines(), start=1)
     place, first = next(
         ((f"line {at}", line) for at, line in lines if line.strip() and not line.strip().startswith("#")),
@@ -188,7 +188,7 @@ def _csv_column(path: Path, text: str, column: str | int | None, unit: str | Non
 
 
 def choose(path: Path, place: str, header: list[str], column: str | int | None, unit: str | None) -> ChosenColumn:
-    """The `column` of `header`, whose values are in `unit` if given; default: the first that a link can have."""
+    """Returns the column `column` of `header`; default: the first one of a link quantity."""
     names = [_name_and_unit(cell) for cell in header]
     if column is None:
         wanted = [number for number, (name, _) in enumerate(names, start=1) if name.lower() not in _TIME_NAMES]
@@ -208,13 +208,13 @@ def choose(path: Path, place: str, header: list[str], column: str | int | None, 
 
 
 def _kind_of(unit: str) -> Literal["rate", "loss", "delay"] | None:
-    """The quantity that a unit is of."""
+    """Returns the quantity measured in a unit; None for other units."""
     kinds: tuple[Literal["rate", "loss", "delay"], ...] = ("rate", "loss", "delay")
     return next((kind for kind in kinds if scale_of(kind, unit) is not None), None)
 
 
 def _seconds(path: Path, cell: str) -> float:
-    """The size in s of the unit that the header cell of the times states; s where it states none."""
+    """Returns the unit in s that the header cell of the times states; default: 1 s."""
     unit = _name_and_unit(cell)[1] or "s"
     size_s = seconds_of(unit)
     if size_s is None:
@@ -223,7 +223,7 @@ def _seconds(path: Path, cell: str) -> float:
 
 
 def quantity_of(path: Path, name: str, unit: str) -> Quantity:
-    """Returns the quantity of a column of this name and unit."""
+    """Returns the quantity of a column by its name and unit."""
     kind = _kind_of(unit)
     if kind is None:
         listed = ", ".join([*RATE_UNITS, *TIME_UNITS, *LOSS_UNITS])

@@ -1,4 +1,4 @@
-"""Flights written for a scenario that replays them."""
+"""Writing of flights for scenarios that replay them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _QUANTITIES = (("rate", "Mbit/s", f'"{RATE_MBPS:g}Mbit/s"'), ("delay", "ms", f'"
 
 
 def write_flight(flight: Flight, file: Path) -> None:
-    """Writes a flight without gaps as CSV, its columns named "uplink rate [Mbit/s]" and the like."""
+    """Writes a flight without gaps as CSV, with columns such as "uplink rate [Mbit/s]"."""
     heads, table = ["time [s]"], [flight.times_s]
     for direction, quantity, unit, values in _series(flight):
         heads.append(f"{direction} {quantity} [{unit}]")
         table.append(values)
-    # The last value holds as long as the step before it: two rows more end it in time.
+    # The last value holds as long as the step before it: two extra rows end it in time.
     ends_s = flight.length_s - np.array([2e-6, 1e-6])
     if ends_s[0] > flight.times_s[-1]:
         table = [np.append(flight.times_s, ends_s), *(np.append(values, values[[-1, -1]]) for values in table[1:])]
@@ -36,12 +36,12 @@ def write_flight(flight: Flight, file: Path) -> None:
 
 
 def path_lines(flight: Flight, file: Path, name: str) -> str:
-    """Returns the lines of a path that replays a written flight again and again.
+    """Returns the scenario lines of a path that replays a written flight in a loop.
 
     Args:
         flight: the written flight.
-        file: next to the scenario.
-        name: of the path.
+        file: CSV file next to the scenario.
+        name: name of the path.
     """
     lines = [f"[path.{name}]"]
     measured = {(direction, quantity) for direction, quantity, _, _ in _series(flight)}

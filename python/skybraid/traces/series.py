@@ -1,4 +1,4 @@
-"""A step-wise series of one quantity, and its statistics."""
+"""Step-wise series of one quantity, and its statistics."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ LOSS_UNITS = {"%": 1.0, "ppm": 1e-4, "ratio": 100.0}
 
 @dataclass(frozen=True)
 class Trace:
-    """One step-wise series.
+    """Step-wise series of one quantity.
 
-    times_s: start of each value, in s, strictly increasing from 0; shape (n,).
-    values: the values in `unit`; shape (n,). A round trip of infinity: there is no path meanwhile.
-    quantity: "rate", "delay" (one way), "loss" or "rtt".
-    unit: "Mbit/s", "ms" or "%".
-    name: the file and column that it came from.
-    end_s: end of the last value, in s; None: it holds as long as the one before it.
+    Attributes:
+        times_s: start of each value in s, strictly increasing from 0; shape (n,).
+        values: values in `unit`, shape (n,). A round trip of infinity: there is no path meanwhile.
+        quantity: "rate", "delay" (one way), "loss" or "rtt".
+        unit: "Mbit/s", "ms" or "%".
+        name: source file and column.
+        end_s: end of the last value in s; None: it holds as long as the one before it.
     """
 
     times_s: NDArray[np.float64]
@@ -59,26 +60,25 @@ class Trace:
         return float(2 * self.times_s[-1] - self.times_s[-2])
 
     def durations_s(self) -> NDArray[np.float64]:
-        """Duration of each value, in s; shape (n,)."""
+        """Duration of each value in s; shape (n,)."""
         return np.diff(self.times_s, append=self.length_s())
 
     def at(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The values in force at `times_s` in s; both of shape (m,). Outside, the ends hold."""
+        """Returns the values at `times_s` in s; both of shape (m,). Outside the trace, the nearest value holds."""
         index = np.searchsorted(self.times_s, times_s, side="right") - 1
         return self.values[np.clip(index, 0, len(self.values) - 1)]
 
     def quantile(self, q: float) -> float:
-        """The smallest value not exceeded during the share `q` (0 to 1) of the time, in `unit`."""
+        """Returns the smallest value not exceeded during the share `q` (0 to 1) of the time, in `unit`."""
         return quantile_of(self.values, self.durations_s(), q)
 
 
 @dataclass(frozen=True)
 class TraceStats:
-    """Statistics of a trace, weighted by time; values in the trace's unit. Gaps without a path are left out.
+    """Time-weighted statistics of a trace in its unit; gaps without a path are left out.
 
-    share_over_300ms: share of the time (0 to 1) with a one-way delay above 300 ms; None unless the
-    trace is one of delay.
-    share_without_path: share of the time (0 to 1) that is a gap.
+    `share_over_300ms` is the share of time (0 to 1) with a one-way delay above 300 ms; None for other quantities.
+    `share_without_path` is the share of time (0 to 1) in such gaps.
     """
 
     name: str
@@ -98,7 +98,7 @@ class TraceStats:
 
 
 def quantile_of(values: NDArray[np.float64], weights: NDArray[np.float64], q: float) -> float:
-    """The smallest of `values` that is not exceeded by the share `q` of their `weights`."""
+    """Returns the smallest of `values` not exceeded by the share `q` of `weights`."""
     order = np.argsort(values, kind="stable")
     share = np.cumsum(weights[order])
     index = int(np.searchsorted(share, q * share[-1] * (1 - 1e-12)))
@@ -106,7 +106,7 @@ def quantile_of(values: NDArray[np.float64], weights: NDArray[np.float64], q: fl
 
 
 def stats(trace: Trace) -> TraceStats:
-    """Statistics of `trace`, each value weighted by how long it holds."""
+    """Returns the statistics of a trace, each value weighted by its duration."""
     durations_s = trace.durations_s()
     there = np.isfinite(trace.values)
     values, weights = trace.values[there], durations_s[there]

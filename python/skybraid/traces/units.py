@@ -1,4 +1,4 @@
-"""Units of rates, times and losses in any spelling that a scenario's own reader knows."""
+"""Units of rates, times and losses in any spelling that the scenario reader accepts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BASES = {"rate": 1e-6, "delay": 1e-6, "loss": 100.0}
 
 
 def scale_of(quantity: str, unit: str) -> float | None:
-    """Returns the size of a unit in that of a network quantity (Mbit/s, ms, %); None for another unit."""
+    """Returns a unit's size in the standard unit of a network quantity (Mbit/s, ms, %); None for another unit."""
     kind = "rate" if quantity == "rate" else "loss" if "loss" in quantity else "delay"
     size = _core.unit_size(kind, unit)
     return None if size is None else size * _BASES[kind]

@@ -1,4 +1,4 @@
-"""Traces written as CSV, Parquet or mahimahi opportunities."""
+"""Writing of traces as CSV, Parquet or mahimahi opportunities."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ BITS_PER_OPPORTUNITY = 1500 * 8
 
 
 def write(trace: Trace, path: str | Path, to: OutputFormat | None = None) -> None:
-    """Write `trace` as CSV, Parquet or mahimahi opportunities (rates only).
+    """Writes a trace as CSV, Parquet or mahimahi opportunities (rates only).
 
-    to: default: recognised by the name. An existing file is never written over. Raises TraceError.
+    Args:
+        trace: trace to write.
+        path: new file; an existing one is never overwritten.
+        to: output format; default: recognised by the name.
+
+    Raises:
+        TraceError: the file exists or cannot be written, or the trace does not fit the format.
     """
     path = Path(path)
     chosen = to or _output_format(path)
@@ -48,10 +54,12 @@ def write(trace: Trace, path: str | Path, to: OutputFormat | None = None) -> Non
 
 
 def opportunities_ms(trace: Trace) -> NDArray[np.int64]:
-    """The times in ms, shape (n,), at which a link of this rate has sent one more 1500-byte packet.
+    """Returns the times in ms, shape (n,), at which a link of this rate has sent one more 1500-byte packet.
 
     mahimahi repeats a trace after its last line, so the period ends with the last whole packet.
-    Raises TraceError for another quantity than rate, or for less than one packet.
+
+    Raises:
+        TraceError: the trace is no rate, or carries less than one packet.
     """
     if trace.quantity != "rate":
         raise TraceError(f"{trace.name}: found {trace.quantity}; a mahimahi trace holds a rate")

@@ -1,4 +1,4 @@
-"""Formats of measuring tools, a file for each: what it recognises, and its reader."""
+"""Formats of measuring tools: one file per format, with its recogniser and its reader."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ __all__ = ["FORMATS", "Entry", "Options", "Source", "entry_of", "fitting", "reco
 
 
 class Entry(NamedTuple):
-    """A format.
+    """File format of a measuring tool.
 
     Attributes:
         title: name of the format.
         gives: quantities read from it.
         recognises: whether a file is of this format.
-        read: reads it.
+        read: reader of a file.
     """
 
     title: str
@@ -134,36 +134,36 @@ def entry_of(name: str) -> Entry:
 
 
 def fitting(source: Source) -> list[str]:
-    """Returns the names of the formats that a file may be of."""
+    """Returns the names of the formats that a file may have."""
     names = [name for name, entry in FORMATS.items() if entry.recognises(source)]
-    # A table with dates is what remains of CSV that no tool claims.
+    # A table with dates is the fallback for CSV of no known tool.
     return [name for name in names if name != "dated"] if len(names) > 1 else names
 
 
 def recognise(source: Source) -> str:
-    """Returns the name of the one format that a file can be of.
+    """Returns the name of the only format that matches a file.
 
     Raises:
-        TraceError: it may be none or several: the error shows the beginning of the file.
+        TraceError: none or several match; the error shows the beginning of the file.
     """
     names = fitting(source)
     if len(names) != 1:
-        _ask(source, names)
+        _fail_ambiguous(source, names)
     return names[0]
 
 
-def _ask(source: Source, names: list[str]) -> NoReturn:
-    """Raises TraceError with the formats that a file may be of."""
+def _fail_ambiguous(source: Source, names: list[str]) -> NoReturn:
+    """Raises TraceError with the formats that match a file."""
     if not source.data.removeprefix(codecs.BOM_UTF8).strip():
         source.fail(None, "an empty file", "a measurement")
     any_format = f"--format with one of {', '.join(FORMATS)}"
-    is_text = bool(source.begins) and source.begins[0].replace("\t", " ").isprintable()
+    is_text = bool(source.first_lines) and source.first_lines[0].replace("\t", " ").isprintable()
     if not is_text:
         for magic, kind, expected in _OTHER_BYTES:
             if source.data.startswith(magic):
                 source.fail(None, kind, expected)
         source.fail(None, f"bytes that begin with `{source.data[:12].hex(' ')}`", any_format)
-    first = source.begins[0][:60]
+    first = source.first_lines[0][:60]
     if names:
         source.fail(None, f"what may be {' or '.join(names)}", "--format with one of them")
     for form, found, expected in _OTHER_TEXTS:
@@ -172,7 +172,7 @@ def _ask(source: Source, names: list[str]) -> NoReturn:
     if all(re.fullmatch(r"[-+\d.eE]+|inf|nan", cell.lower()) for cell in re.split(r"[\s,;]+", first)):
         how = "--format values --every 1s --as '1=downlink rate [Mbit/s]', the column's number and meaning, or "
         source.fail(None, f"numbers without headings that begin with `{first}`", how + any_format)
-    if len(source.begins) == 1:
+    if len(source.first_lines) == 1:
         source.fail(1, f"one line alone, `{first}`", "a measurement: headings and rows, or a tool's output")
     for above in range(1, min(len(source.lines), _MAX_TITLE)):
         if table.recognises(Source.of_text(source.path, "\n".join(source.lines[above:]))):

@@ -1,4 +1,4 @@
-"""Stamps of binary logs that a damaged byte has put far from their neighbours."""
+"""Timestamps of binary logs that a damaged byte has moved far from their neighbours."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MAX_OFF_S, _MAX_OFF = 60.0, 10.0
 
 
 def sound_stamps(source: Source, at_s: Floats, fate: str) -> NDArray[np.bool_]:
-    """Returns which stamps are sound, shape (n,); a note names the number of the others.
+    """Returns a mask of sound stamps, shape (n,); a note counts the others.
 
     Args:
         source: the file.
-        at_s: stamps in their order in the file, in s; shape (n,).
-        fate: what becomes of the others, for the note.
+        at_s: stamps in file order, in s; shape (n,).
+        fate: treatment of the others, for the note.
 
     Raises:
         TraceError: the clock was set back.

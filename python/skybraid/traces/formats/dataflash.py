@@ -44,7 +44,7 @@ def read(source: Source, options: Options) -> list[Imported]:
     """Reads the radio's values and the track.
 
     Raises:
-        TraceError: the log has neither, or is of several starts.
+        TraceError: the log has neither, or covers several boots.
     """
     del options
     messages = _messages(source, {"GPS", "RAD", "RADI"})
@@ -100,7 +100,7 @@ def _time_s(row: dict[str, Any]) -> float:
 
 
 def _offset_s(fixes: list[dict[str, Any]]) -> float | None:
-    """Returns the time since 1970 in s at which the autopilot's clock was zero; None without a fix."""
+    """Returns the Unix time in s at which the autopilot's clock was zero; None without a fix."""
     for row in fixes:
         if row.get("Status", 0) >= 3 and row.get("GWk", 0) > 0:
             gps_s = float(row["GWk"]) * 604800 + float(row["GMS"]) * 1e-3

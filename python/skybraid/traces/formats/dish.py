@@ -32,18 +32,18 @@ _NOTE = "rates are what was carried, not what the dish could have carried"
 
 
 def recognises(source: Source) -> bool:
-    """Whether the file is of a dish."""
+    """Whether the file contains statistics of a Starlink dish."""
     if source.data[:4] == b"PAR1":
         return b"pop_ping_drop_rate" in source.data
     if source.head.lstrip().startswith(("{", "[")):
-        # A number that is zero is left out, so that the drop rate may be nowhere.
+        # Zeros are left out, so the drop rate may be missing everywhere.
         names = "dish_?get_?(status|history)|pop_?ping_?(drop_?rate|latency)"
         return re.search(names, source.text[:_MAX_NAMED], re.IGNORECASE) is not None
-    return bool(source.begins) and "pop_ping_drop_rate" in source.begins[0]
+    return bool(source.first_lines) and "pop_ping_drop_rate" in source.first_lines[0]
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads the round trip to the point of presence, its loss, and the carried rates both ways.
+    """Reads round-trip time and loss to the point of presence, and the throughput of both directions.
 
     Raises:
         TraceError: a line is invalid, or headings are missing.
@@ -83,7 +83,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
 
 
 def _parquet(source: Source) -> Measurement:
-    """Reads columns whose names end as those of grpc tools, such as `dish_status.pop_ping_latency_ms`."""
+    """Reads columns that end in the names of grpc tools, such as `dish_status.pop_ping_latency_ms`."""
     try:
         table = pl.read_parquet(source.path)
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -109,7 +109,7 @@ def _parquet(source: Source) -> Measurement:
 
 
 def _statuses(source: Source) -> Measurement:
-    """Reads one status after another, as the dish nests them or flat; on their dates or on the dish's uptime in s."""
+    """Reads a sequence of statuses, nested as the dish sends them or flat, timed by date or by uptime in s."""
     at_s: list[float] = []
     rows: list[list[float]] = []
     lines: list[int] = []
@@ -124,7 +124,7 @@ def _statuses(source: Source) -> Measurement:
                 time_s = unix_time(str(stamp), None) if is_dated else float(status["deviceState"]["uptimeS"])
                 if time_s is None:
                     source.fail(number, f"`{stamp}`", "a date and time")
-                # A number that is zero is left out.
+                # Zeros are left out.
                 row = [float(status.get(name, 0.0)) for name in _RINGS]
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 expected = "the dish's get_status as grpcurl prints it, or its values with a datetimestamp_utc"
@@ -141,7 +141,7 @@ def _statuses(source: Source) -> Measurement:
 
 
 def _renamed(report: dict[str, Any]) -> dict[str, Any]:
-    """Returns a report with names as grpcurl has them: Python's protobuf writes `pop_ping_drop_rate`."""
+    """Renames the fields of a report to grpcurl's spelling; Python's protobuf writes `pop_ping_drop_rate`."""
     found = {}
     for name, value in report.items():
         first, *others = name.split("_")

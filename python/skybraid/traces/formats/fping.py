@@ -24,12 +24,12 @@ _LINE = re.compile(
 
 
 def recognises(source: Source) -> bool:
-    """Whether the file is the output of fping, probe by probe."""
-    return any(_LINE.match(line) for line in source.begins)
+    """Whether the file is per-probe output of fping."""
+    return any(_LINE.match(line) for line in source.first_lines)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads the probes of one target.
+    """Reads the probes of a single target.
 
     Raises:
         TraceError: a line is invalid, or there are several targets.

@@ -28,16 +28,16 @@ _FORM = "20260513120001,10.0.0.2,42132,10.0.0.1,5001,3,0.0-1.0,1310720,10485760"
 
 
 def recognises(source: Source) -> bool:
-    """Whether lines are those of iperf 2's CSV."""
-    begins = source.begins
-    return bool(begins) and _ROW.match(begins[0]) is not None
+    """Whether the lines are CSV of iperf 2."""
+    first_lines = source.first_lines
+    return bool(first_lines) and _ROW.match(first_lines[0]) is not None
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
     """Reads the rate of each interval, and of a UDP receiver its loss; several tests are one series.
 
     Raises:
-        TraceError: a line is invalid, both ways are in one file, or only what a UDP sender offered.
+        TraceError: a line is invalid, both ways are in one file, or the file has only the offered rate of a UDP sender.
     """
     tests: list[list[Measurement]] = []
     rows: list[tuple[int, re.Match[str]]] = []
@@ -48,7 +48,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
                 continue
             source.fail(number, f"`{line}`", f"`{_FORM}`")
         if rows and _key(found) == _key(rows[0][1]):
-            # The first interval again: of the next test.
+            # The first interval again begins the next test.
             tests.append(_test(source, rows, options))
             rows = []
         rows.append((number, found))

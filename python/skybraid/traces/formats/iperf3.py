@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def recognises(source: Source) -> bool:
-    """Whether the file is JSON of iperf3."""
+    """Whether the file is JSON output of iperf3."""
     head = source.head.lstrip("[ \n\t")
     return head.startswith("{") and ('"event"' in head[:200] or '"start"' in head[:200]) and "iperf" in source.head
 
@@ -29,7 +29,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     """Reads the rate of each interval, and of UDP its loss; several tests are one series with the time between them.
 
     Raises:
-        TraceError: the file is no JSON of iperf3, reports an error alone, or holds only what a UDP sender offered.
+        TraceError: the file is no JSON of iperf3, contains only an error, or only the offered rate of a UDP sender.
     """
     reports = _reports(source)
     failed = [report["error"] for report in reports if isinstance(report.get("error"), str)]
@@ -66,7 +66,7 @@ def _read(source: Source, options: Options, report: dict[str, Any]) -> list[Meas
         start_s = None if begun is None else float(str(begun))
         is_offered = is_udp and not any(one.totals[2] for rows in by_direction.values() for one in rows)
         if is_offered and isinstance(report.get("server_output_text"), str):
-            # An older server sends its log as people read it.
+            # An older server sends its log as text.
             text = Source.of_text(source.path, str(report["server_output_text"]))
             return [replace(one, start_unix_s=start_s) for one in iperf3_text.read(text, options)]
         found = iperf3_text.measurements(source, by_direction, notes, is_udp=is_udp)
@@ -79,7 +79,7 @@ def _read(source: Source, options: Options, report: dict[str, Any]) -> list[Meas
 
 
 def _reports(source: Source) -> list[dict[str, Any]]:
-    """Returns the report of each test; the lines of `--json-stream` amount to some."""
+    """Returns the report of each test; lines of `--json-stream` are combined to one per test."""
     found: list[dict[str, Any]] = []
     for line, value in json_values(source):
         for one in value if isinstance(value, list) else [value]:
@@ -101,7 +101,7 @@ def _reports(source: Source) -> list[dict[str, Any]]:
 
 
 def _intervals(sums: list[dict[str, Any]]) -> list[iperf3_text.Interval]:
-    """Returns the intervals of a test, without those that were omitted or come again."""
+    """Returns the intervals of a test, without omitted and repeated ones."""
     found: list[iperf3_text.Interval] = []
     for at, one in enumerate(sums):
         start_s = float(one["start"])
@@ -111,7 +111,7 @@ def _intervals(sums: list[dict[str, Any]]) -> list[iperf3_text.Interval]:
         if not isinstance(rate, int | float) or not 0 <= rate < math.inf:
             raise ValueError(f"intervals[{at}] with a rate of {rate} bit/s")
         interval = iperf3_text.Interval(1, start_s, float(one.get("end", start_s + 1)))
-        # Of a sender's UDP, packets are known and losses are not.
+        # A UDP sender knows its packets but not their losses.
         packets = int(one["packets"]) if "lost_packets" in one else 0
         lost = max(int(one.get("lost_packets", 0)), 0)
         interval.streams["SUM"] = (rate * 1e-6, lost, packets)

@@ -1,4 +1,4 @@
-"""Output of iperf3 for people, and of iperf 2.
+"""Text output of iperf3 and iperf 2.
 
 Source: iperf3's manual and its `report_bw_format` lines: `[  5]   0.00-1.00   sec  11.2 MBytes  94.4 Mbits/sec`, with
 `[SUM]` for several streams, `[TX-C]` and `[RX-C]` for both directions at once, `(omitted)`, and of a UDP receiver
@@ -45,19 +45,21 @@ OFFERED = (
 
 def recognises(source: Source) -> bool:
     """Whether the file has interval lines of iperf3, or its error."""
-    begins = source.begins
-    return not source.head.lstrip().startswith("{") and any(_LINE.search(line) or _ERROR.match(line) for line in begins)
+    first_lines = source.first_lines
+    return not source.head.lstrip().startswith("{") and any(
+        _LINE.search(line) or _ERROR.match(line) for line in first_lines
+    )
 
 
 @dataclass
 class Interval:
-    """An interval of a test.
+    """Interval of a test.
 
     Attributes:
-        line: its first line.
-        start_s: in s.
-        end_s: in s.
-        streams: rate in Mbit/s, packets lost and all packets by stream, or of all as "SUM".
+        line: number of its first line.
+        start_s: start in s.
+        end_s: end in s.
+        streams: rate in Mbit/s, lost packets and total packets by stream, or of all streams as "SUM".
     """
 
     line: int
@@ -67,7 +69,7 @@ class Interval:
 
     @property
     def totals(self) -> tuple[float, int, int]:
-        """Returns the rate in Mbit/s, packets lost and all packets of all streams."""
+        """Returns the rate in Mbit/s, lost packets and total packets of all streams."""
         own = [self.streams["SUM"]] if "SUM" in self.streams else list(self.streams.values())
         rates, lost, packets = zip(*own, strict=True)
         return sum(rates), sum(lost), sum(packets)
@@ -77,7 +79,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     """Reads the rate of each interval, and of a UDP receiver its loss; several tests with times are one series.
 
     Raises:
-        TraceError: there are no intervals, several tests without times, or only what a UDP sender offered.
+        TraceError: there are no intervals, several tests without times, or only the offered rate of a UDP sender.
     """
     tests = _tests(source.lines)
     run = [test for test in tests if any(_LINE.search(line) for line in test[1])] or tests[:1]
@@ -87,10 +89,10 @@ def read(source: Source, options: Options) -> list[Measurement]:
 
 
 def in_series(source: Source, tests: Sequence[list[Measurement]]) -> list[Measurement]:
-    """Returns tests that followed one another as one measurement for each direction.
+    """Returns consecutive tests as one measurement per direction.
 
     Raises:
-        TraceError: they have no times, ran at the same time, or are of different protocols.
+        TraceError: they have no times, overlap, or have different protocols.
     """
     if len(tests) == 1:
         return tests[0]
@@ -123,18 +125,18 @@ def in_series(source: Source, tests: Sequence[list[Measurement]]) -> list[Measur
 
 
 def _tests(lines: Sequence[str]) -> list[tuple[int, Sequence[str]]]:
-    """Returns the lines of each test, with how many are before them.
+    """Splits a log into tests; returns the number of preceding lines and the lines of each.
 
-    A test begins after the last interval before a line such as "Connecting to host", or where there is none, with the
-    first interval of the one before.
+    A test ends at the last interval before the next line such as "Connecting to host". Without such lines, a new test
+    begins where the first interval of the previous test occurs again.
     """
     words = next((one for one in _BEGUN if any(one in line for line in lines)), None)
-    cuts, begins, last, first = [0], 0, 0, ""
+    cuts, starts, last, first = [0], 0, 0, ""
     for at, line in enumerate(lines):
         found = _LINE.search(line)
         if words is not None and words in line:
-            begins += 1
-            if begins > 1:
+            starts += 1
+            if starts > 1:
                 cuts.append(last)
         elif found is not None:
             shown = "{role} {id} {start} {end}".format(**found.groupdict())
@@ -147,11 +149,11 @@ def _tests(lines: Sequence[str]) -> list[tuple[int, Sequence[str]]]:
     return [(one, lines[one:end]) for one, end in itertools.pairwise([*cuts, len(lines)])]
 
 
-def _read(source: Source, before: int, every: Sequence[str], options: Options) -> list[Measurement]:
-    # With --get-server-output the server's log follows that of the client: it says what arrived, or was sent.
-    output = next((at for at, line in enumerate(every) if line.strip().endswith("Server output:")), None)
-    lines = every if output is None else every[output + 1 :]
-    first = before + len(every) - len(lines)
+def _read(source: Source, first_line: int, all_lines: Sequence[str], options: Options) -> list[Measurement]:
+    # With --get-server-output the server's log, of what arrived or was sent, follows that of the client.
+    output = next((at for at, line in enumerate(all_lines) if line.strip().endswith("Server output:")), None)
+    lines = all_lines if output is None else all_lines[output + 1 :]
+    first = first_line + len(all_lines) - len(lines)
     is_udp = any("Total Datagrams" in line or "datagrams" in line for line in lines)
     intervals: dict[str, dict[float, Interval]] = defaultdict(dict)
     omitted = 0
@@ -162,14 +164,14 @@ def _read(source: Source, before: int, every: Sequence[str], options: Options) -
         if "(omitted)" in found["rest"]:
             omitted += 1
             continue
-        _take(intervals[found["role"] or ""], found, number)
+        _add_stream(intervals[found["role"] or ""], found, number)
     if not intervals:
         failed = next((found[1] for line in lines if (found := _ERROR.search(line))), "no intervals")
         source.fail(None, failed, "lines such as `[  5]   0.00-1.00   sec  11.2 MBytes  94.4 Mbits/sec`")
     notes = [] if output is None else ["rates as the server received them"]
     if omitted:
         notes.append(f"{omitted} intervals left out, which iperf3 --omit marked")
-    is_reverse = _is_reverse(source, every, lines)
+    is_reverse = _is_reverse(source, all_lines, lines)
     if is_reverse is None:
         notes.append("neither end is named in the file: taken for the client's sending (else `downlink:FILE`)")
     by_direction = {}
@@ -185,10 +187,10 @@ def _read(source: Source, before: int, every: Sequence[str], options: Options) -
 def measurements(
     source: Source, by_direction: dict[str, list[Interval]], notes: list[str], *, is_udp: bool
 ) -> list[Measurement]:
-    """Returns the measurement of each direction of a test.
+    """Returns one measurement per direction of a test.
 
     Raises:
-        TraceError: there is only what a UDP sender offered, or times do not increase.
+        TraceError: there is only the offered rate of a UDP sender, or times do not increase.
     """
     received = {}
     for direction, rows in by_direction.items():
@@ -201,18 +203,18 @@ def measurements(
     return [_measurement(source, direction, rows, notes) for direction, rows in received.items()]
 
 
-def _is_reverse(source: Source, every: Sequence[str], lines: Sequence[str]) -> bool | None:
-    """Returns whether the server sends; None where the file does not say whose log it is.
+def _is_reverse(source: Source, all_lines: Sequence[str], lines: Sequence[str]) -> bool | None:
+    """Returns whether the server sends; None if the log does not show which end wrote it.
 
     Args:
         source: the file.
-        every: lines of a test.
-        lines: those of the log that is read.
+        all_lines: all lines of the test.
+        lines: lines of the log that is read.
 
     Raises:
         TraceError: the directions of iperf 2 cannot be distinguished.
     """
-    is_reverse = any("Reverse mode, remote host" in line for line in every)
+    is_reverse = any("Reverse mode, remote host" in line for line in all_lines)
     is_server = any("Accepted connection from" in line or "Server listening on" in line for line in lines)
     if is_server and any("Client connecting to" in line for line in lines):
         source.fail(None, "both directions of iperf 2, whose streams cannot be distinguished", "one of them, or iperf3")
@@ -224,7 +226,7 @@ def _is_reverse(source: Source, every: Sequence[str], lines: Sequence[str]) -> b
 
 
 def _start(lines: Sequence[str], options: Options) -> float | None:
-    """Returns when the test began in s since 1970, from the stamps of `--timestamps` or the time of `--verbose`."""
+    """Returns the Unix time in s at which the test began, from `--timestamps` or the time of `--verbose`."""
     for line in lines:
         if (verbose := re.search(r"Time: (\w{3}, \d.*)", line)) is not None:
             found = read_stamp(verbose[1], zone_of(options))
@@ -241,8 +243,8 @@ def _start(lines: Sequence[str], options: Options) -> float | None:
     return None
 
 
-def _take(by_start: dict[float, Interval], found: re.Match[str], number: int) -> None:
-    """Adds a stream's line to its interval, unless it is a repetition or the summary of all."""
+def _add_stream(by_start: dict[float, Interval], found: re.Match[str], number: int) -> None:
+    """Adds a stream's line to its interval, unless the line repeats one or sums up the test."""
     start_s = float(found["start"])
     interval = by_start.setdefault(start_s, Interval(number, start_s, float(found["end"])))
     size = _SIZES[found["unit"][0] if found["unit"][0] in _SIZES else ""]

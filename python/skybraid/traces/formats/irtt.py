@@ -23,7 +23,7 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads round-trip times and losses; one-way delays too where the user says that the clocks agree.
+    """Reads round-trip times and losses; also one-way delays if the user declares the clocks synchronised.
 
     Raises:
         TraceError: the file is no JSON of irtt, or a one-way delay is negative.
@@ -63,7 +63,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
 
 
 def _row(trip: dict[str, Any]) -> tuple[float, float | None, float, float, float, bool, bool]:
-    """Returns the time of sending in s, the same since 1970, rtt, delay there and back in ms, and which way lost it."""
+    """Returns sending time in s, the same since 1970, rtt, forward and return delay in ms, and loss per direction."""
     sent = trip["timestamps"]["client"]["send"]
     lost = str(trip["lost"]).lower()
     wall = float(sent["wall"]) * 1e-9 if sent.get("wall") else None

@@ -1,8 +1,8 @@
-"""Telemetry logs of ground stations (`.tlog`): MAVLink packets, each after its time of arrival.
+"""Telemetry logs of ground stations (`.tlog`): MAVLink packets, each preceded by its time of arrival.
 
 Source: MAVLink's packet serialisation (versions 1 and 2) and message set common: RADIO_STATUS (109), RADIO (166 of
 ardupilotmega), GLOBAL_POSITION_INT (33). A stamp is big-endian, in us since 1970. Each sender numbers its packets from
-0 to 255: a number that is missing is a packet that was lost before it came here.
+0 to 255; a missing number is a packet lost on the way here.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _packets(source: Source) -> Iterator[_Packet]:
 
 
 def _with_times(source: Source, packets: list[_Packet]) -> list[_Packet]:
-    """Returns packets in order of time; one with a damaged stamp is between its neighbours.
+    """Returns packets in order of time; a packet with a damaged stamp is placed between its neighbours.
 
     Raises:
         TraceError: the clock was set back.
@@ -122,7 +122,7 @@ def _crc(data: bytes) -> int:
 
 
 def _loss(source: Source, packets: list[_Packet]) -> Measurement:
-    """The loss of the busiest sender in each second; a second without a packet is all lost."""
+    """Returns the loss of the busiest sender per second; in a second without a packet, everything was lost."""
     start_s = packets[0].at_s
     counts = Counter(packet.sender for packet in packets)
     sender = counts.most_common(1)[0][0]
@@ -135,13 +135,13 @@ def _loss(source: Source, packets: list[_Packet]) -> Measurement:
     for packet in own:
         arrived[int(packet.at_s - start_s)] += 1
         if before is not None and (skipped := (packet.sequence - before.sequence - 1) % 256) < _MAX_MISSED:
-            # What is missing was due between the two packets that are there.
+            # Missing packets were due between the two that arrived.
             due_s = np.linspace(before.at_s, packet.at_s, skipped + 2)[1:-1] - start_s
             np.add.at(missed, due_s.astype(np.int64), 1)
         before = packet
     total = arrived + missed
     share = np.where(total > 0, 100 * missed / np.maximum(total, 1), 100.0)
-    # Ground stations have the numbers from 200 on by custom (255, 250 …), vehicles those below.
+    # By convention, ground stations have system ids from 200 on (255, 250 …), vehicles lower ones.
     direction = "uplink" if sender[0] < _GROUND else "downlink"
     notes = (
         f"sender {sender[0]}.{sender[1]}: {len(own)} packets arrived, {int(missed.sum())} numbers missing",
@@ -153,11 +153,11 @@ def _loss(source: Source, packets: list[_Packet]) -> Measurement:
 
 
 def _radio(source: Source, packets: list[_Packet]) -> Measurement | None:
-    """The values of the telemetry radio, at both ends of its link."""
+    """Returns the values of the telemetry radio, at both ends of its link."""
     rows: list[tuple[float, tuple[int, ...]]] = []
     for packet in packets:
         if packet.kind in (_RADIO_STATUS, _RADIO):
-            # rxerrors, fixed, rssi, remrssi, txbuf, noise, remnoise; version 2 leaves zeros at the end out.
+            # rxerrors, fixed, rssi, remrssi, txbuf, noise, remnoise; version 2 truncates trailing zeros.
             values = struct.unpack_from("<HHBBBBB", packet.payload.ljust(9, b"\0"))
             if not rows or packet.at_s > rows[-1][0]:
                 rows.append((packet.at_s, values))
@@ -178,7 +178,7 @@ def _track(source: Source, packets: list[_Packet]) -> MeasuredTrack | None:
             continue
         _, latitude, longitude, altitude = struct.unpack_from("<Iiii", packet.payload.ljust(28, b"\0"))
         if (latitude, longitude) == (0, 0):
-            # Before its first fix an autopilot sends zeros.
+            # An autopilot sends zeros before its first fix.
             continue
         if not rows or packet.at_s > rows[-1][0]:
             rows.append((packet.at_s, latitude * 1e-7, longitude * 1e-7, altitude * 1e-3))

@@ -27,7 +27,7 @@ _SERIES = "a series: `mtr --raw TARGET > FILE`, or reports one after another (`m
 
 
 class _Report(NamedTuple):
-    """The last hop of a report: its number, loss in %, average round trip in ms, and its line."""
+    """Last hop of a report: its number, loss in %, average round-trip time in ms, and its line."""
 
     hop: int
     loss: float
@@ -37,21 +37,21 @@ class _Report(NamedTuple):
 
 def recognises(source: Source) -> bool:
     """Whether the file is the output of mtr."""
-    begins = source.begins
+    first_lines = source.first_lines
     if source.head.lstrip().startswith("{"):
         return '"mtr"' in source.head[:200]
-    if begins and begins[0].startswith(("Mtr_Version,", "MTR.", "HOST:", "Start: ")):
-        return begins[0].startswith(("Mtr_Version,", "MTR.")) or "Loss%" in source.head
-    return len(begins) > 1 and all(_RAW.match(line) for line in begins[:-1]) and begins[0][0] in "xh"
+    if first_lines and first_lines[0].startswith(("Mtr_Version,", "MTR.", "HOST:", "Start: ")):
+        return first_lines[0].startswith(("Mtr_Version,", "MTR.")) or "Loss%" in source.head
+    return len(first_lines) > 1 and all(_RAW.match(line) for line in first_lines[:-1]) and first_lines[0][0] in "xh"
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads the round trips to the last hop that answers, and their losses.
+    """Reads round-trip time and loss of the last hop that answers.
 
     Raises:
-        TraceError: a line is invalid, or the file is a report of one time.
+        TraceError: a line is invalid, or the file is a single report.
     """
-    first = source.begins[0] if source.begins else ""
+    first = source.first_lines[0] if source.first_lines else ""
     if _RAW.match(first):
         return [_raw(source, options)]
     if first.startswith("{"):
@@ -67,7 +67,7 @@ def _raw(source: Source, options: Options) -> Measurement:
         if not words or words[0] in {"h", "d", "m"}:
             continue
         if len(words) < (3 if words[0] == "x" else 4) and source.drop_cut(number):
-            # A reply that was cut off may be that of the last probe.
+            # A truncated reply may belong to the last probe.
             for unanswered in [probes for probes in rtt_ms.values() if math.isinf(probes[-1])]:
                 unanswered.pop()
             break
@@ -77,7 +77,7 @@ def _raw(source: Source, options: Options) -> Measurement:
         if words[0] == "x":
             sequence = int(number_of(source, number, words[2], "a sequence number"))
             probes = rtt_ms.setdefault(hop, [])
-            # Sequence numbers come again after 65535: a reply is that of the newest probe of its number.
+            # Sequence numbers wrap after 65535: a reply belongs to the newest probe with its number.
             places[hop, sequence] = len(probes)
             probes.append(math.inf)
         elif len(words) < 4:
@@ -91,7 +91,7 @@ def _raw(source: Source, options: Options) -> Measurement:
     answering = [hop for hop, probes in rtt_ms.items() if not all(math.isinf(value) for value in probes)]
     if not answering:
         source.fail(None, "no probe with a reply", "lines such as `x 0 33000` and `p 0 13105 33000`")
-    # The first round probes beyond the target, whose hop then is the last one that goes on being probed.
+    # The first round probes beyond the target; the target is the last hop that is still probed afterwards.
     most = max(len(rtt_ms[hop]) for hop in answering)
     target = max(hop for hop in answering if 2 * len(rtt_ms[hop]) >= most)
     every_s = 1.0 if options.every_s is None else options.every_s

@@ -28,7 +28,7 @@ _SIZES = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3}
 
 def recognises(source: Source) -> bool:
     """Whether the file has interval lines of nuttcp."""
-    return any(_LINE.search(line) or _PARSED.match(line) for line in source.begins)
+    return any(_LINE.search(line) or _PARSED.match(line) for line in source.first_lines)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
@@ -54,7 +54,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
             shares.append(100 * min(max(lost, 0) / packets, 1.0) if packets else 100.0)
     if not starts_s:
         source.fail(None, "no intervals", "lines such as `11.1875 MB /   1.00 sec =   93.8473 Mbps` (nuttcp -i)")
-    # With -v the end that prints names itself first, as transmitter or receiver.
+    # With -v, the printing end first names itself as transmitter or receiver.
     ends = [found[0] for line in source.lines if (found := re.match(r"nuttcp-[tr](?=: v)", line.strip()))]
     direction = options.received if ends[:1] == ["nuttcp-r"] else options.sent
     columns = [Column("rate", "Mbit/s", np.array(rates), direction)]

@@ -3,8 +3,8 @@
 Source: the pcap format (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng); RFC 791, 8200. A packet is the
 same at both ends if its protocol, its IPv4 identification and the first bytes of its data agree (TCP: sequence and
 acknowledgement number too); addresses, ports, checksums, TTL and DSCP may change on the way, captures may be cut
-(`tcpdump -s 96`), and network cards may join and split segments of TCP: a segment's first byte is what arrives. Both
-clocks must agree to much less than the delay. A packet that occurs several times at one end is left out and counted.
+(`tcpdump -s 96`), and network cards may join and split segments of TCP: a segment counts by its first byte. Both clocks
+must agree to much less than the delay. A packet that occurs several times at one end is left out and counted.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _STAMP_S = 2e-6
 
 @dataclass(frozen=True)
 class _Packet:
-    """A packet.
+    """Packet of a capture.
 
     Attributes:
-        at_s: when it was seen, in s since 1970.
+        at_s: capture time in s since 1970.
         ttl: time to live, or hop limit.
         ends: addresses and ports.
-        head: what it is known by, with the first bytes of `data`.
+        head: identifying header fields, to be compared with the first bytes of `data`.
         data: the first bytes after the headers.
-        is_cut: whether the capture lacks some of these.
-        segment: first byte and length of a segment of TCP.
+        is_cut: whether the capture truncated `data`.
+        segment: first sequence number and length of a TCP segment.
     """
 
     at_s: float
@@ -70,7 +70,7 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Matches the packets of both captures, by direction; this file is the vehicle's unless the options differ.
+    """Matches the packets of two captures by direction; this file is the vehicle's unless the options differ.
 
     Raises:
         TraceError: there is no second capture, one is invalid, nothing matches, or the clocks disagree.
@@ -90,62 +90,62 @@ def read(source: Source, options: Options) -> list[Measurement]:
             links = ", ".join(str(link) for link in sorted({link for _, link, _ in _frames(capture)}))
             found = f"no whole IP packet (link layer {links})" if links else "no packet with its time"
             capture.fail(None, found, "a capture of the link, of IPv4 or IPv6, over Ethernet, PPP or `-i any`")
-    # Of packets that a capture cut, only as much counts as it has.
-    kept = min([len(one.data) for one in (*here, *there) if one.is_cut], default=_KEPT)
-    own, twice = _unique(here, kept)
-    its, twice_there = _unique(there, kept)
-    common = own.keys() & its.keys()
+    # Truncated packets are compared by the bytes that both captures have.
+    data_bytes = min([len(one.data) for one in (*here, *there) if one.is_cut], default=_KEPT)
+    local, local_duplicates = _unique(here, data_bytes)
+    remote, remote_duplicates = _unique(there, data_bytes)
+    common = local.keys() & remote.keys()
     if not common:
         source.fail(None, f"no packet of {other.path}", "captures of both ends at the same time")
-    if all(own[key].at_s == its[key].at_s for key in common):
+    if all(local[key].at_s == remote[key].at_s for key in common):
         other.fail(None, "the same packets at the very same times", "the capture of the other end")
     directions: dict[bytes, list[bytes]] = {}
     for key in common:
-        directions.setdefault(own[key].ends, []).append(key)
-    sent = {ends for ends, keys in directions.items() if _is_sent(own, its, keys)}
+        directions.setdefault(local[key].ends, []).append(key)
+    sent = {ends for ends, keys in directions.items() if _is_sent(local, remote, keys)}
     measurements = []
     for forward, direction in ((True, options.sent), (False, options.received)):
-        begun, ended = (own, its) if forward else (its, own)
-        # Addresses may differ at both ends, so a lost packet is known by the addresses that its flow has at its sender.
-        flows = {begun[key].ends for key in common if (own[key].ends in sent) == forward}
-        packets = sorted((one for one in begun.values() if one.ends in flows), key=lambda one: one.at_s)
-        arrivals = _arrivals(begun, ended, packets, kept)
+        sender, receiver = (local, remote) if forward else (remote, local)
+        # Addresses may differ at both ends, so a lost packet is identified by the sender's addresses of its flow.
+        flows = {sender[key].ends for key in common if (local[key].ends in sent) == forward}
+        packets = sorted((one for one in sender.values() if one.ends in flows), key=lambda one: one.at_s)
+        arrivals = _arrivals(sender, receiver, packets, data_bytes)
         took_s = [to_s - one.at_s for one, to_s in zip(packets, arrivals, strict=True) if np.isfinite(to_s)]
         if not took_s:
             continue
-        # What left before the other capture began, or was on its way when it ended, is not lost.
-        first_s = min(one.at_s for one in ended.values())
-        last_s = max(one.at_s for one in ended.values()) - float(np.quantile(took_s, 0.99))
-        seen = [
+        # A packet sent before the other capture began, or in flight when it ended, is not lost.
+        first_s = min(one.at_s for one in receiver.values())
+        last_s = max(one.at_s for one in receiver.values()) - float(np.quantile(took_s, 0.99))
+        counted = [
             (one, to_s)
             for one, to_s in zip(packets, arrivals, strict=True)
             if np.isfinite(to_s) or first_s <= one.at_s <= last_s
         ]
-        packets, arrivals = [one for one, _ in seen], [to_s for _, to_s in seen]
-        ambiguous = twice + twice_there
+        packets, arrivals = [one for one, _ in counted], [to_s for _, to_s in counted]
+        ambiguous = local_duplicates + remote_duplicates
         measurements.append(_measurement(source, other, direction, packets, arrivals, ambiguous))
     return measurements
 
 
-def _is_sent(own: dict[bytes, _Packet], its: dict[bytes, _Packet], keys: list[bytes]) -> bool:
-    """Whether packets of one flow went from here to there: routers lower the TTL, and time passes."""
-    lowered = np.median([own[key].ttl - its[key].ttl for key in keys])
+def _is_sent(local: dict[bytes, _Packet], remote: dict[bytes, _Packet], keys: list[bytes]) -> bool:
+    """Whether packets of a flow went from `local` to `remote`: routers lower the TTL, and time passes."""
+    lowered = np.median([local[key].ttl - remote[key].ttl for key in keys])
     if lowered != 0:
         return bool(lowered > 0)
-    return float(np.median([its[key].at_s - own[key].at_s for key in keys])) > 0
+    return float(np.median([remote[key].at_s - local[key].at_s for key in keys])) > 0
 
 
 def _measurement(
     source: Source, other: Source, direction: str, packets: list[_Packet], arrivals_s: list[float], ambiguous: int
 ) -> Measurement:
     delay_ms = np.array([1e3 * (to_s - one.at_s) for one, to_s in zip(packets, arrivals_s, strict=True)])
-    # A stamp of microseconds may be cut, and as seconds since 1970 it is rounded.
+    # A stamp in microseconds may be truncated, and is rounded as seconds since 1970.
     delay_ms = np.where((delay_ms < 0) & (delay_ms > -1e3 * _STAMP_S), 0.0, delay_ms)
     if (delay_ms < 0).any():
         row = int(np.argmin(delay_ms))
         source.fail(None, f"{delay_ms[row]:g} ms {direction} to {other.path}", "clocks that agree at both ends")
     times_s = np.array([one.at_s for one in packets])
-    # Two packets of one stamp: the later one is a nanosecond later.
+    # Of two packets with the same stamp, the second is a nanosecond later.
     times_s = times_s[0] + np.maximum.accumulate(times_s - times_s[0] - 1e-9 * np.arange(len(packets)))
     times_s = times_s + 1e-9 * np.arange(len(packets))
     start_s = packets[0].at_s
@@ -167,30 +167,30 @@ def _measurement(
     return Measurement(name, relative, columns, start_s, None, is_sampled=False, label=direction, notes=tuple(notes))
 
 
-def _unique(packets: list[_Packet], kept: int) -> tuple[dict[bytes, _Packet], int]:
-    keys = [one.head + one.data[:kept] for one in packets]
+def _unique(packets: list[_Packet], data_bytes: int) -> tuple[dict[bytes, _Packet], int]:
+    keys = [one.head + one.data[:data_bytes] for one in packets]
     counts = Counter(keys)
     found = {key: one for key, one in zip(keys, packets, strict=True) if counts[key] == 1}
     return found, len(packets) - len(found)
 
 
 def _arrivals(
-    begun: dict[bytes, _Packet], ended: dict[bytes, _Packet], packets: list[_Packet], kept: int
+    sender: dict[bytes, _Packet], receiver: dict[bytes, _Packet], packets: list[_Packet], data_bytes: int
 ) -> list[float]:
-    """Returns when each packet arrived in s since 1970; infinity: never.
+    """Returns the arrival time of each packet in s since 1970; infinity: never.
 
-    A segment of TCP that the receiver's card joined to the one before it arrived with that.
+    A TCP segment that the receiver's card merged into the previous one arrived with that one.
     """
-    flows = {one.ends: ended[key].ends for key, one in begun.items() if key in ended}
+    flows = {one.ends: receiver[key].ends for key, one in sender.items() if key in receiver}
     joined: dict[bytes, list[tuple[int, int, float]]] = {}
-    for one in ended.values():
+    for one in receiver.values():
         if one.segment is not None and one.segment[1] > _MTU:
             joined.setdefault(one.ends, []).append((*one.segment, one.at_s))
     for spans in joined.values():
         spans.sort()
     found = []
     for one in packets:
-        to = ended.get(one.head + one.data[:kept])
+        to = receiver.get(one.head + one.data[:data_bytes])
         at_s = np.inf if to is None else to.at_s
         if to is None and one.segment is not None and (spans := joined.get(flows[one.ends], [])):
             first = one.segment[0]
@@ -227,7 +227,7 @@ def _pcap(source: Source) -> Iterator[tuple[float, int, bytes]]:
         seconds, ticks, kept, _ = struct.unpack_from(f"{order}IIII", data, place)
         place += 16
         if place + kept > len(data):
-            # A capture that was broken off ends inside a packet.
+            # An interrupted capture ends inside a packet.
             return
         yield seconds + ticks * tick_s, link, data[place : place + kept]
         place += kept
@@ -272,7 +272,7 @@ def _tick_s(order: str, options: bytes) -> float:
 
 
 def _network_layer(link: int, frame: bytes) -> bytes:
-    """Returns the IP packet of a frame; empty for another one."""
+    """Returns the IP packet of a frame; empty for other frames."""
     if link == 1:
         place = 12
         while frame[place : place + 2] in (b"\x81\x00", b"\x88\xa8"):
@@ -283,15 +283,15 @@ def _network_layer(link: int, frame: bytes) -> bytes:
 
 
 def _packet(at_s: float, packet: bytes) -> _Packet | None:
-    """Returns what a packet is known by; None for what is no whole IP packet with data of its own."""
+    """Parses an IP packet with data of its own; None for any other packet."""
     if len(packet) >= 20 and packet[0] >> 4 == 4:
         size = 4 * (packet[0] & 15)
-        # A network card that splits segments leaves the length of those above 64 KiB out.
+        # With segmentation offload, segments above 64 KiB have no length.
         total = struct.unpack_from(">H", packet, 2)[0] or len(packet)
         if size < 20 or len(packet) < size:
             return None
         protocol, ttl = packet[9], packet[8]
-        # Fragments after the first have no ports; the offset is part of what a packet is known by.
+        # Fragments after the first have no ports; the offset is part of the packet's identity.
         identity = packet[4:6] + bytes([packet[6] & 0x3F, packet[7]])
         ends, data = packet[12:20], packet[size:total]
         is_first = packet[6] & 0x1F == 0 and packet[7] == 0
@@ -308,7 +308,7 @@ def _packet(at_s: float, packet: bytes) -> _Packet | None:
         offset = 4 * (data[12] >> 4)
         length = total - size - offset
         ends, sequence = ends + data[:4], data[4:8]
-        # Flags and acknowledgement of a segment with data may be those of others that a card joined to it.
+        # Flags and acknowledgement of a segment with data may come from others that a card merged into it.
         identity, data = identity + (sequence if length else data[4:14]), data[offset:]
         segment = (int.from_bytes(sequence, "big"), length) if length else None
     return _Packet(at_s, ttl, ends, bytes([protocol]) + identity, data[:_KEPT], is_cut and len(data) < _KEPT, segment)

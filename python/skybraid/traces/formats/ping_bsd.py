@@ -26,15 +26,15 @@ _SUMMARY = re.compile(r"(?P<sent>\d+) packets transmitted, (?P<received>\d+) pac
 
 
 def recognises(source: Source) -> bool:
-    """Whether the file is the output of a BSD's ping."""
-    if any(re.search(r"\d+ bytes from .*: seq=\d", line) for line in source.begins):
+    """Whether the file is the output of a BSD or macOS ping."""
+    if any(re.search(r"\d+ bytes from .*: seq=\d", line) for line in source.first_lines):
         # Busybox has the same heading.
         return False
-    return any(HEADING.search(line) or _TIMEOUT.search(line) for line in source.begins)
+    return any(HEADING.search(line) or _TIMEOUT.search(line) for line in source.first_lines)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads the probes, `every` apart, by default 1 s.
+    """Reads the probes; they are `every` apart, by default 1 s.
 
     Raises:
         TraceError: a line is invalid, or there is no probe.

@@ -42,12 +42,12 @@ class _Reply(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """A log as `ping -D` writes it in English.
+    """Log in the form that `ping -D` writes in English.
 
     Attributes:
-        text: its lines, in their places.
-        start_unix_s: when its first answered probe left, in s since 1970; None without a date.
-        even_s: interval of the probes, that of the summary, else 1 s; None with stamps.
+        text: lines at their original line numbers.
+        start_unix_s: sending time of the first answered probe, in s since 1970; None without a date.
+        even_s: interval of the probes in s, from the summary, else 1 s; None with stamps.
         notes: assumptions and omissions.
     """
 
@@ -59,20 +59,20 @@ class _Log(NamedTuple):
 
 def recognises(source: Source) -> bool:
     """Whether the file is the output of Linux's ping."""
-    found = [match for line in source.begins if (match := _REPLY.match(line))]
-    if any(HEADING.search(line) for line in source.begins):
+    found = [match for line in source.first_lines if (match := _REPLY.match(line))]
+    if any(HEADING.search(line) for line in source.first_lines):
         # Busybox has the heading of the BSDs.
         return any(match["key"] == "seq" for match in found)
-    return bool(found) or any(re.match(r"PING .*\d\(\d+\) ", line) for line in source.begins)
+    return bool(found) or any(re.match(r"PING .*\d\(\d+\) ", line) for line in source.first_lines)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads the probes; without stamps they are `every` apart, by default as the summary's time says, else 1 s.
+    """Reads the probes; without stamps they are `every` apart, by default as in the summary, else 1 s.
 
     Raises:
         TraceError: a line is invalid, or there is no reply.
     """
-    log = _canonical(source, options)
+    log = _english_log(source, options)
     try:
         times_s, rtt_ns = read_trace(log.text, "ping", "rtt", None)
     except SkybraidError as error:
@@ -90,15 +90,15 @@ def read(source: Source, options: Options) -> list[Measurement]:
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines of a log by what they are.
+    """Lines of a log, sorted by kind.
 
     Attributes:
-        lines: all, in their places; those without meaning are empty.
-        replies: in the order of the log, each with its place.
-        headings: places of the headings.
-        silent: probes after the last reply without one.
-        sent: number of probes of the summary, 0 without one.
-        even_s: interval of the probes by the summary's time.
+        lines: all lines at their original line numbers; irrelevant ones are empty.
+        replies: replies in the order of the log, each with its line number.
+        headings: line numbers of the headings.
+        silent: unanswered probes after the last reply.
+        sent: number of probes in the summary, 0 without a summary.
+        even_s: interval of the probes in s, from the summary's time.
     """
 
     lines: list[str]
@@ -109,14 +109,14 @@ class _Lines:
     even_s: float | None = None
 
 
-def _canonical(source: Source, options: Options) -> _Log:
-    """Returns the log in the form that the reader of scenarios takes."""
-    log = _sorted_out(source)
+def _english_log(source: Source, options: Options) -> _Log:
+    """Returns the log in the form that the scenario reader parses."""
+    log = _classified(source)
     if not log.replies:
         return _Log(source.text, None, 1.0, ())
     replies = _with_points(source, log.replies)
-    # A log that was cut off at its beginning lost nothing there.
-    first = min(replies[0].sequence, 1) if log.headings else _first(replies[:5])
+    # A log whose beginning is missing lost no probe there.
+    first = min(replies[0].sequence, 1) if log.headings else _first_number(replies[:5])
     stamps = [read_stamp(reply.stamp, zone_of(options)) for reply in replies]
     known = [stamp for stamp in stamps if stamp is not None]
     has_stamps = len(known) == len(stamps)
@@ -139,7 +139,7 @@ def _canonical(source: Source, options: Options) -> _Log:
     return _Log("\n".join([*kept, f"{sent} packets transmitted"]), start_unix_s, even_s, assumed)
 
 
-def _sorted_out(source: Source) -> _Lines:
+def _classified(source: Source) -> _Lines:
     """Finds replies, headings and the summary.
 
     Raises:
@@ -154,7 +154,7 @@ def _sorted_out(source: Source) -> _Lines:
         elif " bytes from " in line and source.drop_cut(at + 1):
             log.lines[at] = ""
         elif log.replies and (probe := _SENT.search(line)) is not None:
-            # No answer yet, or a router's complaint.
+            # No answer yet, or an ICMP error of a router.
             ahead = (int(probe["seq"]) - log.replies[-1].sequence) % _ROUND
             log.silent = max(log.silent, ahead if ahead < _ROUND // 2 else 0)
         elif _HEADING.search(line):
@@ -163,40 +163,40 @@ def _sorted_out(source: Source) -> _Lines:
             log.lines[at] = "PING x 56(84) bytes of data."
             log.headings.append(at)
         elif (summary := _SUMMARY.search(line)) and at + 1 < len(log.lines):
-            # What a script wrote before both lines is no count.
-            log.sent, log.even_s = _counted(log.lines[at + 1][summary.start() :])
+            # Numbers that a script wrote before both lines are no counts.
+            log.sent, log.even_s = _parse_summary(log.lines[at + 1][summary.start() :])
     return log
 
 
-def _counted(summary: str) -> tuple[int, float | None]:
-    """Returns the number of probes of a summary, and their interval in s by its time."""
+def _parse_summary(summary: str) -> tuple[int, float | None]:
+    """Parses a summary; returns the number of probes and their interval in s, None without a time."""
     count, took = re.search(r"\d+", summary), re.search(r"\b(\d+) ?ms\s*$", summary)
     sent = 0 if count is None else int(count[0])
     return sent, int(took[1]) * 1e-3 / (sent - 1) if took is not None and sent > 1 else None
 
 
 def _with_points(source: Source, replies: list[_Reply]) -> list[_Reply]:
-    """Returns the replies with points for decimals.
+    """Returns the replies with decimal points.
 
     Raises:
-        TraceError: some have commas and some points.
+        TraceError: some have decimal commas and some decimal points.
     """
     comma = next((reply for reply in replies if "," in reply.rtt_ms), None)
     if comma is None:
         return replies
-    # Of less than 100 ms iputils writes decimals: in another language all of them have a comma.
+    # Below 100 ms iputils writes decimals; in a language with decimal commas, all of them have one.
     if any(re.fullmatch(r"\d{1,2}(\.\d+)?", reply.rtt_ms) for reply in replies):
         source.fail(comma.place + 1, f"`{comma.rtt_ms}`", "decimals as in the other lines")
     return [reply._replace(rtt_ms=reply.rtt_ms.replace(",", ".")) for reply in replies]
 
 
-def _first(replies: Sequence[_Reply]) -> int:
-    """Returns the lowest sequence number of replies that are near one another, before zero if the numbers wrapped."""
+def _first_number(replies: Sequence[_Reply]) -> int:
+    """Returns the lowest sequence number of nearby replies, negative if the numbers wrapped."""
     origin = replies[0].sequence
     return origin + min((reply.sequence - origin + _ROUND // 2) % _ROUND - _ROUND // 2 for reply in replies)
 
 
 def _english(lines: Sequence[str], places: Sequence[int]) -> list[str]:
-    """Returns the lines without those that are no replies, damaged ones included."""
+    """Returns the lines without those that are not replies; damaged replies stay."""
     kept = set(places)
     return [line if at in kept or " bytes from " in line else "" for at, line in enumerate(lines)]

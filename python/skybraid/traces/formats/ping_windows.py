@@ -31,9 +31,9 @@ _PREFIX = re.compile(r"(?P<stamp>[\d/.: T_-]*\d(?:\s?[AP]M)?)(?P<after>\s+-\s|[,
 
 def recognises(source: Source) -> bool:
     """Whether the file is the output of Windows' ping."""
-    return any(_REPLY.search(line) and "icmp_seq" not in line and " seq=" not in line for line in source.begins) or any(
-        line.startswith("Pinging ") for line in source.begins
-    )
+    return any(
+        _REPLY.search(line) and "icmp_seq" not in line and " seq=" not in line for line in source.first_lines
+    ) or any(line.startswith("Pinging ") for line in source.first_lines)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:

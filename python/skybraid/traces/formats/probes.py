@@ -79,7 +79,7 @@ def even_probes(
         source: the file.
         replies: round-trip times in ms by sequence number.
         first: sequence number of the first probe.
-        last: of the last one.
+        last: sequence number of the last probe.
         every_s: time between them in s.
         notes: assumptions of the reader.
     """
@@ -89,12 +89,12 @@ def even_probes(
 
 
 def stamped_probes(source: Source, rtt_ms: dict[int, float], stamps: dict[int, Stamp], last: int) -> Measurement:
-    """Returns probes whose lines have stamps of their arrival; those without are evenly between their neighbours.
+    """Returns probes stamped with their arrival; unstamped ones are spread evenly between their neighbours.
 
     Args:
         source: the file.
-        rtt_ms: by number, from 0 on; infinity: lost, and the stamp is that of its timeout.
-        stamps: of lines, by number.
+        rtt_ms: round-trip times by probe number, from 0 on; infinity: lost, and the stamp is that of the timeout.
+        stamps: stamps of the lines by probe number.
         last: number of the last probe.
     """
     numbers = np.array(sorted(stamps), dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Rows of tables that are no text with separators: JSON records of one's own scripts, and Parquet.
+"""Rows of tables other than delimited text: JSON records of one's own scripts, and Parquet.
 
-Records follow one another or are in a list. One within another has both names: `{"ping": {"rtt_ms": 12}}` is the column
-`ping.rtt_ms`. A key that a record lacks was not measured.
+Records follow one another or are in a list. The key of a nested record has both names: `{"ping": {"rtt_ms": 12}}` is
+the column `ping.rtt_ms`. A key that a record lacks was not measured.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def is_json(source: Source) -> bool:
-    """Whether the file may be JSON."""
+    """Whether the file looks like JSON."""
     return source.head.lstrip().startswith(("{", "["))
 
 
 def first_record(source: Source) -> dict[str, str]:
-    """Returns the cells of the first record by their headings; none where there is no record."""
+    """Returns the cells of the first record by heading; empty without records."""
     try:
         value, _ = json.JSONDecoder().raw_decode(source.head, source.head.find("{"))
     except (ValueError, RecursionError):
@@ -35,7 +35,7 @@ def json_rows(source: Source) -> list[tuple[int, list[str]]]:
     """Returns headings and the cells of each record, with the line on which it begins.
 
     Raises:
-        TraceError: the JSON is damaged, or holds something else than records.
+        TraceError: the JSON is damaged, or contains anything but records.
     """
     records: list[tuple[int, dict[str, str]]] = []
     for line, value in json_values(source):
@@ -68,7 +68,7 @@ def parquet_rows(source: Source) -> list[tuple[int, list[str]]]:
 
 
 def _texts(column: pl.Series) -> pl.Series:
-    """Returns the cells of a column as text, times as `stamps` reads them."""
+    """Returns the cells of a column as text, with times in a form that `stamps` reads."""
     kind = column.dtype
     if isinstance(kind, pl.Duration):
         return (column.dt.total_nanoseconds() * 1e-9).cast(pl.String).alias(f"{column.name} [s]")

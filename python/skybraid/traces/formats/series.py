@@ -1,4 +1,4 @@
-"""The formats that a scenario reads too: CSV with units, mahimahi, Hypatia, Parquet."""
+"""Formats that scenarios read too: CSV with units, mahimahi, Hypatia, Parquet."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _EVEN, _JITTER = 0.9, 0.1
 
 def recognises_csv(source: Source) -> bool:
     """Whether the first line names columns with units, and the times are numbers."""
-    first = next((line for line in source.begins if not line.startswith("#")), "")
+    first = next((line for line in source.first_lines if not line.startswith("#")), "")
     return bool(re.match(r'"?(time|t)\b', first, re.IGNORECASE)) and "[" in first
 
 
 def recognises_mahimahi(source: Source) -> bool:
-    """Whether the name says so, or lines are whole numbers that can be the ms of opportunities."""
+    """Whether the name says so, or the lines are integers that can be times of opportunities in ms."""
     if source.path.suffix in {".up", ".down"}:
         return True
-    begins = source.begins
-    if not begins or not all(re.fullmatch(r"\d+", line) for line in begins[:-1] or begins):
+    first_lines = source.first_lines
+    if not first_lines or not all(re.fullmatch(r"\d+", line) for line in first_lines[:-1] or first_lines):
         return False
     return reading.is_opportunities(source.text)
 
 
 def recognises_hypatia(source: Source) -> bool:
-    """Whether lines are those of Hypatia's series."""
-    return reading.is_hypatia(source.begins[:5])
+    """Whether the lines are a series of Hypatia."""
+    return reading.is_hypatia(source.first_lines[:5])
 
 
 def recognises_parquet(source: Source) -> bool:
@@ -50,9 +50,9 @@ def recognises_parquet(source: Source) -> bool:
 
 
 def read_csv(source: Source, options: Options) -> list[Measurement]:
-    """Reads every column whose heading has a unit that a link knows, or those that the user names.
+    """Reads every column whose heading has a unit of a link quantity, or the columns that the user names.
 
-    Columns of one kind keep their names, as those of `trace join`: `att rate [Mbit/s]`.
+    Several columns of one quantity keep their names, as `trace join` writes them: `att rate [Mbit/s]`.
     """
     (found,) = table.read(source, options, has_units=True)
     # `trace import` keeps the date of the first row in a comment.
@@ -62,7 +62,7 @@ def read_csv(source: Source, options: Options) -> list[Measurement]:
 
 
 def _is_even(times_s: Floats) -> bool:
-    """Whether nearly all rows are one interval apart, so that a longer one is a gap."""
+    """Whether nearly all rows are one interval apart, so that a longer distance is a gap."""
     steps_s = np.diff(times_s)
     return len(steps_s) > 1 / (1 - _EVEN) and bool(
         (np.abs(steps_s / float(np.median(steps_s)) - 1) < _JITTER).mean() >= _EVEN
@@ -72,21 +72,21 @@ def _is_even(times_s: Floats) -> bool:
 def read_mahimahi(source: Source, options: Options) -> list[Measurement]:
     """Reads the rate in steps of 100 ms."""
     direction = {".up": "uplink", ".down": "downlink"}.get(source.path.suffix, options.sent)
-    return [_of(source, reading.read_text(source.path, None, None, "mahimahi"), direction)]
+    return [_measurement(source, reading.read_text(source.path, None, None, "mahimahi"), direction)]
 
 
 def read_hypatia(source: Source, options: Options) -> list[Measurement]:
     """Reads the round-trip times."""
     del options
-    return [_of(source, reading.read_text(source.path, None, None, "hypatia"), "")]
+    return [_measurement(source, reading.read_text(source.path, None, None, "hypatia"), "")]
 
 
 def read_parquet(source: Source, options: Options) -> list[Measurement]:
-    """Reads the columns as those of CSV."""
+    """Reads Parquet columns in the same way as those of CSV."""
     (found,) = table.read(source, options, has_units=True)
     return [replace(found, is_sampled=_is_even(found.times_s))]
 
 
-def _of(source: Source, trace: Trace, direction: str) -> Measurement:
+def _measurement(source: Source, trace: Trace, direction: str) -> Measurement:
     column = Column(trace.quantity, trace.unit, trace.values, direction)
     return Measurement(str(source.path), trace.times_s, (column,), None, trace.end_s, is_sampled=False)

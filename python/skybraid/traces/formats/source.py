@@ -1,4 +1,4 @@
-"""A file as the readers see it, their options, and the parsing that they share."""
+"""File to import, the user's options, and parsing shared by the readers."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ _LOST_TIMES = 2.0
 
 @dataclass(frozen=True)
 class Options:
-    """The user's statements about a file that does not contain them.
+    """Facts stated by the user that a file does not contain.
 
     Attributes:
         every_s: time between lines or probes in s.
         zone: time zone of dates without one, such as "Europe/Zurich".
         client: side of the measuring client: "vehicle" or "ground".
-        columns: contents of columns, by their name or number: "downlink rate [Mbit/s]".
-        one_way: whether the clocks of both ends agree, so that one-way delays are as measured.
+        columns: meaning of columns such as "downlink rate [Mbit/s]", by name or number.
+        one_way: whether the clocks of both ends are synchronised, so that one-way delays are valid.
         peer: the capture at the other end.
-        lost: value of a round trip or delay that stands for a lost probe, such as -1.
+        lost: value of a round trip or delay that marks a lost probe, such as -1.
         format: name of the format; None: recognised.
     """
 
@@ -68,21 +68,21 @@ class Options:
 
     @property
     def sent(self) -> str:
-        """Returns the direction of what the client sends."""
+        """Returns the direction that the client sends in."""
         return "uplink" if self.client == "vehicle" else "downlink"
 
     @property
     def received(self) -> str:
-        """Returns the direction of what the client receives."""
+        """Returns the direction that the client receives from."""
         return "downlink" if self.client == "vehicle" else "uplink"
 
 
 class Source:
-    """A file to import; its contents are read once, when they are first asked for.
+    """File to import; its contents are read once, on first use.
 
     Attributes:
-        path: of the file.
-        notes: omissions, for all measurements of the file.
+        path: path of the file.
+        notes: omissions that apply to all measurements of the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,7 +96,7 @@ class Source:
 
     @cached_property
     def text(self) -> str:
-        """Contents as text, as `decoded` gives it; what is no Unicode is taken for the code page of Windows."""
+        """Contents as text decoded by `decoded`; text that is not Unicode is decoded as Windows-1252."""
         try:
             return decoded(self.data)
         except UnicodeDecodeError:
@@ -104,53 +104,53 @@ class Source:
 
     @classmethod
     def of_text(cls, path: Path, text: str) -> Source:
-        """Returns a part of a file as a source of its own."""
+        """Returns a part of a file as a source."""
         found = cls(path)
         found.__dict__.update(data=text.encode(), text=text)
         return found
 
     @cached_property
     def head(self) -> str:
-        """The first 4000 bytes as text."""
+        """First 4000 bytes as text."""
         data = self.data[:4000]
         return decoded(data.decode(encoding_of(data), errors="replace").encode())
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines of the file."""
+        """Lines of the file."""
         return self.text.splitlines()
 
     @property
-    def begins(self) -> list[str]:
-        """The first lines that are not blank, stripped; the last of them may be cut."""
+    def first_lines(self) -> list[str]:
+        """First non-blank lines, stripped; the last of them may be truncated."""
         return [line.strip() for line in self.head.splitlines() if line.strip()]
 
     @property
     def cut_line(self) -> int | None:
-        """Number of the last line where nothing ends it: an interrupted tool may have left it unfinished."""
+        """Number of the last line if it has no line end: an interrupted tool may have left it unfinished."""
         return len(self.lines) if self.lines and not self.text.endswith("\n") else None
 
     def drop_cut(self, number: int) -> bool:
-        """Leaves a damaged line out, with a note, if it is the last one and nothing ends it; returns whether it is."""
+        """Drops a damaged line, with a note, if it is the last one and has no line end; returns whether it did."""
         if number != self.cut_line:
             return False
         self.notes.append(CUT)
         return True
 
     def fail(self, line: int | None, found: str, expected: str) -> NoReturn:
-        """Raises TraceError for a line, counted from 1, or for the file as a whole."""
+        """Raises TraceError for a line, counted from 1, or for the whole file."""
         place = f"{self.path}" if line is None else f"{self.path}:{line}"
         shown = found if len(found) <= 80 else f"{found[:77]}..."
         raise TraceError(f"{place}: found {shown}; expected {expected}")
 
 
 def json_values(source: Source) -> Iterator[tuple[int, Any]]:
-    """Yields the JSON values of a file, one after another, each with the line on which it begins.
+    """Yields consecutive JSON values of a file, each with the line on which it begins.
 
-    Of a last one that was cut off, the whole elements of its lists are kept.
+    A truncated last value keeps the complete elements of its lists.
 
     Raises:
-        TraceError: one is damaged.
+        TraceError: a value is damaged.
     """
     decoder, text, place = json.JSONDecoder(), source.text, 0
     line, counted = 1, 0
@@ -171,7 +171,7 @@ def json_values(source: Source) -> Iterator[tuple[int, Any]]:
 
 
 def _until_cut(text: str) -> object:
-    """Returns a list, or an object with lists, as far as its elements are whole; None where it is damaged otherwise."""
+    """Parses a truncated list, or object with lists, up to its last complete element; None if damaged otherwise."""
     opened: list[str] = []
     end, closing = 0, ""
     for found in _MARK.finditer(text):
@@ -189,12 +189,12 @@ def _until_cut(text: str) -> object:
 
 
 def number_of(source: Source, line: int, text: str, what: str) -> float:
-    """Returns a finite number.
+    """Parses a finite number.
 
     Raises:
-        TraceError: it is none.
+        TraceError: the text is no finite number.
     """
-    # `float` takes more than measuring tools write: 1_000, digits of other scripts.
+    # `float` accepts more than measuring tools write: 1_000, digits of other scripts.
     value = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
     if not math.isfinite(value):
         source.fail(line, f"`{text}`", what)
@@ -202,7 +202,7 @@ def number_of(source: Source, line: int, text: str, what: str) -> float:
 
 
 def optional_number(source: Source, line: int, text: str, what: str) -> float:
-    """Returns a number, or NaN where the cell says that nothing was measured.
+    """Parses a number; NaN where the cell says that nothing was measured.
 
     Raises:
         TraceError: it is neither.
@@ -225,7 +225,7 @@ def zone_of(options: Options) -> ZoneInfo | None:
 
 
 def unix_time(text: str, zone: ZoneInfo | None) -> float | None:
-    """Returns a date and time, as `stamps` reads them, in s since 1970; None for other texts."""
+    """Returns a date and time, parsed by `stamps`, in s since 1970; None for other texts."""
     found = read_stamp(text, zone)
     return found.at_s if found is not None and found.is_dated and not found.unknown_zone else None
 
@@ -237,14 +237,14 @@ def has_zone(text: str) -> bool:
 
 
 def range_of(quantity: str) -> tuple[float, float]:
-    """Returns the range of a network quantity in Mbit/s, ms or %, as scenarios have it: 1000 Tbit/s, 100 days."""
+    """Returns the valid range of a network quantity in Mbit/s, ms or %, as in scenarios: 1000 Tbit/s, 100 days."""
     return 0.0, {"rate": 1e9, "loss": 100.0, "round_trip_loss": 100.0}.get(quantity, 9e9)
 
 
 def in_network_unit(
     source: Source, lines: Sequence[int], raw: Floats, quantity: str, scale: float, lost: float | None
 ) -> tuple[Floats, list[str]]:
-    """Returns a column in Mbit/s, ms or %, and notes; a time of infinity, or of `lost`, is a lost probe.
+    """Converts a column to Mbit/s, ms or % and returns it with notes; times of infinity or `lost` are lost probes.
 
     Raises:
         TraceError: a value is out of range, or a round trip takes no time.
@@ -262,7 +262,7 @@ def in_network_unit(
         source.fail(lines[row], f"{raw[row]:g} as {quantity}", f"{low:g} to {high:g} {unit}{hint}")
     known = raw[np.isfinite(values)]
     if is_time and known.size:
-        # Tools without a word for a lost probe write a large number, always the same.
+        # Tools that cannot mark a lost probe write one large number for all.
         longest = known.max()
         below, count = known[known < longest], int((known == longest).sum())
         if count > 1 and below.size and longest >= _LOST_TIMES * below.max():
@@ -271,7 +271,7 @@ def in_network_unit(
 
 
 def from_zero(source: Source, times_s: Sequence[float], lines: Sequence[int]) -> Floats:
-    """Returns times in s from the first one on, shape (n,).
+    """Returns times in s relative to the first, shape (n,).
 
     Raises:
         TraceError: there are none or too many, or they do not increase.

@@ -25,7 +25,7 @@ from skybraid.traces.measurement import Column, Measurement
 
 
 class _Kind(NamedTuple):
-    """Headings of a tool: time, round trip, loss in %, rates, and the size of their unit in Mbit/s."""
+    """Headings of a tool: time, round trip, loss in %, rates, and their unit in Mbit/s."""
 
     time: str | None
     ping: str
@@ -44,20 +44,20 @@ _KINDS = (
 
 
 def recognises(source: Source) -> bool:
-    """Whether the file is of a tool for speed tests."""
-    first = source.begins[0] if source.begins else ""
+    """Whether the file contains results of a speed test tool."""
+    first = source.first_lines[0] if source.first_lines else ""
     if first.startswith(("{", "[")):
         return all(f'"{word}"' in source.head for word in ("ping", "download", "upload", "timestamp"))
     return _kind(_cells(first)) is not None
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads rates both ways, the round trip and the loss of each test. A test that failed is a gap.
+    """Reads rates of both directions, round-trip time and loss of each test. A failed test is a gap.
 
     Raises:
         TraceError: a line is invalid, or there are no times and no `--every`.
     """
-    first = source.begins[0] if source.begins else ""
+    first = source.first_lines[0] if source.first_lines else ""
     rows = _json_rows(source) if first.startswith(("{", "[")) else _csv_rows(source, options)
     lines = [int(row[0]) for row in rows]
     if rows and any(math.isnan(row[1]) for row in rows):
@@ -87,12 +87,12 @@ def _cells(line: str) -> list[str]:
 
 
 def _delimiter(line: str) -> str:
-    """Returns what parts the cells: Ookla's `-f tsv` has tabs."""
+    """Returns the delimiter of the cells: Ookla's `-f tsv` has tabs."""
     return "\t" if "\t" in line else ","
 
 
 def _kind(headings: list[str]) -> _Kind | None:
-    """Returns whose headings these are; LibreSpeed's differ from speedtest-cli's by the name of the server."""
+    """Returns the tool that writes these headings; LibreSpeed's differ from speedtest-cli's by the server's name."""
     names = set(headings)
     if {"Timestamp", "Ping", "Download", "Upload"} <= names:
         return _KINDS[2] if "Sponsor" in names else _KINDS[3] if "Jitter" in names else None
@@ -107,7 +107,7 @@ def _csv_rows(source: Source, options: Options) -> list[tuple[float, ...]]:
     kind: _Kind | None = None
     zone = zone_of(options)
     rows: list[tuple[float, ...]] = []
-    delimiter = _delimiter(source.begins[0]) if source.begins else ","
+    delimiter = _delimiter(source.first_lines[0]) if source.first_lines else ","
     for number, row in enumerate(csv.reader(source.lines, delimiter=delimiter), start=1):
         if not row:
             continue
@@ -154,11 +154,11 @@ def _json_rows(source: Source) -> list[tuple[float, ...]]:
 
 
 def _json_values(result: dict[str, Any]) -> tuple[float, float, float, float]:
-    """Returns round trip in ms, loss in % and both rates in Mbit/s of a result."""
+    """Returns round-trip time in ms, loss in % and both rates in Mbit/s of a result."""
     if isinstance(result["download"], dict):
         loss = result.get("packetLoss")
         rates = [float(result[key]["bandwidth"]) * 8e-6 for key in ("download", "upload")]
         return float(result["ping"]["latency"]), math.nan if loss is None else float(loss), rates[0], rates[1]
-    # speedtest-cli has bit/s; LibreSpeed, which knows the jitter too, Mbit/s.
+    # speedtest-cli writes bit/s; LibreSpeed, which also has the jitter, Mbit/s.
     size = 1.0 if "jitter" in result else 1e-6
     return float(result["ping"]), math.nan, float(result["download"]) * size, float(result["upload"]) * size

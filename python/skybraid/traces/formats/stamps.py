@@ -1,8 +1,8 @@
 """Dates and times as tools and scripts write them.
 
 Source: ISO 8601; RFC 3164 (`May 13 10:00:00`, as `ts` of moreutils writes it); `date` of coreutils and its locales;
-G-NetTrack (`2026.05.13_10.00.00`); s, ms, us or ns since 1970. A date that begins with a day or a month says so only by
-a number above twelve, a dot (day first) or AM and PM (month first).
+G-NetTrack (`2026.05.13_10.00.00`); s, ms, us or ns since 1970. Whether a date begins with the day or the month shows
+only from a number above twelve, a dot (day first) or AM and PM (month first).
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ _DAY_S = 86400.0
 
 
 class Stamp(NamedTuple):
-    """A date and time.
+    """Parsed date and time.
 
     Attributes:
-        at_s: in s since 1970 (UTC) with a year, else from any origin.
-        is_dated: whether there is a date with its year.
+        at_s: time in s since 1970 (UTC) with a year, else from an arbitrary origin.
+        is_dated: whether the date includes the year.
         is_zoned: whether the zone is known, or none is needed.
-        grain_s: unit in s to which it was cut: 60 without seconds, 1 without their fraction, else 0.
-        again_s: the second time that a clock shows it, where local times repeat an hour in autumn; else `at_s`.
-        unknown_zone: its zone, if that is of several places or of none; it was taken for UTC.
+        grain_s: resolution in s: 60 without seconds, 1 without their fraction, else 0.
+        again_s: second occurrence of a local time in the hour that is repeated in autumn; else `at_s`.
+        unknown_zone: an ambiguous or unknown zone name, taken for UTC; else empty.
     """
 
     at_s: float
@@ -86,11 +86,11 @@ class Stamp(NamedTuple):
 
 
 def read_stamp(text: str, zone: ZoneInfo | None = None, *, is_day_first: bool | None = None) -> Stamp | None:
-    """Returns a date and time; None for other texts, and where `05/06/2026` may be in May or June.
+    """Parses a date and time; None for other texts, and if `05/06/2026` may be in May or June.
 
     Args:
-        text: of a cell or before a line.
-        zone: of dates without one, or with one that is of several places; UTC without it.
+        text: text of a cell, or prefix of a line.
+        zone: zone of dates whose own is missing or ambiguous; default: UTC.
         is_day_first: whether dates with slashes begin with the day; None: unknown.
     """
     cleaned = text.strip().strip("\"'[]()").strip()
@@ -105,7 +105,7 @@ def read_stamp(text: str, zone: ZoneInfo | None = None, *, is_day_first: bool | 
 
 
 def is_day_first(texts: Sequence[str]) -> bool | None:
-    """Returns whether dates with slashes begin with the day; None where none of them tells."""
+    """Returns whether dates with slashes begin with the day; None if no date shows it."""
     for text in texts:
         found = re.match(r"\s*\"?(\d{1,2})[/-](\d{1,2})[/-]\d{4}\b", text)
         if found is None:
@@ -123,9 +123,9 @@ def may_be_month_first(text: str) -> bool:
 
 
 def in_order(stamps: Sequence[Stamp]) -> list[Stamp]:
-    """Returns the stamps of a log; times of day continue after midnight.
+    """Returns the stamps of a log in increasing order; times of day continue after midnight.
 
-    Those of an hour that is repeated in autumn are at its second occurrence after the clock stepped back.
+    After the clock has stepped back in autumn, stamps of the repeated hour take its second occurrence.
     """
     found: list[Stamp] = []
     before_s, is_second, midnights_s = -math.inf, False, 0.0
@@ -142,9 +142,9 @@ def in_order(stamps: Sequence[Stamp]) -> list[Stamp]:
 
 
 def on_one_clock(stamps: Sequence[Stamp]) -> Floats:
-    """Returns times in s in the order of `in_order`, shape (n,).
+    """Returns the times of `in_order` in s, shape (n,).
 
-    Equal whole seconds or minutes are spread evenly; of the first and the last one only a part may have been measured.
+    Equal whole seconds or minutes are spread evenly; the first and the last of them may be only partly measured.
     """
     times_s = np.array([stamp.at_s for stamp in in_order(stamps)])
     if not all(stamp.grain_s for stamp in stamps):
@@ -199,39 +199,39 @@ def _minute(
     day: str | None,
     hour: str | None,
     minute: str | None,
-    half: str | None,
-    named: str | None,
+    half_of_day: str | None,
+    zone_name: str | None,
     zone: ZoneInfo | None,
 ) -> tuple[float, float, bool] | None:
-    """Returns when a minute began in s since 1970, the same for its second occurrence, and whether its zone is known.
+    """Returns the start of a minute in s since 1970, that of its second occurrence, and whether its zone is known.
 
-    Rows of the same minute follow one another.
+    Cached, since consecutive rows share their minute.
     """
     month_number = 1 if month is None else int(month) if month.isdecimal() else _MONTHS.get(month.lower())
     hour_number = int(hour or 0)
-    if half is not None:
-        hour_number = hour_number % 12 + (12 if half.lower().startswith("p") else 0)
-    offset = _offset(named)
+    if half_of_day is not None:
+        hour_number = hour_number % 12 + (12 if half_of_day.lower().startswith("p") else 0)
+    offset = _offset(zone_name)
     if month_number is None:
         return None
     try:
-        begun = datetime(int(year or 2000), month_number, int(day or 1), hour_number, int(minute or 0))
-        begun = begun.replace(tzinfo=offset or zone or UTC)
-        at_s, again_s = (begun.replace(fold=fold).timestamp() for fold in (0, 1))
+        minute_start = datetime(int(year or 2000), month_number, int(day or 1), hour_number, int(minute or 0))
+        minute_start = minute_start.replace(tzinfo=offset or zone or UTC)
+        at_s, again_s = (minute_start.replace(fold=fold).timestamp() for fold in (0, 1))
     except (ValueError, OverflowError):
         return None
     return at_s, max(at_s, again_s), offset is not None or zone is not None
 
 
-def _offset(named: str | None) -> tzinfo | None:
-    if named is None:
+def _offset(zone_name: str | None) -> tzinfo | None:
+    if zone_name is None:
         return None
-    if "/" in named:
+    if "/" in zone_name:
         try:
-            return ZoneInfo(named)
+            return ZoneInfo(zone_name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             return None
-    if named[0] in "+-":
-        minutes = int(named[1:3]) * 60 + int(named[3:].lstrip(":") or 0)
-        return timezone(timedelta(minutes=-minutes if named[0] == "-" else minutes)) if minutes < 1440 else None
-    return timezone(timedelta(minutes=_ZONES[named])) if named in _ZONES else None
+    if zone_name[0] in "+-":
+        minutes = int(zone_name[1:3]) * 60 + int(zone_name[3:].lstrip(":") or 0)
+        return timezone(timedelta(minutes=-minutes if zone_name[0] == "-" else minutes)) if minutes < 1440 else None
+    return timezone(timedelta(minutes=_ZONES[zone_name])) if zone_name in _ZONES else None

@@ -1,9 +1,9 @@
 """Columns with dates: CSV or JSON records of one's own scripts, with zones and gaps.
 
 The first column that holds dates (`stamps`) is the time, else a date with a time of day, else a column that counts
-(`seconds`, `time_s`, `elapsed_ms`), else a time of day. Rows of the same whole second are spread over it. What a column
-holds follows from its heading where that names quantity and unit (`dl_mbps`, `rtt [ms]`, `Upload (kbit/s)`,
-`loss_pct`); `--as` says it otherwise. A cell that is empty or says `NA`, `nan`, `null` or `-` was not measured.
+(`seconds`, `time_s`, `elapsed_ms`), else a time of day. Rows of the same whole second are spread over it. The meaning
+of a column follows from its heading if that names quantity and unit (`dl_mbps`, `rtt [ms]`, `Upload (kbit/s)`,
+`loss_pct`); `--as` states it otherwise. A cell that is empty or says `NA`, `nan`, `null` or `-` was not measured.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _SEPARATORS = (";", "\t", ",", "|", " ")
 
 
 class Meaning(NamedTuple):
-    """Quantity of a column, its unit, and the factor to the quantity's own unit."""
+    """Quantity of a column, its unit, and the factor to the standard unit of the quantity."""
 
     quantity: str
     direction: str
@@ -110,14 +110,14 @@ class Meaning(NamedTuple):
 
 
 class _Clock(NamedTuple):
-    """The columns that hold the time: one or two of dates, or one that counts in units of `size_s`."""
+    """Columns of the time: one or two columns of dates, or a counter in units of `size_s`."""
 
     places: tuple[int, ...]
     size_s: float | None = None
 
 
 class _Table(NamedTuple):
-    """Headings, rows of as many cells, and the line of each row."""
+    """Headings, rows with as many cells, and the line number of each row."""
 
     headings: list[str]
     rows: list[list[str]]
@@ -126,17 +126,17 @@ class _Table(NamedTuple):
 
 
 def recognises(source: Source) -> bool:
-    """Whether the file is a table, one column of which holds dates or counts time."""
+    """Whether the file is a table with a column of dates or of counted time."""
     if records.is_json(source):
         record = records.first_record(source)
         return len(record) > 1 and _clock(list(record), list(record.values())) is not None
-    begins = [line for line in source.begins if not line.startswith("#")]
-    if len(begins) < 2:
+    first_lines = [line for line in source.first_lines if not line.startswith("#")]
+    if len(first_lines) < 2:
         return False
-    separator = _separator(begins[0])
-    headings, first = (next(csv.reader([line], delimiter=separator), []) for line in begins[:2])
+    separator = _separator(first_lines[0])
+    headings, first = (next(csv.reader([line], delimiter=separator), []) for line in first_lines[:2])
     if separator == " ":
-        headings, first = begins[0].split(), begins[1].split()
+        headings, first = first_lines[0].split(), first_lines[1].split()
     return len(headings) > 1 and (
         _clock(headings, first) is not None
         or _lacks_unit(headings, first)
@@ -145,20 +145,20 @@ def recognises(source: Source) -> bool:
 
 
 def _lacks_unit(headings: list[str], first: list[str]) -> bool:
-    """Whether numbers are times of an unknown unit."""
+    """Whether the time column is a number without a unit."""
     return bool(re.fullmatch(r"time|t|timestamp", headings[0], re.IGNORECASE) and _NUMBER.fullmatch(first[0]))
 
 
 def read(source: Source, options: Options, *, has_units: bool = False) -> list[Measurement]:
-    """Reads the columns whose meaning is known; the others are named in a note.
+    """Reads the columns whose meaning is known; a note lists the others.
 
     Args:
         source: the file.
         options: facts that the file does not contain.
-        has_units: whether a unit alone says what a column holds, and columns of one kind keep their names.
+        has_units: whether a unit alone gives the meaning of a column, and columns of one quantity keep their names.
 
     Raises:
-        TraceError: a line is invalid, a date has no zone, or the meaning of no column is known.
+        TraceError: a line is invalid, a date has no zone, or no column has a known meaning.
     """
     table = _table(source, options)
     headings, first = table.headings, table.rows[0]
@@ -194,10 +194,10 @@ def read(source: Source, options: Options, *, has_units: bool = False) -> list[M
 
 
 def _table(source: Source, options: Options) -> _Table:
-    """Returns the cells of a file; headings that come again are passed over.
+    """Returns the cells of a file; repeated headings are skipped.
 
     Raises:
-        TraceError: a row has another number of cells than the headings, or there are no rows.
+        TraceError: a row and the headings differ in their number of cells, or there are no rows.
     """
     separator = ""
     if records.is_parquet(source):
@@ -211,12 +211,12 @@ def _table(source: Source, options: Options) -> _Table:
         source.fail(None, "no rows", "headings and a row at least")
     headings = rows[0][1]
     if any(unix_time(cell, None) is not None for cell in headings):
-        # Without headings columns have their numbers.
+        # Columns without headings are named by number.
         headings = [str(number) for number in range(1, len(headings) + 1)]
     else:
         rows = [row for row in rows[1:] if row[1] != headings]
         if options.columns and rows and all(name.isdecimal() and name not in headings for name in options.columns):
-            # Columns by number, whatever the headings are.
+            # The user chose columns by number.
             headings = [str(number) for number in range(1, len(rows[0][1]) + 1)]
     count = len(headings)
     kept: list[list[str]] = []
@@ -234,7 +234,7 @@ def _table(source: Source, options: Options) -> _Table:
 
 
 def _rows(source: Source, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the cells of each row that is neither blank nor a comment, with the line on which it begins."""
+    """Yields the cells of each row, with the line on which it begins; blank lines and comments are skipped."""
     lines = ["" if line.startswith("#") else line for line in source.lines]
     if separator == " ":
         yield from ((number, line.split()) for number, line in enumerate(lines, start=1) if line.strip())
@@ -252,10 +252,10 @@ def _rows(source: Source, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _clock(headings: list[str], first: list[str]) -> _Clock | None:
-    """Returns the columns of the time by the cells of the first row: dates, a date and a time of day, or a count."""
+    """Returns the time columns by the cells of the first row: dates, a date and a time of day, or a counter."""
     month_first = is_day_first(first)
     if month_first is None:
-        # Whether these begin with a day or a month is for all rows to tell.
+        # Only all rows together show whether dates begin with the day or the month.
         month_first = False
     # A row may have more cells than headings.
     cells = list(enumerate(zip(headings, first, strict=False)))
@@ -279,7 +279,7 @@ def _clock(headings: list[str], first: list[str]) -> _Clock | None:
 def _times(
     source: Source, lines: list[int], whens: list[str], clock: _Clock, options: Options
 ) -> tuple[list[float], float | None]:
-    """Returns the times in s, and the first in s since 1970 where the file has dates."""
+    """Returns the times in s, and the first one in s since 1970 if the file has dates."""
     if clock.size_s is not None:
         size_s = clock.size_s
         return [
@@ -305,7 +305,7 @@ def _times(
     repeated = float(
         np.mean([float(after.at_s == before.at_s) for before, after in itertools.pairwise(stamps)] or [0.0])
     )
-    # A date twice is a mistake; many are rows of less than a second.
+    # A single repeated date is an error; many are rows of less than a second.
     times_s = (
         [float(at_s) for at_s in on_one_clock(stamps)] if repeated > _MIN_REPEATED else [one.at_s for one in stamps]
     )
@@ -313,10 +313,10 @@ def _times(
 
 
 def meaning_of(text: str) -> Meaning:
-    """Returns what the user says that a column holds: "downlink rate [Mbit/s]".
+    """Parses the user's description of a column: "downlink rate [Mbit/s]".
 
     Raises:
-        TraceError: it is no quantity, or not a unit of it.
+        TraceError: the quantity is unknown, or the unit is none of it.
     """
     found = re.fullmatch(r"(?:(uplink|downlink) )?(\w+) \[([^\]]+)\]", text.strip())
     quantities = ", ".join(NETWORK)
@@ -346,7 +346,7 @@ def _values(source: Source, table: _Table, place: int, meaning: Meaning) -> Floa
             measured = _MEASURED.fullmatch(cell)
             is_same = measured is not None and scale_of(meaning.quantity, measured["unit"]) == meaning.scale
             number = measured["number"] if measured is not None and is_same else cell
-            # Commas do not part such columns, or are in quotes, so that one is a decimal comma.
+            # Such columns are not separated by commas, or are quoted, so a comma is a decimal comma.
             number = number.replace(",", ".") if _DECIMAL_COMMA.fullmatch(number) else number
             found[at] = optional_number(source, table.lines[at], number, f"a number as `{heading}`")
     return found
@@ -382,7 +382,7 @@ def _meanings(
 
 
 def _heading(source: Source, headings: list[str], name: str) -> str:
-    """Returns the heading of a column that the user names, perhaps without its unit."""
+    """Returns the heading of a column that the user names, possibly without its unit."""
     for heading in headings:
         if name in (heading, _without_unit(heading)):
             return heading
@@ -395,7 +395,7 @@ def _without_unit(heading: str) -> str:
 
 
 def _by_unit(heading: str) -> Meaning | None:
-    """Returns the meaning of `NAME [UNIT]`, whose unit says whether it is a rate, a time or a loss."""
+    """Returns the meaning of `NAME [UNIT]`, whose unit implies a rate, a time or a loss."""
     parts = re.fullmatch(r"(.*?)\s*\[\s*(.*?)\s*\]", heading)
     if parts is None:
         return None
@@ -405,7 +405,7 @@ def _by_unit(heading: str) -> Meaning | None:
     )
     if not quantity:
         return None
-    # As `trace import` and `trace join` write them: "uplink rate", "lte downlink delay".
+    # Names that `trace import` and `trace join` write: "uplink rate", "lte downlink delay".
     own = re.fullmatch(r"(?:(.+) )?(rate|delay|rtt|loss|round_trip_loss)", name)
     direction = _direction(name)
     if own is not None and NETWORK[own[2]] in (quantity, "rtt" if quantity == "delay" else ""):
@@ -418,7 +418,7 @@ def _by_unit(heading: str) -> Meaning | None:
 
 
 def _guess(heading: str) -> Meaning | None:
-    """Returns what a heading says; None where it names no quantity or no unit."""
+    """Returns the meaning that a heading implies; None if it names no quantity or no unit."""
     name = heading.strip()
     bracketed = re.search(r"[\[(]\s*([^\])]+?)\s*[\])]", name)
     found = bracketed or re.search(r"[_\s]([A-Za-zµμ%/]+)$|(%)$", name)
@@ -440,6 +440,6 @@ def _direction(name: str) -> str:
 
 
 def _separator(line: str) -> str:
-    # A date and a time of day are one cell.
+    # A date with a time of day is one cell.
     marks = _SEPARATORS[:-1] if re.match(r"\d{4}-\d{2}-\d{2} ", line) else _SEPARATORS
     return next((mark for mark in marks if mark in line), ",")

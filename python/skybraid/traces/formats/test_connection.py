@@ -2,8 +2,8 @@
 
 Source: Microsoft's reference of Test-Connection: rows `Ping Source Address Latency(ms) BufferSize(B) Status`, whose
 status is `Success`, `TimedOut` and the like; version 5.1 has `Source Destination IPV4Address IPV6Address Bytes
-Time(ms)`, and an error in place of a lost probe. A probe follows the one before by `-Delay`, 1 s; version 7 waits 5 s
-for a reply.
+Time(ms)`, and an error in place of a lost probe. A probe follows the previous one after `-Delay`, 1 s; version 7 waits
+5 s for a reply.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MIN_RTT_MS = 1.0
 
 def recognises(source: Source) -> bool:
     """Whether the file has the headings of Test-Connection."""
-    return any(_HEADING.match(line) for line in source.begins)
+    return any(_HEADING.match(line) for line in source.first_lines)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:

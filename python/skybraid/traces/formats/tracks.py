@@ -1,8 +1,8 @@
 """Tracks in GPX and KML.
 
 Source: GPX 1.1 (`trkpt` with `ele` and `time`) and KML 2.2 (`gx:Track` with `when` and `gx:coord`, or placemarks with a
-`TimeStamp` each). A route without
-times needs a speed, which a scenario takes (`track = { file = "route.gpx", speed = "60m/s" }`).
+`TimeStamp` each). A route without times needs a speed, which a scenario can give (`track = { file = "route.gpx", speed
+= "60m/s" }`).
 """
 
 from __future__ import annotations

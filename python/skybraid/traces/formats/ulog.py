@@ -32,7 +32,7 @@ def read(source: Source, options: Options) -> list[Imported]:
     """Reads the loss of telemetry, the radio's values and the track.
 
     Raises:
-        TraceError: pyulog is not installed, the log is damaged, or it has none of these.
+        TraceError: pyulog is not installed, the log is damaged, or it has none of the three.
     """
     del options
     try:
@@ -44,7 +44,7 @@ def read(source: Source, options: Options) -> list[Imported]:
     except Exception as error:
         raise TraceError(f"{source.path}: found a damaged ULog ({type(error).__name__}: {error})") from error
     topics: dict[str, Mapping[str, Any]] = {}
-    # The telemetry link that received most messages; of the others the first instance.
+    # Of telemetry links, the one that received most messages; of other topics, the first instance.
     for one in sorted(log.data_list, key=lambda topic: -float(np.max(topic.data.get(_HEARD, 0.0), initial=0.0))):
         if len(one.data["timestamp"]) > 1 and one.name not in topics:
             topics[one.name] = one.data
@@ -64,7 +64,7 @@ def read(source: Source, options: Options) -> list[Imported]:
 
 
 def _offset_s(fixes: Mapping[str, Any] | None) -> float | None:
-    """Returns the time since 1970 in s at which the autopilot's clock was zero; None without a fix."""
+    """Returns the Unix time in s at which the autopilot's clock was zero; None without a fix."""
     if fixes is None or "time_utc_usec" not in fixes:
         return None
     known = np.flatnonzero(np.asarray(fixes["time_utc_usec"]) > 0)
@@ -75,7 +75,7 @@ def _offset_s(fixes: Mapping[str, Any] | None) -> float | None:
 
 
 def _times(source: Source, data: Mapping[str, Any], offset_s: float | None) -> tuple[Any, Any, float | None]:
-    """Returns the rows at which time goes on, their times in s from the first, and the first since 1970."""
+    """Returns the rows with increasing time, their times in s from the first, and the first in s since 1970."""
     at_s = np.asarray(data["timestamp"], dtype=np.float64) * 1e-6
     sound = np.flatnonzero(sound_stamps(source, at_s, "their messages are left out"))
     rows = sound[np.diff(np.maximum.accumulate(at_s[sound]), prepend=-np.inf) > 0]
@@ -95,7 +95,7 @@ def _radio(source: Source, data: Mapping[str, Any], offset_s: float | None) -> M
 
 def _loss(source: Source, data: Mapping[str, Any], offset_s: float | None) -> Measurement:
     rows, times_s, start_s = _times(source, data, offset_s)
-    # Its `rx_message_lost_rate` is an average since the start: the counts over time show when packets were lost.
+    # `rx_message_lost_rate` is an average since the start; the counts over time show when packets were lost.
     received, lost = (np.diff(np.asarray(data[key], dtype=np.float64)[rows]) for key in (_HEARD, _LOST))
     total = np.maximum(received, 0) + np.maximum(lost, 0)
     share = np.where(total > 0, 100 * np.maximum(lost, 0) / np.maximum(total, 1), np.nan)

@@ -1,4 +1,4 @@
-"""Lines of numbers without times; `--every` and `--as COLUMN=` say what they are. Never taken for granted."""
+"""Lines of numbers without times; `--every` and `--as COLUMN=` give their meaning. Never recognised automatically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNIT = re.compile(r"[kKMGTmuµn]?(b|B|bits?|bytes?|s|sec)?(/s|ps)?")
 
 
 def recognises(source: Source) -> bool:
-    """Never: a column of numbers says neither what it holds nor how far apart the lines are."""
+    """Never true: a column of numbers shows neither its quantity nor its interval."""
     del source
     return False
 
@@ -25,13 +25,13 @@ def read(source: Source, options: Options) -> list[Measurement]:
     """Reads the values.
 
     Raises:
-        TraceError: a line is no number, or the user does not say what the lines are.
+        TraceError: a line is no number, or the user does not give the meaning of the lines.
     """
     if options.every_s is None or not options.columns:
         source.fail(None, "lines without times", "--every (such as 1s) and --as '1=downlink rate [Mbit/s]'")
     if options.every_s <= 0:
         source.fail(None, f"--every {options.every_s:g}s", "more than 0 s")
-    # An empty line between numbers is a value that was not measured: without it, all later ones would be early.
+    # An empty line between numbers is an unmeasured value: dropping it would shift all later ones.
     lines = [line for line in enumerate(source.text.rstrip().split("\n"), start=1) if not line[1].startswith("#")]
     kept = [(n, line.strip()) for n, line in itertools.dropwhile(lambda line: not line[1].strip(), lines)]
     if not kept:
@@ -49,7 +49,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
 def _column(
     source: Source, kept: list[tuple[int, str]], name: str, text: str, lost: float | None
 ) -> tuple[Column, list[str]]:
-    """Returns the column of a number from 1 on, and notes."""
+    """Returns a column, whose name is its number from 1 on, and notes."""
     meaning = meaning_of(text)
     if not name.isdecimal() or int(name) < 1:
         source.fail(None, f"--as {name}=", "the number of a column from 1 on: the lines have no headings")
