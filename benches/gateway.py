@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tunnel
 
-from skybraid.gateway import Daemon, Node, binary, both
+from skybraid.gateway import Daemon, Node, binary, configure_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -295,7 +295,7 @@ def pair(paths: int) -> Iterator[tuple[Daemon, Daemon, dict[str, tuple[int, int,
     }
     with tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder:
         here = Node()
-        aircraft, ground = both(
+        aircraft, ground = configure_pair(
             program,
             Path(folder),
             (here, here),

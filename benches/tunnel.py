@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skybraid.gateway import Node, binary, both
+from skybraid.gateway import Node, binary, configure_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,7 +153,7 @@ def measure(seconds: float, goal: float) -> bool:
             myself(node, "--forward", f"10.9.0.{last}", f"10.9.0.{3 - last}", f"10.78.0.{last}")
             for last, node in enumerate(nodes, start=1)
         ]
-        aircraft, ground = both(
+        aircraft, ground = configure_pair(
             program,
             Path(folder),
             nodes,

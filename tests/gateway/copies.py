@@ -23,7 +23,7 @@ from scipy import stats
 import skybraid
 from agreement import LOSSY, scenario
 from predicted import BEGIN_S, START_S, Meter, Side, pumped
-from skybraid.gateway import Field, binary, both
+from skybraid.gateway import Field, binary, configure_pair
 from skybraid.gateway.daemons import in_emulator
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def fly(file: Path, folder: Path, scheduler: str, seeds: range, length_s: float)
             began_ns = time.time_ns() - round(links.ask(do="status")["at_s"] * 1e9)
             # The ground is told too: a receiver acknowledges where its own scheduler needs it.
             control = {"scheduler": rule(scheduler)}
-            aircraft, ground = both(
+            aircraft, ground = configure_pair(
                 program,
                 place,
                 (links.vehicle, links.ground),

@@ -29,7 +29,7 @@ import numpy as np
 
 import flood
 from relay import HOST, Relay, Way
-from skybraid.gateway import Daemon, Node, binary, both
+from skybraid.gateway import Daemon, Node, binary, configure_pair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -228,7 +228,7 @@ class Pair:
         paths = {name: {"address": HOST, "remote": f"{HOST}:{front}"} for name, (_, front) in ways.items()}
         ground = {"path": {name: {"listen": f"{HOST}:{back}"} for name, (back, _) in ways.items()}}
         here, status = Node(), free_tcp_ports(2)
-        self.aircraft, self.ground = both(
+        self.aircraft, self.ground = configure_pair(
             program,
             folder,
             (here, here),

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from pilot import INTERVAL_S, MESSAGES, Loop, Quality, Stream
-from skybraid.gateway import Daemon, Field, Shell, binary, both
+from skybraid.gateway import Daemon, Field, Shell, binary, configure_pair
 from skybraid.gateway.daemons import in_emulator
 from skybraid.gateway.field import go_first
 from stalls import StallError, Stalls, spared
@@ -134,7 +134,7 @@ class Flight:
         self.hosts = {path: [1, 1] for path in DELAYS_MS}
         self.subnets = {path: address.rsplit(".", 1)[0] for path, address in addresses.items()}
         known = {path: addresses[path] for path in DELAYS_MS}
-        self.aircraft, self.ground = both(
+        self.aircraft, self.ground = configure_pair(
             chosen,
             folder,
             (self.field.vehicle, self.field.ground),

@@ -29,7 +29,7 @@ import polars as pl
 from scipy import stats
 
 import skybraid
-from skybraid.gateway import Field, binary, both
+from skybraid.gateway import Field, binary, configure_pair
 from skybraid.gateway.daemons import in_emulator
 from skybraid.gateway.field import go_first
 from stalls import StallError, Stalls, spared
@@ -327,7 +327,7 @@ def fly(
     local = {name: f"127.0.0.1:{port}" for name, port in _PORTS.items()}
     with Field(file, folder, seed=seed) as links:
         began_ns = time.time_ns() - round(links.ask(do="status")["at_s"] * 1e9)
-        aircraft, ground = both(
+        aircraft, ground = configure_pair(
             program,
             folder,
             (links.vehicle, links.ground),

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from skybraid.gateway import Node, binary, both
+from skybraid.gateway import Node, binary, configure_pair
 from skybraid.gateway.field import go_first
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Pair:
             for name, last in (("lte", 2), ("sat", 3))
         }
         here = Node()
-        self.aircraft, self.ground = both(
+        self.aircraft, self.ground = configure_pair(
             program, folder, (here, here), paths, aircraft=aircraft, ground=ground, status_ports=(9418, 9419)
         )
         self.vehicle, self.pilot = program_at(VEHICLE), program_at(PILOT)

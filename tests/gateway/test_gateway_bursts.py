@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from skybraid.gateway import Field, binary, both
+from skybraid.gateway import Field, binary, configure_pair
 from skybraid.gateway.daemons import in_emulator
-from skybraid.gateway.field import lacks
+from skybraid.gateway.field import missing_requirement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [
-    pytest.mark.skipif(bool(lacks()), reason=lacks() or "the emulator can run"),
+    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "the emulator can run"),
     pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
 ]
 
@@ -61,7 +61,7 @@ def test_ten_thousand_commands_arrive_or_are_counted(tmp_path: Path) -> None:
     program = binary()
     assert program is not None
     with Field(scenario, tmp_path, seed=1) as field:
-        aircraft, ground = both(
+        aircraft, ground = configure_pair(
             program,
             tmp_path,
             (field.vehicle, field.ground),

@@ -18,9 +18,9 @@ pytest.importorskip("pymavlink", reason="pymavlink is not installed: make dev")
 
 from clients import MavProxy, has_mavsdk, mavproxy, run_mavsdk
 from pilot import INTERVAL_S, End, Stream
-from skybraid.gateway import Field, binary, both
+from skybraid.gateway import Field, binary, configure_pair
 from skybraid.gateway.daemons import in_emulator
-from skybraid.gateway.field import lacks
+from skybraid.gateway.field import missing_requirement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ VEHICLE = ROOT / "tests" / "gateway" / "vehicle.py"
 PROGRAM = binary()
 
 pytestmark = [
-    pytest.mark.skipif(bool(lacks()), reason=lacks() or "the emulator can run"),
+    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "the emulator can run"),
     pytest.mark.skipif(PROGRAM is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
 ]
 
@@ -64,7 +64,7 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
     folder = tmp_path_factory.mktemp("clients")
     assert PROGRAM is not None
     with Field(SCENARIO, folder, seed=1) as field:
-        daemons = both(
+        daemons = configure_pair(
             PROGRAM,
             folder,
             (field.vehicle, field.ground),

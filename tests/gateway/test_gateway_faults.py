@@ -10,7 +10,7 @@ pytest.importorskip("pymavlink", reason="pymavlink is not installed: make dev")
 
 from faults import KINDS, Flight, bulk, cuts, disk_full, judge, restart
 from skybraid.gateway import binary
-from skybraid.gateway.field import lacks
+from skybraid.gateway.field import missing_requirement
 from stalls import StallError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [
-    pytest.mark.skipif(bool(lacks()), reason=lacks() or "the emulator can run"),
+    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "the emulator can run"),
     pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
 ]
 

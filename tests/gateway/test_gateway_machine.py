@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 import tomli_w
 
-from skybraid.gateway import Daemon, binary, both
-from skybraid.gateway.field import lacks
+from skybraid.gateway import Daemon, binary, configure_pair
+from skybraid.gateway.field import missing_requirement
 from wire import Wires
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 pytestmark = [
-    pytest.mark.skipif(bool(lacks()), reason=lacks() or "namespaces can be made"),
+    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "namespaces can be made"),
     pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
 ]
 
@@ -37,7 +37,7 @@ def linked(
     """Runs two connected gateways."""
     program = binary()
     assert program is not None
-    pair = both(program, folder, (wires.air, wires.ground), wires.remotes(), aircraft=aircraft, ground=ground)
+    pair = configure_pair(program, folder, (wires.air, wires.ground), wires.remotes(), aircraft=aircraft, ground=ground)
     try:
         for daemon in reversed(pair):
             daemon.start()

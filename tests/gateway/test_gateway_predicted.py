@@ -8,14 +8,14 @@ import pytest
 
 from predicted import HEADING, cases, flown, hold, simulate
 from skybraid.gateway import binary
-from skybraid.gateway.field import lacks
+from skybraid.gateway.field import missing_requirement
 from stalls import StallError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [
-    pytest.mark.skipif(bool(lacks()), reason=lacks() or "the emulator can run"),
+    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "the emulator can run"),
     pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
 ]
 

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("pymavlink", reason="pymavlink is not installed: make dev")
 
 from pilot import MESSAGES, Loop, usual
-from skybraid.gateway import binary, both
-from skybraid.gateway.field import lacks
+from skybraid.gateway import binary, configure_pair
+from skybraid.gateway.field import missing_requirement
 from wire import Wires
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [
-    pytest.mark.skipif(bool(lacks()), reason=lacks() or "namespaces can be made"),
+    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "namespaces can be made"),
     pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
 ]
 
@@ -35,7 +35,7 @@ class Flown:
         program = binary()
         assert program is not None
         self.wires = wires
-        self.aircraft, self.ground = both(
+        self.aircraft, self.ground = configure_pair(
             program,
             folder,
             (wires.air, wires.ground),

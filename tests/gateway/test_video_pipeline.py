@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 from conftest import Command, emulator_lacks
 from skybraid import _core
 from skybraid.cli import app
-from skybraid.gateway import Field, binary, both
+from skybraid.gateway import Field, binary, configure_pair
 from skybraid.gateway.daemons import in_emulator
-from skybraid.gateway.field import lacks
+from skybraid.gateway.field import missing_requirement
 from skybraid.model.errors import VideoError
 from skybraid.video import clips, pipeline, timecode
 from skybraid.video.decode import luma
@@ -400,7 +400,7 @@ def test_emulated_pictures_are_as_late_as_the_simulator_says(
 PROGRAM = binary()
 
 
-@pytest.mark.skipif(bool(lacks()), reason=lacks() or "the emulator can run")
+@pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "the emulator can run")
 @pytest.mark.skipif(PROGRAM is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE")
 def test_through_two_gateways_pictures_come_as_early_as_without_them(
     clip: clips.Clip, h264: Encoded, tmp_path: Path
@@ -409,7 +409,7 @@ def test_through_two_gateways_pictures_come_as_early_as_without_them(
     scenario = tmp_path / "link.toml"
     scenario.write_text(LINK, encoding="utf-8")
     with Field(scenario, tmp_path) as field:
-        daemons = both(
+        daemons = configure_pair(
             PROGRAM,
             tmp_path,
             (field.vehicle, field.ground),

@@ -14,7 +14,7 @@ import pytest
 
 from chromium import Chromium, browser
 from ports import free_ports
-from skybraid.gateway import Daemon, Node, binary, both
+from skybraid.gateway import Daemon, Node, binary, configure_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[Daemon, Daemon, int]]:
         "dish": {"remote": f"127.0.0.1:{dish}", "address": "127.0.0.2"},
     }
     here = Node()
-    aircraft, ground = both(
+    aircraft, ground = configure_pair(
         PROGRAM,
         tmp_path,
         (here, here),

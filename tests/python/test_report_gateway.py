@@ -11,7 +11,7 @@ import pytest
 
 from chromium import Chromium, browser
 from ports import free_ports
-from skybraid.gateway import Node, binary, both
+from skybraid.gateway import Node, binary, configure_pair
 from skybraid.model.errors import ResultError
 from skybraid.show.report import GatewayLog, gateway_html, is_log
 from test_report import Page
@@ -319,7 +319,7 @@ def test_logs_of_both_gateways_are_compared(tmp_path: Path) -> None:
     wan, into, out, air_page, ground_page = free_ports(5)
     here = Node()
     paths = {name: {"remote": f"127.0.0.1:{wan}", "address": f"127.0.0.{at}"} for at, name in enumerate(PATHS, 2)}
-    aircraft, ground = both(
+    aircraft, ground = configure_pair(
         program,
         tmp_path,
         (here, here),

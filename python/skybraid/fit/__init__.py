@@ -1,10 +1,10 @@
-"""From measurements to a link: processes of rate, delay, loss, stalls, outages and handovers, and how good they are.
+"""Links fitted to measurements: processes of rate, delay, loss, stalls, outages and handovers, and their goodness.
 
     flights = [read_flight("drive1.csv"), read_flight("drive2.csv")]
     link = fit_link(flights)
     Path("link.toml").write_text(link.toml())
 
-`docs/fit.md` says what is fitted how.
+`docs/fit.md` describes the methods.
 """
 
 from skybraid.fit.goodness import Check, held_back

@@ -1,4 +1,4 @@
-"""Flights drawn from a fitted link, and from blocks of a measured one."""
+"""Flights drawn from a fitted link, and resampled from blocks of measured flights."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BLOCK_S = 30.0
 
 
 def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) -> Flight:
-    """Returns a flight as the processes of a link make one, with rates in Mbit/s and delays in ms."""
+    """Returns a flight drawn from the processes of a link, with rates in Mbit/s and delays in ms."""
     chosen = link.flights[int(random.integers(len(link.flights)))]
-    # A flight without any service has no processes of its own.
+    # A flight without any service has no processes.
     processes = link.flights[len(link.flights) // 2].processes | chosen.processes
     step_s = min((process.step_s for process in processes.values()), default=1.0)
     count = max(round(length_s / step_s), 1)
@@ -53,22 +53,22 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
                 process.sample(-(-count // each), random, factors.get("jitter", 1.0), common[quantity]), each
             )[:count]
             values = values + process.plus * (factors.get("delay", 1.0) - 1) + steps_ms
-            # Halves of a round trip share its wait.
+            # Both halves of a round trip share its wait.
             values = values + waits_ms * (0.5 if process.both_ways == 1 else 1.0)
-            # A packet does not overtake the one before it.
+            # Packets do not overtake one another.
             values = np.maximum.accumulate(1e3 * times_s + values) - 1e3 * times_s
             columns.append(Column("delay", "ms", np.where(is_out, math.inf, values), direction))
     if chosen.loss is not None:
         shares = {way: min(100 * loss * factors.get("loss", 1.0), 100.0) for way, loss in chosen.losses().items()}
         columns += [Column("loss", "%", np.where(is_out, 100.0, share), way) for way, share in shares.items()]
     if not columns:
-        # Of a flight without any service nothing is known but that.
+        # A flight without any service has no other values.
         columns.append(Column("loss", "%", np.where(is_out | (waits_ms > 0), 100.0, 0.0), ""))
     return Flight(chosen.name, times_s, tuple(columns), count * step_s)
 
 
 def resample_flight(flights: Sequence[Flight], length_s: float, random: np.random.Generator) -> Flight:
-    """Returns a flight of blocks of one of several measured flights (circular block bootstrap)."""
+    """Returns a flight resampled in blocks from one of the measured flights (circular block bootstrap)."""
     chosen = flights[int(random.integers(len(flights)))]
     step_s = max(float(np.median(np.diff(chosen.times_s))) if len(chosen.times_s) > 1 else 1.0, 1e-3)
     count, own = max(round(length_s / step_s), 1), max(int(chosen.length_s / step_s), 1)
@@ -84,7 +84,7 @@ def resample_flight(flights: Sequence[Flight], length_s: float, random: np.rando
 
 
 def _steps_ms(flight: FittedFlight, times_s: Floats, random: np.random.Generator) -> Floats:
-    """Returns what the epoch of each time adds to the delay, in ms; flights begin anywhere in one."""
+    """Returns the delay added by the epoch of each time, in ms; the first epoch starts at a random phase."""
     if flight.steps_ms is None:
         return np.zeros(len(times_s))
     epochs = ((times_s + random.uniform(0, EVERY_S)) // EVERY_S).astype(int)
@@ -101,7 +101,7 @@ def _intervals(
     length_s: float,
     random: np.random.Generator,
 ) -> Floats:
-    """Returns starts and ends in s of events, shape (n, 2)."""
+    """Returns starts and ends of events in s, shape (n, 2)."""
     if not rate_per_s or gaps is None or length is None:
         return np.zeros((0, 2))
     expected = int(rate_per_s * length_s)
@@ -119,7 +119,7 @@ def _inside(times_s: Floats, spans_s: Floats) -> np.ndarray[tuple[int], np.dtype
 
 
 def _waits_ms(times_s: Floats, spans_s: Floats) -> Floats:
-    """Returns how long a packet waits for the end of a stall."""
+    """Returns the time until the end of the stall for a packet sent at each time, in ms; 0 outside stalls."""
     waits_ms = np.zeros(len(times_s))
     for start_s, end_s in spans_s:
         rows = (times_s >= start_s) & (times_s < end_s)

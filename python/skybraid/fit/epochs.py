@@ -1,4 +1,4 @@
-"""Starlink's epochs: every 15 s a terminal may be given another satellite, and the delay steps."""
+"""Starlink's epochs: every 15 s a terminal may be assigned another satellite, and the delay steps."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ EVERY_S = 15.0
 """Length of an epoch in s (Tanveer et al., HotNets 2023)."""
 
 _OTHERS_S = (13.0, 14.0, 16.0, 17.0)
-"""Periods in s that no network has: what they show is chance."""
+"""Control periods in s that no network has; steps at these are chance."""
 
 _AHEAD = 1.5
-"""By how much the steps at boundaries must stand out more than at those of any other period."""
+"""Ratio by which steps at epoch boundaries must exceed those at any control period."""
 
 _MIN_S = 300.0
-"""Time in s from which on epochs are looked for: twenty of them."""
+"""Minimum length in s for detecting epochs: twenty of them."""
 
 _MAX_S = 7200.0
 _BIN_S = 0.5
 _SIDE_S = 2.0
 _MIN_SIDE_ROWS = 3
 _LEVEL = 0.2
-"""Quantile of an epoch's delays that is its level: what is above it waited."""
+"""Quantile of an epoch's delays that is its level; higher delays contain waiting."""
 
 _DATED_S = 1e8
-"""Clocks from this on, in s, are of the calendar."""
+"""Clock value in s from which on a clock counts from 1970."""
 
 
 def find_phases(flights: Sequence[Flight]) -> list[float | None]:
-    """Returns at which s past a multiple of 15 s the delay of each flight steps; None: it does not.
+    """Returns the phase in s, past a multiple of 15 s, at which the delay of each flight steps; None: no steps.
 
-    Flights with dates are looked at together: boundaries are the same everywhere.
+    Flights with dates are analysed together: boundaries are the same everywhere.
     """
     rows = [_delays(flight) for flight in flights]
     if all(flight.clock[0] > _DATED_S for flight in flights):
@@ -49,7 +49,7 @@ def find_phases(flights: Sequence[Flight]) -> list[float | None]:
 
 
 def without_steps(flight: Flight, phase_s: float) -> tuple[Flight, Floats]:
-    """Returns a flight without the steps of its delay, and how much higher than the lowest each epoch is, in ms."""
+    """Returns a flight without the steps of its delay, and the height of each epoch above the lowest, in ms."""
     number = np.floor((flight.clock - phase_s) / EVERY_S)
     _, epoch = np.unique(number, return_inverse=True)
     columns, steps_ms = [], np.array([0.0])
@@ -60,20 +60,20 @@ def without_steps(flight: Flight, phase_s: float) -> tuple[Flight, Floats]:
             continue
         levels_ms = np.full(int(epoch.max()) + 1, math.nan)
         for at in np.unique(epoch[known]):
-            own = column.values[known & (epoch == at)]
-            if len(own) >= _MIN_SIDE_ROWS:
-                levels_ms[at] = np.quantile(own, _LEVEL)
+            delays_ms = column.values[known & (epoch == at)]
+            if len(delays_ms) >= _MIN_SIDE_ROWS:
+                levels_ms[at] = np.quantile(delays_ms, _LEVEL)
         if np.isnan(levels_ms).all():
             columns.append(column)
             continue
         steps_ms = levels_ms[np.isfinite(levels_ms)] - np.nanmin(levels_ms)
-        over_ms = np.nan_to_num(levels_ms, nan=float(np.nanmedian(levels_ms))) - np.nanmin(levels_ms)
-        columns.append(replace(column, values=np.maximum(column.values - over_ms[epoch], 0.0)))
+        above_ms = np.nan_to_num(levels_ms, nan=float(np.nanmedian(levels_ms))) - np.nanmin(levels_ms)
+        columns.append(replace(column, values=np.maximum(column.values - above_ms[epoch], 0.0)))
     return replace(flight, columns=tuple(columns)), steps_ms
 
 
 def _delays(flight: Flight) -> tuple[Floats, Floats]:
-    """Returns clock in s and delay in ms of what arrived; nothing of a flight whose rows are too far apart."""
+    """Returns clock in s and delay in ms of received probes; empty if the rows are too far apart."""
     delay_ms = next((one.values for one in flight.columns if one.quantity == "delay"), None)
     if delay_ms is None or _MIN_SIDE_ROWS * flight.interval_s > 2 * _SIDE_S:
         return np.zeros(0), np.zeros(0)
@@ -97,7 +97,7 @@ def _phase(rows: Sequence[tuple[Floats, Floats]]) -> float | None:
 
 
 def _jumps(clock_s: Floats, delay_ms: Floats) -> tuple[Floats, Floats]:
-    """Returns times in s, and by how many ms the median of the delays after each is away from that before it."""
+    """Returns times in s and the absolute difference in ms between the median delays after and before each."""
     side_s = max(_SIDE_S, _MIN_SIDE_ROWS * float(np.median(np.diff(clock_s)))) if len(clock_s) > 1 else _SIDE_S
     times_s = np.arange(math.ceil(clock_s[0]) + side_s, clock_s[-1] - side_s, _BIN_S)
     starts, middles, ends = (np.searchsorted(clock_s, times_s + by_s) for by_s in (-side_s, 0.0, side_s))
@@ -110,7 +110,7 @@ def _jumps(clock_s: Floats, delay_ms: Floats) -> tuple[Floats, Floats]:
 
 
 def _profile(times_s: Floats, sizes_ms: Floats, period_s: float) -> Floats:
-    """Returns the median jump by phase, in bins of `_BIN_S`; 0 where there is none."""
+    """Returns the median jump by phase, in bins of `_BIN_S`; 0 in empty bins."""
     bins = ((times_s % period_s) / _BIN_S).astype(int)
     return np.array(
         [np.median(sizes_ms[bins == at]) if (bins == at).any() else 0.0 for at in range(int(period_s / _BIN_S))]

@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
 
 MIN_OUTAGE_S = 0.5
-"""Time in s without a reply from which on losses are one outage; shorter ones are losses of packets."""
+"""Minimum time in s without a reply that is an outage; in shorter times packets are lost."""
 
 MIN_STALL_STEPS, MIN_STALL_S = 3, 0.15
-"""Steps, or time in s, in which replies come back at once, each later by as much as it was sent earlier: a stall."""
+"""Minimum number of probes, and minimum time in s, of a stall: replies arrive together, each probe's delay shorter by
+as much as it was sent later.
+"""
 
 _SLOPE = 0.25
-"""How far a fall of the delay may be from the time between the probes, as a share of it."""
+"""Tolerance of a fall's slope, as a share of the time between the probes."""
 
 DOWN_MBPS = 0.01
-"""Rate in Mbit/s below which nothing is carried."""
+"""Rate in Mbit/s below which a link is down."""
 
 
 class Events(NamedTuple):
@@ -33,7 +35,7 @@ class Events(NamedTuple):
         stalls: starts and lengths in s; shape (n, 2).
         lost: probes lost outside outages.
         probes: probes outside outages.
-        calm: the delays, NaN in outages, stalls and where lost.
+        calm: delays, NaN in outages and stalls and for lost probes.
     """
 
     outages: Floats
@@ -43,12 +45,12 @@ class Events(NamedTuple):
     calm: Floats
 
     def of(self, kind: str) -> Floats:
-        """Returns the "outages" or "stalls"."""
+        """Returns `outages` or `stalls`."""
         return self.outages if kind == "outages" else self.stalls
 
 
 def events_of(flight: Flight) -> Events | None:
-    """Returns the events of a flight, by the delay that has most of them; None where no probe was measured."""
+    """Returns the events of a flight, from the delay with most of them; None if no probe was measured."""
     found = [own for direction in DIRECTIONS if (own := delay_events(flight, direction)) is not None]
     if not found:
         of_rates, of_losses = rate_events(flight), _loss_events(flight)
@@ -59,7 +61,7 @@ def events_of(flight: Flight) -> Events | None:
 
 
 def delay_events(flight: Flight, direction: str) -> Events | None:
-    """Returns the events of the delays of a direction; None where they were not measured."""
+    """Returns the events of the delays of a direction; None if they were not measured."""
     delay_ms = flight.values("delay", direction)
     if delay_ms is None:
         return None
@@ -78,40 +80,40 @@ def _loss_events(flight: Flight) -> Events | None:
 
 
 def rate_events(flight: Flight) -> Events | None:
-    """Returns the times without any rate as stalls, for a flight without delays; None without rates.
+    """Returns the times of zero rate as stalls, for a flight without delays; None without rates.
 
-    A rate of zero says that nothing is carried, and nothing of packets that wait: as in a replay, they are kept. Single
-    samples of less than `MIN_OUTAGE_S` stay in the distribution of the rate.
+    A rate of zero does not show whether waiting packets are lost: as in a replay, they are kept. Single samples shorter
+    than `MIN_OUTAGE_S` stay in the distribution of the rate.
     """
     rates = flight.each_way("rate")
     if not rates:
         return None
     down = np.all([rate < DOWN_MBPS for rate in rates], axis=0)
     found = find_events(flight.times_s, np.where(down, math.inf, 0.0), flight.length_s, min_samples=1)
-    # A rate says nothing of lost packets.
+    # Rates do not show lost packets.
     return found._replace(outages=found.stalls, stalls=found.outages, lost=0, probes=0)
 
 
 def find_round_trip_events(times_s: Floats, half_ms: Floats, length_s: float) -> Events:
-    """Finds events in halves of round trips, or in one-way delays of no direction: as which they have more stalls.
+    """Finds events in halves of round trips, or in one-way delays of no direction, whichever gives more stalls.
 
-    What waits for the end of a stall does so once on its way there and back: it is the round trip that falls with
-    slope -1.
+    A probe waits for the end of a stall once per round trip, so the round trip falls with slope -1, not its half.
     """
-    whole, own = (find_events(times_s, factor * half_ms, length_s) for factor in (2, 1))
-    if own.stalls[:, 1].sum() > whole.stalls[:, 1].sum():
-        return own
-    return whole._replace(calm=whole.calm / 2)
+    round_trips, halves = (find_events(times_s, factor * half_ms, length_s) for factor in (2, 1))
+    if halves.stalls[:, 1].sum() > round_trips.stalls[:, 1].sum():
+        return halves
+    return round_trips._replace(calm=round_trips.calm / 2)
 
 
 def find_events(times_s: Floats, delay_ms: Floats, length_s: float, min_samples: int = 2) -> Events:
     """Finds outages (runs of lost probes) and stalls (delays that fall with slope -1).
 
     Args:
-        times_s: sending time of each probe, in s, shape (n,).
-        delay_ms: infinity: lost; NaN: not measured.
+        times_s: sending time of each probe in s, shape (n,).
+        delay_ms: delays in ms, shape (n,); infinity: lost; NaN: not measured.
         length_s: end of the last probe's interval, in s.
-        min_samples: lost probes in a row that are an outage; a single one says nothing of the time until the next.
+        min_samples: minimum number of consecutive lost probes of an outage; a single one does not show the time until
+            the next.
     """
     ends_s = np.append(times_s[1:], length_s)
     lost = np.isinf(delay_ms)
@@ -154,7 +156,7 @@ def _stalls(
     for first, after in zip(edges[::2], edges[1::2], strict=True):
         if found and first < last:
             continue
-        # Where the delay had not come back to its usual value, only the rise since then is a new stall.
+        # If the delay has not returned to its usual value, only the further rise is a new stall.
         since = delay_ms[last : first + 1]
         height_ms = float(delay_ms[first]) - max(base_ms, float(np.nanmin(since)) if found else base_ms)
         if after - first >= min_steps and height_ms >= min_steps * usual_ms:
@@ -165,7 +167,7 @@ def _stalls(
 
 
 def _end_of_fall(times_s: Floats, delay_ms: Floats, first: int, base_ms: float) -> int:
-    """Returns the last probe of a fall of the delay: single steps may be off its slope, the whole is not."""
+    """Returns the last probe of a fall of the delay: single steps may deviate from the slope, the total may not."""
     end = int(np.searchsorted(times_s, times_s[first] + (delay_ms[first] - base_ms) * 1e-3))
     since_ms = 1e3 * (times_s[first + 1 : end] - times_s[first])
     with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Goodness of a fit: flights that it did not see, against flights drawn from it and from blocks of measured ones."""
+"""Goodness of fit: held-back flights against flights drawn from the fit and resampled from measured ones."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
 
 RUN_S = 300.0
-"""Longest flight in s that is run for a verdict: five minutes of Cubic. What was held back is cut into such pieces."""
+"""Maximum length in s of a flight run for a verdict: five minutes of Cubic. Held-back flights are cut into such pieces.
+"""
 
 MAX_PIECES = 20
-"""Pieces of what was held back that are run for verdicts."""
+"""Maximum number of held-back pieces run for verdicts."""
 
 MIN_ROWS = 8
-"""Rows of a single flight from which on one half can predict the other."""
+"""Minimum number of rows of a single flight for predicting one half from the other."""
 
 VIDEO_MBPS = 10.0
 CONTROL_MS = 300.0
@@ -44,7 +45,7 @@ _LAGS_S = (1.0, 5.0, 15.0)
 
 
 class Range(NamedTuple):
-    """Median and the interval that holds 95 % of the values."""
+    """Median and the interval that contains 95 % of the values."""
 
     low: float
     median: float
@@ -53,15 +54,15 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class Check:
-    """One number of flights, measured, resampled and as the fit has it.
+    """One metric of flights: measured, resampled and fitted.
 
     Attributes:
-        name: of the number.
+        name: name of the metric.
         unit: of all values.
-        measured: of each flight that the fit did not see.
-        resampled: of flights made of blocks of these.
-        fitted: of flights drawn from the fit.
-        is_verdict: whether it was found by running transports.
+        measured: values of the held-back flights.
+        resampled: values of flights resampled in blocks from these.
+        fitted: values of flights drawn from the fit.
+        is_verdict: whether the metric comes from running transports.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Check:
 
     @property
     def inside(self) -> int:
-        """Returns how many measured values are in the interval of the fit."""
+        """Returns the number of measured values within the interval of the fit."""
         slack = 1e-9 + 1e-6 * abs(self.fitted.high)
         return sum(self.fitted.low - slack <= value <= self.fitted.high + slack for value in self.measured)
 
@@ -83,10 +84,10 @@ class Goodness:
     """All checks of a fit.
 
     Attributes:
-        checks: the numbers.
-        split: flights that were fitted, and flights that were held back.
-        fitted: drawn flights, for a page.
-        measured: held-back flights, for a page.
+        checks: metrics.
+        split: sentence on which flights were fitted and which were held back.
+        fitted: drawn flights, for the report.
+        measured: held-back flights, for the report.
     """
 
     checks: tuple[Check, ...]
@@ -98,55 +99,63 @@ class Goodness:
 def held_back(
     flights: Sequence[Flight], draws: int = 40, runs: int = 40, progress: Callable[[float], None] | None = None
 ) -> Goodness:
-    """Fits every other flight, of a single one the first half, and compares the fit with the others.
+    """Fits every other flight, or the first half of a single one, and compares the fit with the held-back rest.
 
     Args:
-        flights: at least one.
-        draws: flights drawn from the fit, and from blocks.
-        runs: number of these that are run with transports; 0: none.
-        progress: receives the share that is done.
+        flights: one or more flights.
+        draws: number of flights drawn from the fit, and of resampled flights.
+        runs: number of these flights run with transports; 0: none.
+        progress: callback with the completed share.
 
     Raises:
         TraceError: a half is too short for a fit.
     """
-    whole = [flight.without_gaps() for flight in flights]
-    if len(whole) == 1 and len(whole[0].times_s) < MIN_ROWS:
-        short = f"{len(whole[0].times_s)} rows in {whole[0].length_s:.3g} s"
-        raise TraceError(f"{whole[0].name}: found {short}; expected {MIN_ROWS} at least, of which half are held back")
-    if len(whole) > 1:
-        seen, kept = whole[::2], whole[1::2]
-        split = f"fitted to {len(seen)} of {len(whole)} flights, compared with the other {len(kept)}"
+    complete = [flight.without_gaps() for flight in flights]
+    if len(complete) == 1 and len(complete[0].times_s) < MIN_ROWS:
+        short = f"{len(complete[0].times_s)} rows in {complete[0].length_s:.3g} s"
+        raise TraceError(
+            f"{complete[0].name}: found {short}; expected {MIN_ROWS} at least, of which half are held back"
+        )
+    if len(complete) > 1:
+        fitted_flights, held_flights = complete[::2], complete[1::2]
+        split = (
+            f"fitted to {len(fitted_flights)} of {len(complete)} flights, compared with the other {len(held_flights)}"
+        )
     else:
-        half_s = whole[0].length_s / 2
-        seen, kept = [whole[0].part(0.0, half_s)], [whole[0].part(half_s, whole[0].length_s)]
+        half_s = complete[0].length_s / 2
+        fitted_flights, held_flights = [complete[0].part(0.0, half_s)], [complete[0].part(half_s, complete[0].length_s)]
         split = f"fitted to the first {half_s:.0f} s of the one flight, compared with the other {half_s:.0f} s"
-    link = fit_link(seen)
-    kept = windows(kept, RUN_S)
-    if len(kept) > max(len(whole) // 2, 1):
-        split += f" in {len(kept)} pieces"
+    link = fit_link(fitted_flights)
+    held_flights = windows(held_flights, RUN_S)
+    if len(held_flights) > max(len(complete) // 2, 1):
+        split += f" in {len(held_flights)} pieces"
     random = np.random.default_rng(1)
-    length_s = float(np.median([flight.length_s for flight in kept]))
+    length_s = float(np.median([flight.length_s for flight in held_flights]))
     fitted = [draw_flight(link, length_s, random) for _ in range(draws)]
-    resampled = [resample_flight(kept, length_s, random) for _ in range(draws)]
+    resampled = [resample_flight(held_flights, length_s, random) for _ in range(draws)]
     checks = _checks(
-        [_numbers(one) for one in kept], [_numbers(one) for one in resampled], [_numbers(one) for one in fitted]
+        [_metrics(one) for one in held_flights], [_metrics(one) for one in resampled], [_metrics(one) for one in fitted]
     )
     if runs:
-        of_kept = [kept[int(at)] for at in np.linspace(0, len(kept) - 1, min(len(kept), MAX_PIECES))]
+        of_kept = [
+            held_flights[int(at)] for at in np.linspace(0, len(held_flights) - 1, min(len(held_flights), MAX_PIECES))
+        ]
         groups = (of_kept, resampled[:runs], fitted[:runs])
-        found = iter(_flown([pair for group in groups for pair in _pairs(group)], progress))
+        found = iter(_run_all([pair for group in groups for pair in _pairs(group)], progress))
         checks += _checks(*([next(found) for _ in group] for group in groups), is_verdict=True)
-    return Goodness(tuple(checks), split, tuple(fitted[:3]), tuple(kept))
+    return Goodness(tuple(checks), split, tuple(fitted[:3]), tuple(held_flights))
 
 
 def _pairs(group: Sequence[Flight]) -> list[tuple[Flight, Flight]]:
-    """Returns each flight with the second path of its doubled control."""
+    """Returns each flight with a second path for duplicated control messages."""
     if len(group) == 1:
-        return [(group[0], _shifted(group[0]))]
+        return [(group[0], _second_half(group[0]))]
     return [(flight, group[at - 1]) for at, flight in enumerate(group)]
 
 
-def _flown(pairs: Sequence[tuple[Flight, Flight]], progress: Callable[[float], None] | None) -> list[dict[str, float]]:
+def _run_all(
+    pairs: Sequence[tuple[Flight, Flight]], progress: Callable[[float], None] | None
+) -> list[dict[str, float]]:
     gauge = Gauge(len(pairs), 1.0)
 
     def fly(job: tuple[int, tuple[Flight, Flight]]) -> dict[str, float]:
@@ -160,12 +169,12 @@ def _flown(pairs: Sequence[tuple[Flight, Flight]], progress: Callable[[float], N
 
 
 def verdicts(flight: Flight, other: Flight, report: Report) -> dict[str, float]:
-    """Runs transports over a flight: control alone and doubled, video, and five minutes of Cubic.
+    """Runs transports over a flight: single and duplicated control messages, video, and five minutes of Cubic.
 
     Args:
-        flight: over which all are run, its first five minutes.
-        other: the second path of doubled control.
-        report: of each run.
+        flight: flight, of which the first five minutes are run.
+        other: second path of duplicated control messages.
+        report: progress callback of each run.
     """
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="skybraid-fit-") as name:
@@ -210,14 +219,14 @@ def _run(folder: Path, flights: list[Flight], length_s: float, flow: str, report
     return native.flow_stats()[0]
 
 
-def _shifted(flight: Flight) -> Flight:
-    """Returns the same flight half its length later, for a second path where there is no second flight."""
+def _second_half(flight: Flight) -> Flight:
+    """Returns the second half of a flight, as a second path if there is no second flight."""
     half_s = flight.length_s / 2
     return flight.part(half_s, flight.length_s)
 
 
-def _numbers(flight: Flight) -> dict[str, float]:
-    """Returns distribution, memory and runs of a flight."""
+def _metrics(flight: Flight) -> dict[str, float]:
+    """Returns metrics of a flight: distribution, memory and durations."""
     found: dict[str, float] = {}
     for direction in DIRECTIONS:
         rate = flight.grid("rate", direction, 1.0)
@@ -231,7 +240,7 @@ def _numbers(flight: Flight) -> dict[str, float]:
     for direction in DIRECTIONS:
         delay = flight.values("delay", direction)
         if delay is None or (direction == "downlink" and flight.values("delay", "uplink") is delay):
-            # Half a round trip is the delay of both.
+            # Half a round trip is the delay of both directions.
             continue
         label = f"{direction} delay"
         known = delay[np.isfinite(delay)]
@@ -286,14 +295,14 @@ def _range(values: list[float]) -> Range | None:
 
 
 def range_of_next(draws: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Returns lower end, middle and upper end of the interval that has the next draw in 95 of 100 cases.
+    """Returns lower end, middle and upper end of the interval that contains the next draw with 95 % probability.
 
-    Of n draws, the next one is below the k-th smallest with the probability k / (n + 1) (Weibull 1939).
+    After n draws, the next one is below the k-th smallest with probability k / (n + 1) (Weibull 1939).
 
     Args:
-        draws: of one quantity, shape (n,), or of m, shape (n, m); NaN are left out.
+        draws: draws of one quantity, shape (n,), or of m, shape (n, m); NaN are ignored.
 
     Returns:
-        Shape (3,) or (3, m).
+        Array of shape (3,) or (3, m).
     """
     return np.asarray(np.nanquantile(np.asarray(draws, float), [0.025, 0.5, 0.975], axis=0, method="weibull"))

@@ -1,4 +1,4 @@
-"""A link fitted to flights, and the TOML that a scenario takes as a preset."""
+"""Link fitted to flights, and its TOML preset for scenarios."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
 
 MIN_STEP_S = 0.1
-"""Shortest time in s for which a fitted value holds."""
+"""Minimum time in s for which a fitted value holds."""
 
 CONSTANT_SHARE = 0.01
-"""Relative difference up to which rates count as constant: the capacity of no network varies by less."""
+"""Maximum relative difference of rates that count as constant: the capacity of every network varies more."""
 
 MIN_OWN_STEPS = 300
-"""Values from which on a flight has a memory of its own; flights differ in it too."""
+"""Minimum number of values for fitting a memory to a single flight; flights differ in it too."""
 
 WINDOW_S = 600.0
-"""Length in s of the windows into which long flights are cut: a network changes along its way."""
+"""Length in s of the windows into which long flights are cut: a network changes along a route."""
 
 MIN_WINDOW_ROWS = 20
-"""Rows of a window, of measurements far apart."""
+"""Minimum number of rows of a window, for sparse measurements."""
 
 MAX_WINDOWS = 60
-"""Flights that are written; of more, as many evenly from the worst to the best."""
+"""Maximum number of flights written; of more, an even selection from the worst to the best."""
 
 LENGTHS_OF_ALL = 2
-"""Events that the lengths of all flights together count as, next to those of one flight."""
+"""Weight of the lengths of all flights' events, as a number of events, next to those of one flight."""
 
 FEW_FLIGHTS = 5
-"""Flights below which the spread between flights is little known."""
+"""Number of flights below which the spread between flights is uncertain."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ class FittedFlight:
     """Characteristics of one flight.
 
     Attributes:
-        name: its files.
-        processes: by their key in a scenario: "uplink.rate", "downlink.delay" and the like; Mbit/s and ms.
+        name: source files.
+        processes: processes in Mbit/s and ms by scenario key, such as "uplink.rate" or "downlink.delay".
         loss: share of packets lost in each direction outside outages, 0 to 1; None: not measured.
-        outages_per_s: outages that begin in a second; None: not measured.
-        stalls_per_s: likewise of stalls.
+        outages_per_s: rate of outages in 1/s; None: not measured.
+        stalls_per_s: rate of stalls in 1/s; None: not measured.
         badness: share of the time with less than 10 Mbit/s, a delay over 300 ms, or no path.
-        outage_scale: factor on the lengths of outages of all flights.
-        stall_scale: likewise of stalls.
-        is_dark: whether it is down for most of its time.
-        way: the only direction that loses and stalls; None: both.
-        loss_way: the only direction whose loss was measured, as a share of its packets; None: both have `loss`.
-        steps_ms: law of what an epoch of 15 s adds to both directions' delay; None: no epochs were found.
+        outage_scale: ratio of the lengths of its outages to those of all flights.
+        stall_scale: ratio of the lengths of its stalls to those of all flights.
+        is_dark: whether the link was down most of the time.
+        way: the only direction with losses and stalls; None: both.
+        loss_way: the only direction whose loss was measured; None: `loss` applies to both.
+        steps_ms: distribution of the delay that an epoch of 15 s adds in both directions; None: no epochs were found.
     """
 
     name: str
@@ -90,9 +90,9 @@ class FittedFlight:
     steps_ms: tuple[tuple[float, float], ...] | None = None
 
     def losses(self) -> dict[str, float]:
-        """Returns the share of packets lost in each direction, 0 to 1; nothing where it was not measured.
+        """Returns the share of packets lost in each direction, 0 to 1; empty if it was not measured.
 
-        A share of zero is one too: what a flight does not say is that of the family.
+        Zero is written too, since a flight inherits missing values from the link.
         """
         if self.loss is None:
             return {}
@@ -105,20 +105,20 @@ class FittedFlight:
 
 @dataclass(frozen=True)
 class FittedLink:
-    """A link of processes, and the flights of the population.
+    """Link of fitted processes, and the flights of the population.
 
     Attributes:
         flights: from the worst to the best.
-        outage_length: law of an outage's length; None: none was seen.
-        outage_gaps: law of the time between outages over all flights.
-        stall_length: law of a stall's length; None: none was seen.
-        stall_gaps: law of the time between stalls.
-        handover_gaps: law of the time between handovers; None: not measured.
-        handover_length: law of their execution.
-        spread: factors between flights: "rate", "delay", "jitter", "loss", "outage", "stall".
-        unknown: parameters that the data cannot determine, in sentences.
-        queue_bytes: limit of the queue of each direction under load; empty: not measured.
-        phase_s: start of the first Starlink epoch, in s from 0 to 15; None: the delay has no such steps.
+        outage_length: distribution of outage lengths; None: no outages.
+        outage_gaps: distribution of the time between outages, over all flights.
+        stall_length: distribution of stall lengths; None: no stalls.
+        stall_gaps: distribution of the time between stalls.
+        handover_gaps: distribution of the time between handovers; None: not measured.
+        handover_length: distribution of handover execution times; None: not measured.
+        spread: geometric standard deviations between flights of "rate", "delay", "jitter", "loss", "outage", "stall".
+        unknown: sentences on parameters that the data cannot determine.
+        queue_bytes: queue limit of each direction in bytes; empty: not measured under load.
+        phase_s: start of the first Starlink epoch, in s from 0 to 15; None: no epochs.
     """
 
     flights: tuple[FittedFlight, ...]
@@ -135,11 +135,11 @@ class FittedLink:
 
     @property
     def windows(self) -> int:
-        """Returns how many windows were fitted: a flight may be written several times, by its ways."""
+        """Returns the number of fitted windows; a window may be written several times with different `way`s."""
         return len({flight.name for flight in self.flights})
 
     def toml(self, source: str = "") -> str:
-        """Returns the file that `preset = "link.toml"` names."""
+        """Returns the text of the file that `preset = "link.toml"` names."""
         lines = [
             f"# Fitted by `skybraid fit`{f' to {source}' if source else ''}.",
             *(f"# {one}" for one in self.unknown),
@@ -184,22 +184,22 @@ class FittedLink:
 
 @dataclass(frozen=True)
 class Handovers:
-    """Handovers of a flight: when they began, in s, and how long they took, in s; shape (n,) each."""
+    """Handovers of a flight: start times and execution times in s; shape (n,) each."""
 
     times_s: Floats
     lengths_s: Floats
 
 
 def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, is_loaded: bool = False) -> FittedLink:
-    """Fits a link to flights, of long ones to their windows: each has its own distributions.
+    """Fits a link to flights, each with its own distributions; long flights are cut into windows.
 
     Args:
-        flights: at least one.
-        handovers: of flights over the same network.
-        is_loaded: delays were measured while the link was as full as the rates say: they contain its queue.
+        flights: one or more flights.
+        handovers: handovers of flights over the same network.
+        is_loaded: whether delays were measured under a load that fills the link, so that they contain its queue.
 
     Raises:
-        TraceError: nothing was measured that a link has.
+        TraceError: no quantity of a link was measured.
     """
     if not flights:
         raise TraceError("found no flight; expected one at least")
@@ -218,7 +218,7 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, 
     flights = [own for own, _ in level]
     steps = [None if found is None else quantile_table(found) for _, found in level]
     memories = _memories(flights)
-    both_ways = {quantity: _both_ways(flights, quantity, memories) for quantity in ("rate", "delay")}
+    both_ways = {quantity: _direction_correlation(flights, quantity, memories) for quantity in ("rate", "delay")}
     events = [events_of(flight) for flight in flights]
     pooled = {name: _pooled(events, flights, name) for name in ("outages", "stalls")}
     fitted = [
@@ -230,7 +230,7 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, 
     gaps, lengths = _handover_laws(handovers)
     written = [fitted[int(at)] for at in np.linspace(0, len(fitted) - 1, min(len(fitted), MAX_WINDOWS))]
     if both_ways["delay"] == 1 and any(flight.loss or flight.stalls_per_s for flight in written):
-        written = _by_way(written)
+        written = _by_direction(written)
     return FittedLink(
         tuple(written),
         outages[1],
@@ -247,7 +247,7 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = (), *, 
 
 
 def read_handovers(path: Path) -> list[Handovers]:
-    """Reads handovers: columns `flight` (if there are several), `start [s]` and `duration [ms]`.
+    """Reads handovers from CSV with the columns `start [s]`, `duration [ms]` and, for several flights, `flight`.
 
     Raises:
         TraceError: a column is missing, or a cell is no number.
@@ -270,7 +270,7 @@ def read_handovers(path: Path) -> list[Handovers]:
 
 
 def windows(flights: Sequence[Flight], length_s: float = WINDOW_S) -> list[Flight]:
-    """Returns flights in pieces of about `length_s` and `MIN_WINDOW_ROWS`; shorter flights as they are."""
+    """Cuts flights into pieces of about `length_s` and at least `MIN_WINDOW_ROWS` rows; short flights are unchanged."""
     found: list[Flight] = []
     for flight in flights:
         count = max(round(flight.length_s / max(length_s, MIN_WINDOW_ROWS * flight.interval_s)), 1)
@@ -282,12 +282,12 @@ def windows(flights: Sequence[Flight], length_s: float = WINDOW_S) -> list[Fligh
 
 
 def step_of(flight: Flight) -> float:
-    """Returns the time in s for which a fitted value of a flight holds."""
+    """Returns the time in s for which a fitted value holds."""
     return max(round(flight.interval_s, 3), MIN_STEP_S)
 
 
 def _memories(flights: Sequence[Flight]) -> dict[str, tuple[Memory, float]]:
-    """Returns memory and step of each process, over all flights that have it."""
+    """Returns memory and step of each process, fitted over all flights that measured it."""
     found: dict[str, tuple[Memory, float]] = {}
     for quantity in ("rate", "delay"):
         for direction in DIRECTIONS:
@@ -300,10 +300,12 @@ def _memories(flights: Sequence[Flight]) -> dict[str, tuple[Memory, float]]:
     return found
 
 
-def _both_ways(flights: Sequence[Flight], quantity: str, memories: dict[str, tuple[Memory, float]]) -> float:
-    """Returns the correlation of the normal scores of both directions, 0 to 1; 0 where it was not measured.
+def _direction_correlation(
+    flights: Sequence[Flight], quantity: str, memories: dict[str, tuple[Memory, float]]
+) -> float:
+    """Returns the correlation of both directions' normal scores, 0 to 1; 0 if it was not measured.
 
-    Both halves of a round trip are the same value.
+    Halves of round trips are equal in both directions.
     """
     products, squares = 0.0, 0.0
     for flight in flights:
@@ -323,19 +325,19 @@ def _both_ways(flights: Sequence[Flight], quantity: str, memories: dict[str, tup
 
 
 def _calm(flight: Flight, quantity: str, direction: str, step_s: float) -> Floats:
-    """Returns values at even steps, NaN where not measured, lost or stalled."""
+    """Returns values at even times; NaN if not measured, lost or stalled."""
     if quantity == "rate":
         values = flight.grid(quantity, direction, step_s)
-        own = None if flight.has("delay") else rate_events(flight)
-        if own is not None and values is not None:
+        events = None if flight.has("delay") else rate_events(flight)
+        if events is not None and values is not None:
             starts_s = np.arange(len(values)) * step_s
             values = values.copy()
-            for start_s, lasts_s in own.stalls:
+            for start_s, lasts_s in events.stalls:
                 values[(starts_s >= start_s - 1e-9) & (starts_s < start_s + lasts_s - 1e-9)] = np.nan
     else:
-        own = delay_events(flight, direction)
-        assert own is not None
-        calm = own.calm
+        events = delay_events(flight, direction)
+        assert events is not None
+        calm = events.calm
         times_s = np.arange(max(int(flight.length_s / step_s + 1e-9), 1)) * step_s
         values = calm[np.clip(np.searchsorted(flight.times_s, times_s + 1e-9, side="right") - 1, 0, None)]
     assert values is not None
@@ -346,12 +348,12 @@ class _Pooled(NamedTuple):
     """Outages or stalls of all flights together.
 
     Attributes:
-        per_s: events per second; None: the measurements have no such events.
-        lengths_s: each over the factor of its flight, which the flight's law has again; shape (n,).
-        usual_s: geometric mean of the measured ones.
-        gaps_s: between the beginnings of two.
-        span_s: time of the flights that they are of.
-        is_rare: whether they are times without service, which are assumed where none was seen.
+        per_s: rate of events in 1/s; None: the measurements cannot show such events.
+        lengths_s: lengths divided by the scale of their flight, which multiplies them again when drawn; shape (n,).
+        usual_s: geometric mean of the measured lengths.
+        gaps_s: times between consecutive starts.
+        span_s: total time of the flights included.
+        is_rare: whether the events are times without service, for which a prior is used if none was seen.
     """
 
     per_s: float | None
@@ -362,41 +364,42 @@ class _Pooled(NamedTuple):
     is_rare: bool
 
     def is_dark(self, flight: Flight, events_s: Floats) -> bool:
-        """Returns whether a flight's own events of this kind stand apart, as `_is_dark` says."""
+        """Whether a flight is dark by events of this kind, which then are not pooled."""
         return self.is_rare and _is_dark(flight, events_s)
 
 
 def _scale(lengths_s: Floats, usual_s: float, weight: int) -> float:
-    """Returns the ratio of geometric means, as far as the lengths next to `weight` usual ones show it."""
+    """Returns the ratio of geometric means, shrunk to 1 by `weight` events of the usual length."""
     if len(lengths_s) == 0:
         return 1.0
     return math.exp((float(np.log(lengths_s).mean()) - math.log(usual_s)) * len(lengths_s) / (len(lengths_s) + weight))
 
 
 def _is_dark(flight: Flight, events_s: Floats) -> bool:
-    """Returns whether a flight is down for most of its time: that is its place, and no event of the network's."""
+    """Whether a flight is down most of the time: then the place is the cause, not the network's rare events."""
     return 2 * float(events_s[:, 1].sum()) > flight.measured_s
 
 
 def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: str) -> _Pooled:
-    """Returns what all flights had of one kind of events.
+    """Pools one kind of events of all flights.
 
-    To these comes half of one in half the time in which other networks have one: where none was seen, there may be
-    some.
+    Half an event in half the mean time between those of other networks is added, since unseen events may exist.
     """
-    # Rates alone show service that ends as stalls, probes and losses show it as outages. Of those that are assumed
-    # nothing says that what waits is kept.
+    # Lost service shows as stalls in rates, and as outages in probes and losses. Assumed events are outages, since no
+    # measurement shows that waiting packets are kept.
     has_probes = any(flight.has("delay") or flight.has("loss") for flight in flights)
-    is_kept = not has_probes and any(len(own.stalls) for own in events if own is not None)
-    is_rare = name == ("stalls" if is_kept else "outages")
+    rates_only = not has_probes and any(len(own.stalls) for own in events if own is not None)
+    is_rare = name == ("stalls" if rates_only else "outages")
     probed = [(own.of(name), flight) for own, flight in zip(events, flights, strict=True) if own is not None]
     lit = [(rows, flight) for rows, flight in probed if not (is_rare and _is_dark(flight, rows))]
     measured = [rows[:, 1] for rows, _ in lit]
-    known_s = np.concatenate([np.zeros(0), *measured])
-    if known_s.size == 0:
-        known_s = np.array([value for _, value in RARE_LENGTHS.table])
-    usual_s = math.exp(float(np.log(known_s).mean()))
-    lengths_s = np.concatenate([np.zeros(0), *(own_s / _scale(own_s, usual_s, LENGTHS_OF_ALL) for own_s in measured)])
+    measured_s = np.concatenate([np.zeros(0), *measured])
+    if measured_s.size == 0:
+        measured_s = np.array([value for _, value in RARE_LENGTHS.table])
+    usual_s = math.exp(float(np.log(measured_s).mean()))
+    lengths_s = np.concatenate(
+        [np.zeros(0), *(flight_s / _scale(flight_s, usual_s, LENGTHS_OF_ALL) for flight_s in measured)]
+    )
     gaps_s = np.concatenate([np.zeros(0), *(np.diff(rows[:, 0]) for rows, _ in lit)])
     span_s = math.fsum(flight.measured_s for _, flight in lit)
     per_s = None
@@ -408,10 +411,10 @@ def _pooled(events: Sequence[Events | None], flights: Sequence[Flight], name: st
     return _Pooled(per_s, lengths_s, usual_s, gaps_s[gaps_s > 0], span_s, is_rare)
 
 
-def _by_way(flights: Sequence[FittedFlight]) -> list[FittedFlight]:
-    """Returns flights that lose and stall both ways, one way, and the other: round trips do not tell which.
+def _by_direction(flights: Sequence[FittedFlight]) -> list[FittedFlight]:
+    """Returns flights with losses and stalls in both directions, or in one of them: round trips cannot show which.
 
-    Of few flights each is all three; the one in the middle of the list does so both ways.
+    Few flights are written in all three variants; the middle entry of the list has both directions.
     """
     if 3 * len(flights) <= MAX_WINDOWS:
         ways = (None, "downlink", "uplink") if len(flights) % 2 == 0 else ("downlink", None, "uplink")
@@ -425,7 +428,7 @@ def _fitted(
     flight: Flight,
     memories: dict[str, tuple[Memory, float]],
     both_ways: dict[str, float],
-    own: Events | None,
+    events: Events | None,
     pooled: dict[str, _Pooled],
 ) -> FittedFlight:
     processes: dict[str, Process] = {}
@@ -439,8 +442,8 @@ def _fitted(
         if known.size == 0 or (quantity == "rate" and known.max() <= 0):
             continue
         plus = float(known.min()) if quantity == "delay" else 0.0
-        own_memory = fit_memory([values], step_s) if known.size >= MIN_OWN_STEPS else memory
-        processes[key] = Process(quantile_table(values - plus), own_memory, step_s, plus, both_ways[quantity])
+        memory_of_flight = fit_memory([values], step_s) if known.size >= MIN_OWN_STEPS else memory
+        processes[key] = Process(quantile_table(values - plus), memory_of_flight, step_s, plus, both_ways[quantity])
         seconds = flight.grid(quantity, direction, 1.0)
         assert seconds is not None
         with np.errstate(invalid="ignore"):
@@ -448,17 +451,17 @@ def _fitted(
         bad[: len(is_bad)] |= is_bad[: len(bad)]
     loss = None
     ways = _probed_ways(flight)
-    if own is not None and own.probes:
-        loss = own.lost / own.probes
+    if events is not None and events.probes:
+        loss = events.lost / events.probes
         if len(ways) > 1:
-            # A probe is lost on either way.
+            # A probe is lost in either direction.
             loss = 1 - math.sqrt(1 - loss)
     partly = [one[one < 100] for one in flight.each_way("loss") if (one < 100).any()]
     if partly:
-        # Times without any packet are outages; what is lost at other times is a share of packets.
+        # Times without any packet are outages; the loss share counts other times.
         loss = (loss or 0.0) + float(np.mean([one.mean() for one in partly])) / 100
-    outages_per_s, outage_scale = _own_events(flight, own and own.outages, pooled["outages"])
-    stalls_per_s, stall_scale = _own_events(flight, own and own.stalls, pooled["stalls"])
+    outages_per_s, outage_scale = _event_rate(flight, events and events.outages, pooled["outages"])
+    stalls_per_s, stall_scale = _event_rate(flight, events and events.stalls, pooled["stalls"])
     return FittedFlight(
         flight.name,
         processes,
@@ -468,26 +471,26 @@ def _fitted(
         float(bad.mean()),
         outage_scale,
         stall_scale,
-        own is not None and any(one.is_dark(flight, own.of(name)) for name, one in pooled.items()),
+        events is not None and any(one.is_dark(flight, events.of(name)) for name, one in pooled.items()),
         loss_way=ways[0] if len(ways) == 1 else None,
     )
 
 
 def _probed_ways(flight: Flight) -> list[str]:
-    """Returns the directions whose losses a flight shows."""
+    """Returns the directions whose losses a flight measured."""
     return [one for one in DIRECTIONS if any(flight.values(name, one) is not None for name in ("delay", "loss"))]
 
 
-def _own_events(flight: Flight, rows_s: Floats | None, pooled: _Pooled) -> tuple[float | None, float]:
-    """Returns how many events of a flight begin in a second, and the factor on the lengths of all."""
+def _event_rate(flight: Flight, rows_s: Floats | None, pooled: _Pooled) -> tuple[float | None, float]:
+    """Returns the rate of a flight's events in 1/s, and the ratio of their lengths to those of all flights."""
     if rows_s is None or pooled.per_s is None:
         return None, 1.0
     lengths_s = rows_s[:, 1]
     count, is_dark = len(lengths_s), pooled.is_dark(flight, rows_s)
-    # Half an event of the population's rate keeps a short flight without one from being safe for ever.
+    # Half an event at the population's rate keeps a short flight without events from a rate of zero.
     per_s = (count + 0.5) / (flight.measured_s + 0.5 / pooled.per_s)
     if is_dark:
-        # As soon as one is over the next one begins, but for the time between them.
+        # The rate is that of the time in which the link is up.
         per_s = count / (flight.measured_s - float(lengths_s.sum()) + step_of(flight))
     return per_s, _scale(lengths_s, pooled.usual_s, 0 if is_dark else LENGTHS_OF_ALL)
 
@@ -513,7 +516,7 @@ def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None,
 
 
 def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_loaded: bool) -> list[str]:
-    """Returns what the data cannot tell."""
+    """Returns sentences on what the data cannot determine."""
     events = [(flight, own) for flight in flights if (own := events_of(flight)) is not None]
     sentences = [*_unknown_of_flights(flights), *_unknown_of_rates(flights)]
     probed = {way for flight in flights for way in _probed_ways(flight)}
@@ -548,7 +551,7 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
 
 
 def _unknown_of_flights(flights: Sequence[Flight]) -> Iterator[str]:
-    """Returns what too few or too short flights cannot tell."""
+    """Yields sentences on what too few or too short flights cannot determine."""
     if len(flights) == 1:
         yield "One flight: how flights differ is unknown; [spread] of the file assumes what other flights show."
     elif len(flights) < FEW_FLIGHTS:
@@ -562,7 +565,7 @@ def _unknown_of_flights(flights: Sequence[Flight]) -> Iterator[str]:
 
 
 def _unknown_of_rates(flights: Sequence[Flight]) -> Iterator[str]:
-    """Returns the directions without a measured rate, and those whose rate may not be the link's."""
+    """Yields sentences on directions without a measured rate, or whose rate may not be the link's."""
     measured = {
         direction: [own for flight in flights if (own := flight.values("rate", direction)) is not None]
         for direction in DIRECTIONS
@@ -577,7 +580,7 @@ def _unknown_of_rates(flights: Sequence[Flight]) -> Iterator[str]:
 
 
 def _unknown_of_losses(flights: Sequence[Flight], events: Sequence[tuple[Flight, Events]]) -> Iterator[str]:
-    """Returns which losses, outages and stalls were not seen, though delays were measured."""
+    """Yields sentences on losses, outages and stalls that were not seen although delays were measured."""
     probed_s = math.fsum(flight.measured_s for flight, _ in events)
     lost = sum(own.lost + len(own.outages) for _, own in events)
     if lost == 0 and not any((one > 0).any() for flight in flights for one in flight.each_way("loss")):

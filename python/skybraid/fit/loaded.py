@@ -1,4 +1,4 @@
-"""Delays measured under a load of one's own: what is the link's, and what waited in its queue."""
+"""Delays measured under one's own load, separated into those of the link and those of its queue."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
 
 BASE_S = 10.0
-"""Time in s within which a queue is taken to run empty: that of BBR's smallest round trip (Cardwell et al. 2016)."""
+"""Time in s within which a queue is assumed to run empty: the window of BBR's minimum round-trip time (Cardwell et al.
+2016).
+"""
 
 FULL = 0.99
-"""Quantile of the bytes that waited which is taken for the queue's limit: the highest ones are the rate's error."""
+"""Quantile of the queued bytes that is taken for the queue's limit; higher values are errors of the rate."""
 
 
 def without_load(flights: Sequence[Flight]) -> tuple[list[Flight], dict[str, float]]:
-    """Returns flights with the delay of a packet that finds an empty queue, and the bytes that each queue holds.
+    """Returns flights with the delay of packets that find an empty queue, and the limit of each queue in bytes.
 
-    The base is the smallest delay within `BASE_S` before and after; what is above it waited. A round trip waits in the
-    direction whose rate was measured, so the whole of it is that direction's.
+    The base is the minimum delay within `BASE_S` before and after; any excess is queueing. The queueing of a round trip
+    is assigned to the direction whose rate was measured.
     """
     idle, waited = [], {direction: [np.zeros(0)] for direction in DIRECTIONS}
     for flight in flights:
@@ -47,7 +49,7 @@ def without_load(flights: Sequence[Flight]) -> tuple[list[Flight], dict[str, flo
 
 
 def _base(times_s: Floats, delay_ms: Floats) -> Floats:
-    """Returns the smallest delay around each row, in ms; shape (n,)."""
+    """Returns the minimum delay around each row, in ms; shape (n,)."""
     known = np.where(np.isfinite(delay_ms), delay_ms, np.inf)
     starts = np.searchsorted(times_s, times_s - BASE_S)
     ends = np.searchsorted(times_s, times_s + BASE_S, side="right")

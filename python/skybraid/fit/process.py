@@ -1,4 +1,4 @@
-"""A process in time: a marginal distribution, and how long the values remember.
+"""Stochastic process: a marginal distribution and a memory.
 
 The process is a Gaussian copula of two autoregressive parts: with `a = exp(-step/slow)`, `S' = a S + sqrt(1 - a^2) e`,
 likewise F with `fast`; `Z = sqrt(s) S + sqrt(1 - s) F`; the value is `Q(Phi(Z))` of the quantile table Q. The normal
@@ -20,27 +20,27 @@ PROBABILITIES = (
     0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7,
     0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 1.0,
 )  # fmt: skip
-"""At which the quantile table is given, where there are values enough."""
+"""Probabilities of the quantile table, as far as there are enough values."""
 
 MIN_TAIL = 1e-5
-"""Smallest probability that is written, from either end."""
+"""Minimum tail probability that is written, at either end."""
 
 MAX_LAG_S = 120.0
-"""Longest lag in s at which the memory is looked at, unless another one is given."""
+"""Default maximum lag in s at which the memory is fitted."""
 
 _LAG_SHARE = 0.25
-"""Part of a series beyond which lags have too few pairs."""
+"""Share of a series beyond which lags have too few pairs."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of a process: how long its values stay correlated.
+    """Memory of a process: the correlation of its values over time.
 
     Attributes:
         slow_s: correlation time of the slow part in s (1/e); 0: none.
-        fast_s: of the fast part in s.
+        fast_s: correlation time of the fast part in s; 0: white noise.
         slow_share: share of the variance of the slow part, 0 to 1.
-        misfit: root mean square of the difference of the autocorrelations.
+        misfit: root mean square difference between measured and fitted autocorrelation.
     """
 
     slow_s: float
@@ -63,9 +63,9 @@ class Process:
 
     Attributes:
         table: pairs of probability and value; probabilities increase from 0 to 1, values do not decrease.
-        memory: how long values stay correlated.
-        step_s: for how long a value holds, in s.
-        plus: added to every value.
+        memory: correlation of values over time.
+        step_s: time in s for which a value holds.
+        plus: offset added to every value.
         both_ways: correlation of the normal scores with those of the other direction, 0 to 1.
     """
 
@@ -78,11 +78,11 @@ class Process:
     def sample(
         self, count: int, random: np.random.Generator, scale: float = 1.0, common: Floats | None = None
     ) -> Floats:
-        """Returns `count` values, one a step.
+        """Returns `count` random values, one per step.
 
         Args:
             count: number of values.
-            random: of the process alone.
+            random: generator of this process.
             scale: factor on all quantiles.
             common: standard normal noise that both directions share, shape (2, n), n at least `count`.
         """
@@ -98,13 +98,13 @@ class Process:
 
 
 def quantile_table(values: Floats) -> tuple[tuple[float, float], ...]:
-    """Returns the quantiles of finite values at those probabilities that they can tell.
+    """Returns the quantiles of finite values, at the probabilities that their number can resolve.
 
     Args:
-        values: shape (n,), at least one; others than finite ones are left out.
+        values: shape (n,), at least one finite; others are ignored.
     """
     known = values[np.isfinite(values)]
-    # The k-th of n values is at (k - 0.5) / n (Hazen 1914): the extremes are drawn as often as they were seen.
+    # The k-th of n values is at (k - 0.5) / n (Hazen 1914): the extremes are drawn as often as they occurred.
     end = max(0.5 / len(known), MIN_TAIL)
     places = sorted({0.0, end, *(p for p in PROBABILITIES if end < p < 1 - end), 1 - end, 1.0})
     quantiles = np.quantile(known, places, method="hazen")
@@ -112,7 +112,7 @@ def quantile_table(values: Floats) -> tuple[tuple[float, float], ...]:
 
 
 def normal_scores(values: Floats) -> Floats:
-    """Returns the normal quantiles of the values' ranks, shape (n,); equal values share one; NaN where not finite."""
+    """Returns the normal quantiles of the values' ranks, shape (n,); ties share one; NaN for non-finite values."""
     scores = np.full(len(values), np.nan)
     known = np.isfinite(values)
     if known.any():
@@ -124,11 +124,11 @@ def normal_scores(values: Floats) -> Floats:
 
 
 def autocorrelation(series: list[Floats], lags: list[int]) -> Floats:
-    """Returns the correlation of normal scores at lags in steps, over all series together.
+    """Returns the correlation of normal scores at lags, pooled over all series.
 
     Args:
-        series: scores, NaN where not measured.
-        lags: in steps, each at least 1.
+        series: normal scores, NaN where not measured.
+        lags: lags in steps, each at least 1.
     """
     found = []
     for lag in lags:
@@ -146,21 +146,21 @@ def autocorrelation(series: list[Floats], lags: list[int]) -> Floats:
 
 
 def fit_memory(series: list[Floats], step_s: float, max_lag_s: float = MAX_LAG_S) -> Memory:
-    """Fits the two correlation times to the autocorrelation of series' normal scores, by least squares.
+    """Fits both correlation times to the autocorrelation of the series' normal scores, by least squares.
 
-    The scores of a series have the mean zero, whatever slow change was within it: their autocorrelation is that of the
-    process about its mean over the series, and is compared with that one.
+    Scores have zero mean over each series, so slow changes are partly removed. Their autocorrelation is therefore
+    compared with that of a process about its mean over the series.
 
     Args:
         series: values at even steps, NaN where not measured.
-        step_s: in s.
-        max_lag_s: longest lag in s.
+        step_s: step in s.
+        max_lag_s: maximum lag in s.
     """
     longest = max(len(one) for one in series)
-    most = min(int(longest * _LAG_SHARE), int(max_lag_s / step_s))
-    if most < 2:
+    max_lag = min(int(longest * _LAG_SHARE), int(max_lag_s / step_s))
+    if max_lag < 2:
         return Memory(0.0, 0.0, 0.0)
-    lags = sorted({int(lag) for lag in np.geomspace(1, most, 40)})
+    lags = sorted({int(lag) for lag in np.geomspace(1, max_lag, 40)})
     measured = autocorrelation([normal_scores(one) for one in series], lags)
     known = np.isfinite(measured)
     lags_s = np.array(lags)[known] * step_s
@@ -168,23 +168,23 @@ def fit_memory(series: list[Floats], step_s: float, max_lag_s: float = MAX_LAG_S
     measured = measured[known]
     if len(measured) < 2:
         return Memory(0.0, 0.0, 0.0)
-    times_s = np.geomspace(step_s / 3, max(most * step_s, step_s), 60)
+    times_s = np.geomspace(step_s / 3, max(max_lag * step_s, step_s), 60)
     best = Memory(0.0, 0.0, 0.0, float(np.sqrt(np.mean(measured**2))))
-    # Flights have quantiles of their own: what changes from one to the next is no memory of a process.
-    # A fast time of zero is white noise: part of what was measured need not be remembered at all.
+    # Flights have their own quantiles: changes from one flight to the next are not memory.
+    # A fast time of zero is white noise: part of the variance may have no memory.
     fast_times_s = np.concatenate([[0.0], times_s])
     of_mean = np.array([_variance_of_mean(float(one), step_s, lengths) for one in fast_times_s])
     decays = np.vstack([np.zeros(len(lags_s)), np.exp(-lags_s[None, :] / times_s[:, None])])
-    # Of a part with the correlation r and the variance v of its mean, what is left of r is (r - v) / (1 - v).
-    left = decays - (1 - measured) * of_mean[:, None]
-    for at in range(1, len(left)):
-        # With both times given, the share is a line's slope.
-        over, away = left[at] - left[: at + 1], measured - left[: at + 1]
-        square = (over * over).sum(axis=1)
-        slope = np.divide((over * away).sum(axis=1), square, out=np.zeros(at + 1), where=square > 1e-12)
+    # A part with correlation r and variance v of its mean has the remaining correlation (r - v) / (1 - v).
+    remaining = decays - (1 - measured) * of_mean[:, None]
+    for at in range(1, len(remaining)):
+        # For fixed times, the share is the slope of a line.
+        slow_rest, measured_rest = remaining[at] - remaining[: at + 1], measured - remaining[: at + 1]
+        square = (slow_rest * slow_rest).sum(axis=1)
+        slope = np.divide((slow_rest * measured_rest).sum(axis=1), square, out=np.zeros(at + 1), where=square > 1e-12)
         share = np.clip(slope, 0.0, 1.0)
-        kept = 1 - share * of_mean[at] - (1 - share) * of_mean[: at + 1]
-        misfit = np.sqrt(np.mean((away - share[:, None] * over) ** 2, axis=1)) / kept
+        scale = 1 - share * of_mean[at] - (1 - share) * of_mean[: at + 1]
+        misfit = np.sqrt(np.mean((measured_rest - share[:, None] * slow_rest) ** 2, axis=1)) / scale
         place = int(np.argmax(misfit <= misfit.min() + 1e-12))
         if misfit[place] < best.misfit - 1e-12:
             best = Memory(
@@ -195,21 +195,21 @@ def fit_memory(series: list[Floats], step_s: float, max_lag_s: float = MAX_LAG_S
 
 def _variance_of_mean(time_s: float, step_s: float, lengths: list[int]) -> float:
     """Returns the variance of the mean over series of an autoregressive process of variance 1."""
-    kept = float(np.exp(-step_s / time_s)) if time_s > 0 else 0.0
+    decay = float(np.exp(-step_s / time_s)) if time_s > 0 else 0.0
     counts = np.array(lengths, dtype=np.float64)
-    each = ((1 + kept) / (1 - kept) - 2 * kept * (1 - kept**counts) / (counts * (1 - kept) ** 2)) / counts
+    each = ((1 + decay) / (1 - decay) - 2 * decay * (1 - decay**counts) / (counts * (1 - decay) ** 2)) / counts
     return float(np.average(each, weights=counts))
 
 
 def _autoregressive(noise: Floats, time_s: float, step_s: float) -> Floats:
     if time_s <= 0:
         return noise
-    kept = float(np.exp(-step_s / time_s))
+    decay = float(np.exp(-step_s / time_s))
     noise = noise.copy()
-    noise[1:] *= np.sqrt(1 - kept * kept)
+    noise[1:] *= np.sqrt(1 - decay * decay)
     found = np.empty(len(noise))
-    before = 0.0
+    previous = 0.0
     for place, value in enumerate(noise):
-        before = kept * before + float(value)
-        found[place] = before
+        previous = decay * previous + float(value)
+        found[place] = previous
     return found

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from skybraid.gateway.field import Node
 
 PROGRAM = "SKYBRAID_NODE"
-"""Environment: where the program `skybraid-node` is, if it is not where it is built."""
+"""Environment variable: path of the program `skybraid-node`, if it is not in its build folder."""
 
 PORT = 9417
-"""Where the ground station answers."""
+"""Port on which the ground station listens."""
 
 STATUS_PORT = 9418
 
@@ -39,7 +39,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def binary() -> Path | None:
-    """Path of `skybraid-node`: from `SKYBRAID_NODE`, else the newest local build, else from PATH."""
+    """Returns the path of `skybraid-node`: from `SKYBRAID_NODE`, else the newest local build, else from PATH."""
     named = os.environ.get(PROGRAM)
     if named and named not in ("vehicle", "ground"):
         return Path(named) if Path(named).is_file() else None
@@ -57,10 +57,10 @@ class Daemon:
 
     Attributes:
         program: `skybraid-node`.
-        node: network node in which it runs.
-        file: its configuration.
+        node: network node of the process.
+        file: configuration file.
         status_port: port of its status page, on the node's loopback.
-        wrapper: words before its command, for a program that runs it in its own place.
+        wrapper: command prefix, such as `prlimit --nofile=40`.
         clock_ahead_s: offset of its monotonic clock from the machine's.
     """
 
@@ -78,7 +78,7 @@ class Daemon:
         """Process id.
 
         Raises:
-            EmulationError: it does not run.
+            EmulationError: the process does not run.
         """
         if self.process is None or self.process.poll() is not None:
             raise EmulationError(f"{self.file}: the gateway does not run: {self.said()}")
@@ -101,7 +101,7 @@ class Daemon:
         return time.monotonic() - began
 
     def stop(self) -> int:
-        """Stops the process as systemd does; returns its exit code; kills it after a timeout."""
+        """Stops the process like systemd, and kills it after a timeout; returns its exit code."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -124,16 +124,16 @@ class Daemon:
         return code
 
     def said(self) -> str:
-        """Output on its standard streams."""
+        """Returns the output on its standard streams."""
         with contextlib.suppress(OSError):
             return self.file.with_suffix(".err").read_text(encoding="utf-8", errors="replace").strip()
         return ""
 
     def status(self) -> dict[str, Any]:
-        """Status: a snapshot of its state with `verdict`, `alarms`, `edges` and `log`.
+        """Returns the status: a snapshot of the state with `verdict`, `alarms`, `edges` and `log`.
 
         Raises:
-            EmulationError: it does not answer, or has no state yet.
+            EmulationError: the process does not answer, or has no state yet.
         """
         state: dict[str, Any] = json.loads(self.get("/status.json"))
         if "uptime_ms" not in state:
@@ -141,7 +141,7 @@ class Daemon:
         return state
 
     def metrics(self) -> dict[str, float]:
-        """Metrics by name and labels."""
+        """Returns the metrics by name and labels."""
         found = {}
         for line in self.get("/metrics").splitlines():
             if line and not line.startswith("#"):
@@ -150,10 +150,10 @@ class Daemon:
         return found
 
     def get(self, path: str) -> str:
-        """Requests a path of its HTTP server.
+        """Returns the body of a path of its HTTP server.
 
         Raises:
-            EmulationError: it does not answer, or not with what was asked for.
+            EmulationError: the process does not answer, or with an error.
         """
         try:
             with self.node.socket(socket.SOCK_STREAM) as link:
@@ -170,10 +170,10 @@ class Daemon:
         return body.decode()
 
     def until(self, holds: Callable[[dict[str, Any]], bool], max_s: float) -> dict[str, Any]:
-        """Waits until a condition holds for its status; returns the status.
+        """Waits until a condition holds for the status; returns that status.
 
         Raises:
-            EmulationError: it did not come true in time, or the process has ended.
+            EmulationError: the condition did not hold in time, or the process has ended.
         """
         deadline = time.monotonic() + max_s
         last: object = "no answer"
@@ -187,7 +187,7 @@ class Daemon:
         raise EmulationError(f"{self.file}: it did not come true within {max_s} s: {last}; {self.said()}")
 
     def until_linked(self, paths: int, max_s: float = _UP_S) -> None:
-        """Waits until a session is established and a number of paths are up in both directions."""
+        """Waits until a session is established and `paths` paths are up in both directions."""
         self.until(
             lambda state: (
                 state["session"] and sum(one["incoming"] == one["outgoing"] == "up" for one in state["paths"]) >= paths
@@ -196,16 +196,16 @@ class Daemon:
         )
 
     def memory_bytes(self) -> int:
-        """Resident memory in bytes."""
+        """Returns the resident memory in bytes."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def descriptors(self) -> int:
-        """Number of open file descriptors."""
+        """Returns the number of open file descriptors."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     def cpu_s(self) -> float:
-        """CPU time in s."""
+        """Returns the CPU time in s."""
         text = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
         return (int(text[11]) + int(text[12])) / _TICKS
 
@@ -223,7 +223,7 @@ def key(program: Path, file: Path) -> str:
     return str(found[-1])
 
 
-def both(
+def configure_pair(
     program: Path,
     folder: Path,
     nodes: tuple[Node, Node],
@@ -233,16 +233,16 @@ def both(
     ground: Mapping[str, Any] | None = None,
     status_ports: tuple[int, int] = (STATUS_PORT, STATUS_PORT),
 ) -> tuple[Daemon, Daemon]:
-    """Writes keys and configuration files of an aircraft and its ground station.
+    """Writes keys and configuration files of an aircraft and its ground station; returns both daemons.
 
     Args:
         program: `skybraid-node`.
-        folder: for keys, files and what the daemons say.
-        nodes: of the aircraft and of the ground.
-        paths: by name, what is in the aircraft's file; `remote` is where the ground listens.
-        aircraft: tables of the aircraft's.
-        ground: tables of the ground's; its paths, if any, are added to those of `paths`.
-        status_ports: of the aircraft and of the ground.
+        folder: folder for keys, configuration files and logs.
+        nodes: nodes of the aircraft and of the ground.
+        paths: tables of the aircraft's file by path name; `remote` is the ground's listening address.
+        aircraft: additional tables of the aircraft's file.
+        ground: additional tables of the ground's file; its paths are merged with those of `paths`.
+        status_ports: status ports of the aircraft and of the ground.
     """
     sides = ("aircraft", "ground")
     public = {side: key(program, folder / f"{side}.key") for side in sides}
@@ -262,10 +262,10 @@ def both(
 
 
 def in_emulator(addresses: Mapping[str, str], port: int = PORT) -> dict[str, dict[str, str]]:
-    """Configures the aircraft's paths over an emulator's links.
+    """Returns the aircraft's path tables for an emulator's links.
 
     Args:
-        addresses: of the ground by path; the vehicle's interfaces are named like the paths.
+        addresses: addresses of the ground by path; the vehicle's interfaces have the paths' names.
         port: listening port of the ground, on each of its addresses.
     """
     return {path: {"interface": path, "remote": f"{address}:{port}"} for path, address in addresses.items()}

@@ -1,7 +1,7 @@
 """Test field for gateways: a running emulation with programs and sockets in both nodes.
 
-The emulator is the command `skybraid emulate` in a process of its own; its links are steered through its control
-socket. It needs root, since a process goes in and out of the nodes.
+The emulator is the command `skybraid emulate` in a separate process; its links are controlled through its control
+socket. Root is required to enter the nodes' namespaces.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DONE = "is what it ended with"
 
 
 class Streams(TypedDict, total=False):
-    """Standard streams and working folder of a program, as of `subprocess`."""
+    """Standard streams and working folder of a program, as in `subprocess`."""
 
     stdin: int | None
     stdout: int | IO[bytes] | None
@@ -50,8 +50,8 @@ class Node:
     """Network namespace for programs and sockets: one end of the emulator's links, or the machine itself.
 
     Args:
-        namespace: the file of its network, or None for this process's own.
-        environment: additional environment variables of programs there.
+        namespace: file of the network namespace; None: that of this process.
+        environment: additional environment variables of its programs.
     """
 
     def __init__(self, namespace: str | None = None, environment: Mapping[str, str] | None = None) -> None:
@@ -75,7 +75,7 @@ class Node:
             except OSError as error:
                 made.append(error)
 
-        # A thread has a network of its own, once it has gone somewhere else.
+        # A network namespace belongs to a thread, so only this thread leaves the machine's.
         thread = threading.Thread(target=make)
         thread.start()
         thread.join()
@@ -93,19 +93,19 @@ class Node:
         first: bool = False,
         **streams: Unpack[Streams],
     ) -> subprocess.Popen[bytes]:
-        """Starts a program in the node; it is killed with this process; returns its process.
+        """Starts a program in the node, to be killed with this process; returns its process.
 
         Args:
             command: the program and its arguments.
-            environment: environment variables besides those of the node.
+            environment: environment variables in addition to those of the node.
             clock_ahead_s: offset of its monotonic clock from the machine's, as between two machines.
-            first: it goes before the machine's other work, which is not what is measured.
-            streams: as of `subprocess`; none of them by default.
+            first: whether to raise its priority above the machine's other work.
+            streams: standard streams as in `subprocess`; by default none.
         """
         return subprocess.Popen(
             command,
             env=os.environ | self.environment | dict(environment or {}),
-            preexec_fn=lambda: self._before(clock_ahead_s, first=first),
+            preexec_fn=lambda: self._prepare(clock_ahead_s, first=first),
             **(_QUIET | streams),
         )
 
@@ -113,7 +113,7 @@ class Node:
         """Runs a program in the node; returns its output.
 
         Raises:
-            EmulationError: it failed; with what it said.
+            EmulationError: the program failed; the message has its error output.
         """
         process = self.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         out, err = process.communicate(timeout=30)
@@ -126,26 +126,26 @@ class Node:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
-    def _before(self, clock_ahead_s: int, *, first: bool) -> None:
+    def _prepare(self, clock_ahead_s: int, *, first: bool) -> None:
         self._enter()
         if first:
             go_first()
         if clock_ahead_s:
-            _own_clock(clock_ahead_s)
+            _shift_clock(clock_ahead_s)
         _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
 
 
 class Shell:
-    """Shell process in a node, so that commands need no fork of this process, which would stop all its threads."""
+    """Shell in a node, which runs commands without forking this process: that would stop all its threads."""
 
     def __init__(self, node: Node) -> None:
         self._process = node.start(["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def run(self, command: str) -> str:
-        """Runs a line; returns its output.
+        """Runs a command line; returns its output.
 
         Raises:
-            EmulationError: it failed.
+            EmulationError: the command failed.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -163,7 +163,7 @@ class Shell:
         raise EmulationError(f"{command}: the shell has ended")
 
     def close(self) -> None:
-        """Ends it."""
+        """Kills the shell."""
         self._process.kill()
         self._process.wait()
         for end in (self._process.stdin, self._process.stdout):
@@ -173,25 +173,25 @@ class Shell:
 
 
 def go_first() -> None:
-    """Raises the priority of this thread and its children, if allowed."""
+    """Raises the priority of this thread and its children, if permitted."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
 
 
-def _own_clock(ahead_s: int) -> None:
+def _shift_clock(ahead_s: int) -> None:
     """Moves this single-threaded process into its own time namespace (time_namespaces(7))."""
     if _LIBC.unshare(_NEW_TIME) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     Path("/proc/self/timens_offsets").write_text(f"monotonic {ahead_s} 0\nboottime {ahead_s} 0\n", encoding="ascii")
-    # Only children are there by themselves.
+    # Only children enter the new namespace by default.
     place = os.open("/proc/self/ns/time_for_children", os.O_RDONLY)
     if _LIBC.setns(place, _NEW_TIME) != 0:
         raise OSError(ctypes.get_errno(), "setns")
     os.close(place)
 
 
-def lacks() -> str:
-    """Requirement that this machine lacks, or None."""
+def missing_requirement() -> str:
+    """Returns the requirement that this machine lacks, or an empty string."""
     if not sys.platform.startswith("linux"):
         return f"found {sys.platform}, expected Linux"
     if os.geteuid() != 0:
@@ -203,13 +203,13 @@ class Field:
     """Running emulation of a scenario's links.
 
     Args:
-        scenario: the file.
-        folder: for its result and its control socket; must exist.
-        seed: of the links.
-        overrides: `KEY=VALUE` as `--set` takes them.
+        scenario: scenario file.
+        folder: existing folder for the result and the control socket.
+        seed: random seed of the links; default: that of the scenario.
+        overrides: `KEY=VALUE` pairs of `--set`.
 
     Raises:
-        EmulationError: it does not begin.
+        EmulationError: the emulation does not start.
     """
 
     def __init__(
@@ -246,15 +246,15 @@ class Field:
         self.paths = [str(path["path"]) for path in self.ask(do="status")["paths"]]
 
     def addresses(self, node: str) -> dict[str, str]:
-        """Addresses of `vehicle` or `ground`, by path."""
+        """Returns the addresses of `vehicle` or `ground`, by path."""
         around = self.vehicle.environment
         return {path: around[f"SKYBRAID_{node.upper()}_{path.upper().replace('-', '_')}"] for path in self.paths}
 
     def ask(self, **request: object) -> dict[str, Any]:
-        """Sends the emulator a request, as `skybraid ctl` does.
+        """Sends the emulator a request, as `skybraid ctl` does; returns the response.
 
         Raises:
-            EmulationError: it refuses.
+            EmulationError: the emulator refuses it.
         """
         with self._lock:
             return self._client.ask(**request)
@@ -268,7 +268,7 @@ class Field:
         delay: str | None = None,
         loss: str | None = None,
     ) -> None:
-        """Changes a path's parameters from now on; both directions without `direction`."""
+        """Changes parameters of a path from now on, in both directions unless `direction` is given."""
         self.ask(do="set", path=path, direction=direction, rate=rate, delay=delay, loss=loss)
 
     def cut(self, path: str) -> None:
@@ -280,7 +280,7 @@ class Field:
         self.ask(do="restore", path=path)
 
     def reset(self, path: str) -> None:
-        """Resets a path to the scenario."""
+        """Resets a path to the scenario's parameters."""
         self.ask(do="reset", path=path)
 
     def close(self) -> None:

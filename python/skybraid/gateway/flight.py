@@ -1,7 +1,7 @@
-"""Flight of a scenario by two gateways over the emulator's links, in its own process.
+"""Flight of a scenario by two gateways over the emulator's links, in a separate process.
 
-One clock stamps the writing of a message at the vehicle and its arrival on the ground; of control the kernel says
-when it arrived, so that this program's own turns do not count.
+One clock stamps a message at the vehicle and on the ground. Control messages have the kernel's arrival time, so that
+the scheduling of this program does not count.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skybraid.gateway.daemons import binary, both, in_emulator
-from skybraid.gateway.field import Field, Node, lacks
+from skybraid.gateway.daemons import binary, configure_pair, in_emulator
+from skybraid.gateway.field import Field, Node, missing_requirement
 from skybraid.gateway.playing import CONTROL, DATA, PORTS, Play, play
 from skybraid.model.errors import EmulationError, Interrupted
 from skybraid.model.heavy import np
@@ -46,14 +46,14 @@ _PR_SET_TIMERSLACK = 29
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Statistics of a flow, like those of a simulated run."""
+    """Statistics of a flow, with the interface of a simulated run's."""
 
     flow: str
     bytes_delivered: int
     delays_s: NDArray[np.float64]
 
     def delay_quantile(self, share: float) -> float:
-        """Quantile of the delays in ms; NaN without deliveries."""
+        """Returns a quantile of the delays in ms; NaN without deliveries."""
         return float(np.quantile(self.delays_s, share)) * 1e3 if self.delays_s.size else math.nan
 
 
@@ -62,12 +62,12 @@ class Flown:
     """Outcome of a flight, with the interface of a finished run for readers of `messages`.
 
     Attributes:
-        simulated_s: simulated duration.
-        wall_s: wall-clock duration.
+        simulated_s: simulated duration in s.
+        wall_s: wall-clock duration in s.
         facts: figures reported by the gateways and the emulator.
-        sent_ns: by flow, when each message was written, since the links' beginning.
-        delivered_ns: by flow, when each arrived first; negative for never.
-        message_bytes: by flow.
+        sent_ns: writing time of each message since the start of the links, by flow.
+        delivered_ns: time of the first delivery of each message, by flow; negative: never.
+        message_bytes: size of a message in bytes, by flow.
     """
 
     simulated_s: float
@@ -78,10 +78,10 @@ class Flown:
     message_bytes: Mapping[str, int]
 
     def columns(self, table: str) -> dict[str, Any]:
-        """The columns of `messages`.
+        """Returns the columns of the table `messages`.
 
         Raises:
-            EmulationError: another table is asked for.
+            EmulationError: another table is requested.
         """
         if table != "messages":
             raise EmulationError(f"found the table {table}, expected messages: gateways record nothing else")
@@ -96,7 +96,7 @@ class Flown:
         }
 
     def flow_stats(self) -> list[Stats]:
-        """Statistics of each flow."""
+        """Returns the statistics of each flow."""
         found = []
         for name, sent_ns in self.sent_ns.items():
             came = self.delivered_ns[name] >= 0
@@ -105,30 +105,30 @@ class Flown:
         return found
 
     def group_stats(self) -> list[Stats]:
-        """Empty: there are no groups."""
+        """Returns an empty list: there are no groups."""
         return []
 
 
 def missing() -> str:
-    """Requirement that this machine lacks, or None."""
-    return "the program skybraid-node (make node, or SKYBRAID_NODE)" if binary() is None else lacks()
+    """Returns the requirement that this machine lacks, or an empty string."""
+    return "the program skybraid-node (make node, or SKYBRAID_NODE)" if binary() is None else missing_requirement()
 
 
 def fly(scenario: Scenario, seed: int, judged: str, report: Callable[[float], bool] = lambda _: True) -> Flown:
-    """Flies a scenario with two gateways.
+    """Runs a scenario with two gateways.
 
     Args:
-        scenario: see `skybraid.gateway.playing`.
-        seed: of the links.
-        judged: the flow that is looked at.
-        report: called with the elapsed time in s; returns whether to continue.
+        scenario: scenario that `skybraid.gateway.playing` supports.
+        seed: random seed of the links.
+        judged: evaluated flow.
+        report: callback with the elapsed time in s; returns whether to continue.
 
     Raises:
-        CannotPlayError: gateways cannot play it.
-        EmulationError: this machine cannot, or a gateway did not do what it should.
-        Interrupted: `report` said so.
+        CannotPlayError: gateways do not support the scenario.
+        EmulationError: the machine lacks a requirement, or a gateway failed.
+        Interrupted: `report` returned False.
     """
-    how = play(scenario, judged)
+    setup = play(scenario, judged)
     if lacking := missing():
         raise EmulationError(f"this machine lacks {lacking}")
     began = time.monotonic()
@@ -148,9 +148,9 @@ def fly(scenario: Scenario, seed: int, judged: str, report: Callable[[float], bo
             raise EmulationError(said or f"exit code {process.returncode}")
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
         with np.load(folder / MESSAGES) as kept:
-            sent = {name: kept[f"{name}_sent_ns"] for name in how.flows}
-            delivered = {name: kept[f"{name}_delivered_ns"] for name in how.flows}
-    sizes = {name: one.message_bytes for name, one in how.flows.items()}
+            sent = {name: kept[f"{name}_sent_ns"] for name in setup.flows}
+            delivered = {name: kept[f"{name}_delivered_ns"] for name in setup.flows}
+    sizes = {name: one.message_bytes for name, one in setup.flows.items()}
     return Flown(scenario.duration_s, time.monotonic() - began, facts, sent, delivered, sizes)
 
 
@@ -166,10 +166,10 @@ def _await(process: subprocess.Popen[bytes], length_s: float, report: Callable[[
 
 
 class _Ends:
-    """Sockets of a flow at both ends, and the messages written and delivered."""
+    """Sockets of a flow at both ends, and its messages written and delivered."""
 
-    def __init__(self, field: Field, name: str, how: Play, began_ns: int) -> None:
-        self.flow, self.to = how.flows[name], ("127.0.0.1", PORTS[name])
+    def __init__(self, field: Field, name: str, setup: Play, began_ns: int) -> None:
+        self.flow, self.to = setup.flows[name], ("127.0.0.1", PORTS[name])
         self.writer, self.reader = field.vehicle.socket(), field.ground.socket()
         self.reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         self.stamped = name == CONTROL
@@ -187,13 +187,13 @@ class _Ends:
         self._rest = bytes(self.flow.message_bytes - 8)
 
     def late(self, now_ns: int) -> None:
-        """Skips messages due before now, when the gateways were not up yet."""
+        """Skips messages that were due before the gateways were up."""
         step_ns = self.flow.interval_s * NS_PER_S
         missed = max(0, math.ceil((now_ns - self._due_ns) / step_ns))
         self._due_ns += round(missed * step_ns)
 
     def write(self, now_ns: int) -> None:
-        """Writes due messages; after a pause of this program at most a burst."""
+        """Writes due messages, at most `_BURST` after a pause of this program."""
         step_ns = round(self.flow.interval_s * NS_PER_S)
         for _ in range(_BURST):
             if self._due_ns > now_ns:
@@ -235,49 +235,49 @@ def _stamp_ns(about: list[tuple[int, int, bytes]]) -> int:
     return time.time_ns()
 
 
-def _carry(field: Field, how: Play, folder: Path, length_s: float) -> dict[str, Any]:
-    """Flies within a running field; returns the facts and records the messages."""
+def _carry(field: Field, setup: Play, folder: Path, length_s: float) -> dict[str, Any]:
+    """Runs the gateways in a running field; returns the facts and saves the messages."""
     program = binary()
     if program is None:
         raise EmulationError("the program skybraid-node is missing")
     began_ns = time.time_ns() - round(field.ask(do="status")["at_s"] * NS_PER_S)
-    addresses = {path: to for path, to in field.addresses("ground").items() if path in how.paths}
+    addresses = {path: to for path, to in field.addresses("ground").items() if path in setup.paths}
     local = {name: f"127.0.0.1:{port}" for name, port in PORTS.items()}
     classes = {DATA: "bulk", CONTROL: "control"}
-    aircraft, ground = both(
+    aircraft, ground = configure_pair(
         program,
         folder,
         (field.vehicle, field.ground),
         in_emulator(addresses),
-        aircraft={**how.tables, "udp": {name: {"listen": to, "class": classes[name]} for name, to in local.items()}},
-        ground={**how.tables, "udp": {name: {"send_to": to, "class": classes[name]} for name, to in local.items()}},
+        aircraft={**setup.tables, "udp": {name: {"listen": to, "class": classes[name]} for name, to in local.items()}},
+        ground={**setup.tables, "udp": {name: {"send_to": to, "class": classes[name]} for name, to in local.items()}},
     )
-    ends = {name: _Ends(field, name, how, began_ns) for name in how.flows}
+    ends = {name: _Ends(field, name, setup, began_ns) for name in setup.flows}
     try:
         for daemon in (ground, aircraft):
             daemon.start()
-        aircraft.until_linked(len(how.paths), _LINKED_S)
-        for one in ends.values():
-            one.late(time.time_ns())
+        aircraft.until_linked(len(setup.paths), _LINKED_S)
+        for end in ends.values():
+            end.late(time.time_ns())
         _pump(list(ends.values()), began_ns + round(length_s * NS_PER_S))
         states = {daemon.file.stem: daemon.status() for daemon in (aircraft, ground)}
         spent = {daemon.file.stem: daemon.cpu_s() for daemon in (aircraft, ground)}
     finally:
         for daemon in (aircraft, ground):
             daemon.stop()
-        for one in ends.values():
-            one.close()
+        for end in ends.values():
+            end.close()
     arrays: dict[str, Any] = {}
-    for name, one in ends.items():
-        arrays[f"{name}_sent_ns"] = np.array(one.sent_ns, dtype=np.int64)
+    for name, end in ends.items():
+        arrays[f"{name}_sent_ns"] = np.array(end.sent_ns, dtype=np.int64)
         arrays[f"{name}_delivered_ns"] = np.array(
-            [one.came_ns.get(number, -1) for number in range(len(one.sent_ns))], dtype=np.int64
+            [end.came_ns.get(number, -1) for number in range(len(end.sent_ns))], dtype=np.int64
         )
     np.savez(folder / MESSAGES, **arrays)
     return {
-        "words": how.words,
-        "again": {name: one.again for name, one in ends.items()},
-        "strange": {name: one.strange for name, one in ends.items()},
+        "words": setup.words,
+        "again": {name: end.again for name, end in ends.items()},
+        "strange": {name: end.strange for name, end in ends.items()},
         "cpu_s": spent,
         "states": states,
     }
@@ -307,14 +307,14 @@ def _main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("judged")
     parser.add_argument("folder", type=Path)
-    given = parser.parse_args()
-    scenario = Scenario.load(given.scenario)
-    how = play(scenario, given.judged)
-    with Field(given.scenario, given.folder, seed=given.seed) as field:
-        facts = _carry(field, how, given.folder, scenario.duration_s)
-    summary = json.loads((given.folder / "emulation" / "summary.json").read_text(encoding="utf-8"))
+    args = parser.parse_args()
+    scenario = Scenario.load(args.scenario)
+    setup = play(scenario, args.judged)
+    with Field(args.scenario, args.folder, seed=args.seed) as field:
+        facts = _carry(field, setup, args.folder, scenario.duration_s)
+    summary = json.loads((args.folder / "emulation" / "summary.json").read_text(encoding="utf-8"))
     facts["emulation"] = summary["flights"][0]["emulation"]
-    (given.folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    (args.folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
 
 if __name__ == "__main__":

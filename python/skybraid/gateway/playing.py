@@ -1,8 +1,8 @@
 """Translation of scenarios to gateway configurations.
 
-A scenario of the flows `data` and `control`, from the vehicle to the ground, becomes a UDP port of class `bulk` and
-one of class `control`. Data of MPTCP are carried by the gateway's MP-DCCP with the same scheduler, or in TCP mode by
-the MPTCP of Linux.
+A scenario of the flows `data` and `control`, from the vehicle to the ground, becomes a UDP port of class `bulk` and one
+of class `control`. MPTCP data are sent over the gateway's MP-DCCP with the same scheduler, or in TCP mode over Linux
+MPTCP.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 DATA, CONTROL = "data", "control"
 
 PORTS = {DATA: 5600, CONTROL: 5601}
-"""Where applications send to a gateway and take from it, on loopback."""
+"""Loopback ports on which applications send to and receive from a gateway, by flow."""
 
 FULL_BPS = 45e6
-"""What a flow without a rate of its own offers: more than the studies' paths carry together."""
+"""Offered rate of a flow without a rate, in bit/s: more than the studies' paths carry together."""
 
 NO_STREAM = "a gateway never puts control into the stream of the data"
 
 
 class CannotPlayError(ScenarioError):
-    """A scenario asks for something that gateways do not support."""
+    """A scenario uses a feature that gateways do not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Messages of one size at a steady rate.
+    """Messages of constant size at a constant rate.
 
     Attributes:
-        bits_per_s: of application data.
-        message_bytes: of one message.
-        start_s: time of the first message.
+        bits_per_s: rate of application data in bit/s.
+        message_bytes: size of a message in bytes.
+        start_s: time of the first message in s.
     """
 
     bits_per_s: float
@@ -58,13 +58,13 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """A scenario for two gateways.
+    """Configuration of two gateways for a scenario.
 
     Attributes:
-        paths: that they use.
-        tables: of both files.
+        paths: names of the paths used.
+        tables: tables of both configuration files.
         flows: messages of the applications, by flow.
-        words: description of the carrier of the flows.
+        words: description of the transports of the flows.
     """
 
     paths: tuple[str, ...]
@@ -74,33 +74,33 @@ class Play:
 
 
 def play(scenario: Scenario, judged: str = CONTROL) -> Play:
-    """Translates a scenario for two gateways.
+    """Translates a scenario to a configuration of two gateways.
 
     Args:
-        scenario: with the flows `data` and `control`.
-        judged: the flow that is looked at. Where that is `data`, the few bytes of control may go another way.
+        scenario: scenario with the flows `data` and `control`.
+        judged: evaluated flow. If it is `data`, the few bytes of control may use another transport.
 
     Raises:
-        CannotPlayError: they cannot.
+        CannotPlayError: gateways do not support the scenario.
     """
     tables = tomllib.loads(scenario.toml())
     flows = tables.get("flow", {})
     if set(flows) != {DATA, CONTROL} or any(one.get("from") != "vehicle" for one in flows.values()):
         raise CannotPlayError(f"{scenario.name}: found flows {', '.join(flows)}, expected data and control, both up")
-    every = sorted(tables["path"])
+    all_paths = sorted(tables["path"])
     data, control = flows[DATA].get("transport", {}), flows[CONTROL].get("transport", {})
     together = flows[CONTROL].get("with") == DATA
     offered = {name: _flow(one) for name, one in flows.items()}
-    used = {DATA: _paths(data, every), CONTROL: every if together else _paths(control, every)}
+    used = {DATA: _paths(data, all_paths), CONTROL: all_paths if together else _paths(control, all_paths)}
     scheduler = data.get("scheduler", "low_rtt")
     kind = scheduler["name"] if isinstance(scheduler, dict) else scheduler
     classes: dict[str, Any] = {"bulk": {"scheduler": scheduler}}
     if together and kind == "mutran":
         words = "control over a TCP connection of each path, data over MPTCP of Linux (TCP mode)"
-        return Play(tuple(every), offered, words, _tables("tcp"))
+        return Play(tuple(all_paths), offered, words, _tables("tcp"))
     if together and kind == "redundant":
         words = "a copy of everything on each path: data by MP-DCCP and the scheduler redundant, control by UDP"
-        return Play(tuple(every), offered, words, _tables("udp", classes))
+        return Play(tuple(all_paths), offered, words, _tables("udp", classes))
     if together and judged == CONTROL:
         raise CannotPlayError(NO_STREAM)
     paths = tuple(sorted({*used[DATA], *used[CONTROL]}))
@@ -119,7 +119,7 @@ def play(scenario: Scenario, judged: str = CONTROL) -> Play:
 
 @cache
 def program_digest() -> str:
-    """Digest of the gateway binary; empty if there is none."""
+    """Returns a digest of the gateway binary; empty if there is none."""
     program = binary()
     return "" if program is None else hashlib.sha256(program.read_bytes()).hexdigest()[:24]
 
@@ -128,8 +128,8 @@ def _tables(network: str, classes: Mapping[str, Any] | None = None) -> dict[str,
     return {"network": network} | ({"class": dict(classes)} if classes else {})
 
 
-def _paths(transport: Mapping[str, Any], every: Sequence[str]) -> list[str]:
-    return sorted(transport.get("paths", every))
+def _paths(transport: Mapping[str, Any], all_paths: Sequence[str]) -> list[str]:
+    return sorted(transport.get("paths", all_paths))
 
 
 def _flow(table: Mapping[str, Any]) -> Flow:

@@ -7,13 +7,13 @@ import struct
 import time
 from typing import cast
 
-from skybraid.probe.measure import Address, ProbeError, RefusedError, Row, addresses, named, plainly
+from skybraid.probe.measure import Address, ProbeError, RefusedError, Row, addresses, explained_errors, named
 
 _HEAD = struct.Struct("!4sIQ")
 _MARK = b"SKYP"
 
 MIN_BYTES = _HEAD.size
-"""Bytes of the smallest echo: a mark, a number and whose it is."""
+"""Minimum size of an echo in bytes: a mark, a number and a random id of the client."""
 
 MAX_BYTES = 65_507
 
@@ -26,7 +26,7 @@ class Echo(asyncio.DatagramProtocol):
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
-        """Answers."""
+        """Returns the datagram to its sender."""
         self._transport.sendto(data, addr)
 
 
@@ -53,7 +53,7 @@ class _Asker(asyncio.DatagramProtocol):
                 self.done.set()
 
     def error_received(self, exc: Exception) -> None:
-        # Refused by the other end (ICMP); with answers before it, a server that has just ended.
+        # Refused by the other end (ICMP); after earlier replies, the server has just ended.
         if isinstance(exc, OSError):
             self.error = exc
         if not self.answered:
@@ -61,12 +61,12 @@ class _Asker(asyncio.DatagramProtocol):
 
 
 async def ping(run: int, host: str, port: int, *, every_s: float, count: int, size: int, timeout_s: float) -> list[Row]:
-    """A row for each of `count` datagrams of `size` bytes, sent `every_s`; `rtt_ms` is None where none came back.
+    """Sends `count` datagrams of `size` bytes, one per `every_s`; returns one row each, `rtt_ms` None if lost.
 
-    Every datagram is waited for `timeout_s`.
+    After the last datagram, replies are awaited for `timeout_s`.
 
     Raises:
-        ProbeError: refused, unreachable, or not one came back.
+        ProbeError: the server refused, is unreachable, or returned no datagram.
     """
     failure: ProbeError | None = None
     for where in await addresses(host, port, socket.SOCK_DGRAM):
@@ -81,7 +81,7 @@ async def _ping(run: int, where: Address, *, every_s: float, count: int, size: i
     loop = asyncio.get_running_loop()
     family, address = where
     name = named("udp", address)
-    with plainly(name, timeout_s):
+    with explained_errors(name, timeout_s):
         transport, asker = await loop.create_datagram_endpoint(
             lambda: _Asker(count), family=family, remote_addr=address[:2]
         )

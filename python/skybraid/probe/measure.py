@@ -15,10 +15,10 @@ from typing import Any
 from skybraid._core import SkybraidError
 
 Row = dict[str, float | int | str | None]
-"""One line of a tidy table; the names say the unit: `connect_ms`, `goodput_mbps`."""
+"""One row of a tidy table; column names include the unit: `connect_ms`, `goodput_mbps`."""
 
 Address = tuple[socket.AddressFamily, tuple[Any, ...]]
-"""A family and a socket address as the resolver gives them."""
+"""Family and socket address from the resolver."""
 
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
@@ -28,7 +28,7 @@ _RETRY_S = 0.1
 
 
 class ProbeError(SkybraidError):
-    """A measurement is impossible; the message says what was tried, what was found and how to fix it."""
+    """A measurement is impossible; the message says what was attempted, what was found and how to fix it."""
 
 
 class RefusedError(ProbeError):
@@ -40,11 +40,11 @@ class Measurement:
     """Result of a probe.
 
     Attributes:
-        probe: its name, as on the command line.
-        target: the address or URL.
+        probe: name of the probe, as on the command line.
+        target: address or URL.
         words: description of the measurement, for people.
-        rows: one each run, connection or echo; shape of a tidy table.
-        failures: errors of runs that are not in `rows`.
+        rows: tidy table, one row per run, connection or echo.
+        failures: errors of the runs that failed.
     """
 
     probe: str
@@ -54,13 +54,13 @@ class Measurement:
     failures: list[str]
 
     def summary(self) -> dict[str, dict[str, float]]:
-        """Minimum, median, 95 % and 99 % quantiles and maximum of each column in ms or Mbit/s."""
+        """Returns minimum, median, 95 % and 99 % quantiles and maximum of each column in ms or Mbit/s."""
         columns = [name for name in (self.rows[0] if self.rows else {}) if name.endswith(("_ms", "_mbps"))]
         numbers = {name: [row[name] for row in self.rows] for name in columns}
         return {name: spread([x for x in found if isinstance(x, int | float)]) for name, found in numbers.items()}
 
     def json(self) -> dict[str, Any]:
-        """Converts everything to one JSON value."""
+        """Returns the measurement as one JSON object."""
         lost = [row for row in self.rows if row.get("rtt_ms", 0) is None]
         counts = {"count": len(self.rows), "lost": len(lost)} if self.probe == "ping" else {}
         return {
@@ -91,7 +91,7 @@ class Measurement:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Minimum, quantiles (inverse of the empirical distribution) and maximum; empty without values."""
+    """Returns minimum, quantiles (inverse of the empirical distribution) and maximum; empty without values."""
     if not values:
         return {}
     ordered = sorted(values)
@@ -100,22 +100,22 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def seconds(text: str, option: str) -> float:
-    """Parses a duration such as `10ms`, in s.
+    """Parses a duration such as `10ms`; returns s.
 
     Raises:
-        ProbeError: not a number with a unit of time.
+        ProbeError: the text is not a number with a unit of time.
     """
     return _quantity(text, option, _TIMES_S, "a time with its unit, for example 10ms")
 
 
 def size_bytes(text: str, option: str) -> int:
-    """Parses a size such as `50kB`, in bytes; a bare number is bytes.
+    """Parses a size such as `50kB`; returns bytes. A bare number is in bytes.
 
     Raises:
-        ProbeError: not a number, or with an unknown unit.
+        ProbeError: the text is not a number, or its unit is unknown.
     """
-    whole = text if not text.isdecimal() else f"{text}B"
-    return round(_quantity(whole, option, _SIZES, "a size with its unit, for example 50kB"))
+    with_unit = text if not text.isdecimal() else f"{text}B"
+    return round(_quantity(with_unit, option, _SIZES, "a size with its unit, for example 50kB"))
 
 
 def _quantity(text: str, option: str, units: dict[str, Any], expected: str) -> float:
@@ -126,10 +126,10 @@ def _quantity(text: str, option: str, units: dict[str, Any], expected: str) -> f
 
 
 async def addresses(host: str, port: int, kind: socket.SocketKind) -> list[Address]:
-    """Addresses of a host, in the order in which to try them.
+    """Returns the addresses of a host, in the order in which to try them.
 
     Raises:
-        ProbeError: nobody knows the name.
+        ProbeError: the name cannot be resolved.
     """
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=kind)
@@ -138,42 +138,42 @@ async def addresses(host: str, port: int, kind: socket.SocketKind) -> list[Addre
     return [(family, where) for family, _, _, _, where in found]
 
 
-def named(protocol: str, where: Sequence[Any]) -> str:
+def named(protocol: str, address: Sequence[Any]) -> str:
     """Formats an address with its protocol."""
-    host, port = where[0], where[1]
+    host, port = address[0], address[1]
     return f"{protocol} {f'[{host}]' if ':' in str(host) else host}:{port}"
 
 
 @contextmanager
-def plainly(tried: str, timeout_s: float) -> Iterator[None]:
-    """Describes a system error in plain words.
+def explained_errors(attempt: str, timeout_s: float) -> Iterator[None]:
+    """Turns system errors in the block into errors with a plain explanation.
 
     Raises:
-        ProbeError: refused, unreachable, silent for `timeout_s` or cut off; names what was `tried`.
+        ProbeError: `attempt` was refused, unreachable, silent for `timeout_s` or cut off.
     """
     try:
         yield
     except TimeoutError as error:
         raise ProbeError(
-            f"{tried}: no answer within {timeout_s:g} s; is the server there, and a path to it?"
+            f"{attempt}: no answer within {timeout_s:g} s; is the server there, and a path to it?"
         ) from error
     except ConnectionRefusedError as error:
-        raise RefusedError(f"{tried}: refused, nothing listens there; start `skybraid probe serve`") from error
+        raise RefusedError(f"{attempt}: refused, nothing listens there; start `skybraid probe serve`") from error
     except (ConnectionError, EOFError) as error:
-        raise ProbeError(f"{tried}: the other end closed the connection before its answer was complete") from error
+        raise ProbeError(f"{attempt}: the other end closed the connection before its answer was complete") from error
     except (ValueError, asyncio.LimitOverrunError) as error:
-        raise ProbeError(f"{tried}: found what is not HTTP: {error}") from error
+        raise ProbeError(f"{attempt}: found what is not HTTP: {error}") from error
     except OSError as error:
-        raise ProbeError(f"{tried}: unreachable: {error.strerror or error}") from error
+        raise ProbeError(f"{attempt}: unreachable: {error.strerror or error}") from error
 
 
 async def repeat(runs: int, wait_s: float, one: Callable[[int], Awaitable[list[Row]]]) -> tuple[list[Row], list[str]]:
-    """Calls `one` with 1, 2, … and gives the rows of those that went well and what went wrong in the others.
+    """Calls `one` with 1 to `runs`; returns the rows of successful runs and the errors of failed ones.
 
-    A server that is not there yet is waited for, `wait_s` in all.
+    Until the first success, runs refused by the server are repeated for up to `wait_s` in total.
 
     Raises:
-        ProbeError: not one went well.
+        ProbeError: all runs failed.
     """
     until = time.monotonic() + wait_s
     rows: list[Row] = []
@@ -194,10 +194,10 @@ async def repeat(runs: int, wait_s: float, one: Callable[[int], Awaitable[list[R
 
 
 def ms(since: float, until: float) -> float:
-    """Difference of two clock readings in ms, rounded to 1 µs."""
+    """Returns the difference of two clock readings in ms, rounded to 1 µs."""
     return round((until - since) * 1e3, 3)
 
 
 def mbps(size: int, duration_s: float) -> float:
-    """Rate of `size` bytes in `duration_s`, in Mbit/s."""
+    """Returns the rate in Mbit/s of `size` bytes in `duration_s`."""
     return round(size * 8 / duration_s / 1e6, 6) if duration_s > 0 else 0.0

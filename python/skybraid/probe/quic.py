@@ -1,4 +1,4 @@
-"""HTTP/3 over QUIC, both sides, on aioquic; a single path, certificates unchecked."""
+"""HTTP/3 over QUIC with aioquic, client and server; a single path, certificates are not verified."""
 
 import asyncio
 import datetime
@@ -20,14 +20,14 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from skybraid.probe.measure import Address, ProbeError, Row, addresses, mbps, ms, named, plainly
+from skybraid.probe.measure import Address, ProbeError, Row, addresses, explained_errors, mbps, ms, named
 from skybraid.probe.site import Place, Resource, Site, objects_of
 from skybraid.probe.tcp import Answer
 
 MAX_BYTES = 64_000_000
-"""Bytes of the largest answer over QUIC, which aioquic holds in memory whole."""
+"""Maximum size in bytes of a response over QUIC, which aioquic holds in memory."""
 
-# Room for 1 Gbit/s over 130 ms before the windows have grown.
+# Enough for 1 Gbit/s over 130 ms before the windows have grown.
 _WINDOW = 1 << 24
 
 _PIECE = 1_000_000
@@ -45,7 +45,7 @@ def _configuration(*, client: bool) -> QuicConfiguration:
 
 
 def _certified(configuration: QuicConfiguration) -> QuicConfiguration:
-    """Adds a self-signed certificate, which the probes do not verify."""
+    """Returns the configuration with a self-signed certificate, which the probes do not verify."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "skybraid probe serve")])
     now = datetime.datetime.now(datetime.UTC)
@@ -76,23 +76,23 @@ class _Server(QuicConnectionProtocol):
             if isinstance(found, HeadersReceived):
                 asyncio.get_running_loop().call_later(self._think_s, self._answer, found)
 
-    def _answer(self, asked: HeadersReceived) -> None:
-        fields = dict(asked.headers)
-        found = self._site.look(fields.get(b":method", b"").decode(), fields.get(b":path", b"/").decode())
-        if found.size > MAX_BYTES:
-            words = f"found {found.size} bytes, expected at most {MAX_BYTES} over QUIC\n"
-            found = Resource(413, "text/plain; charset=utf-8", words.encode())
-        headers = {":status": found.status, "content-type": found.kind, "content-length": found.size}
+    def _answer(self, request: HeadersReceived) -> None:
+        fields = dict(request.headers)
+        resource = self._site.look(fields.get(b":method", b"").decode(), fields.get(b":path", b"/").decode())
+        if resource.size > MAX_BYTES:
+            words = f"found {resource.size} bytes, expected at most {MAX_BYTES} over QUIC\n"
+            resource = Resource(413, "text/plain; charset=utf-8", words.encode())
+        headers = {":status": resource.status, "content-type": resource.kind, "content-length": resource.size}
         encoded = [(name.encode(), str(value).encode()) for name, value in headers.items()]
         if self._closed.is_set():
             return
-        self._http.send_headers(asked.stream_id, encoded)
-        self._http.send_data(asked.stream_id, found.text + bytes(found.filling), end_stream=True)
+        self._http.send_headers(request.stream_id, encoded)
+        self._http.send_data(request.stream_id, resource.text + bytes(resource.filling), end_stream=True)
         self.transmit()
 
 
 async def listen(listening: socket.socket, site: Site, think_s: float) -> asyncio.DatagramTransport:
-    """Answers HTTP/3 on a bound socket until the transport is closed."""
+    """Serves HTTP/3 on a bound socket until the transport is closed."""
     configuration = _certified(_configuration(client=False))
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
         lambda: QuicServer(
@@ -104,8 +104,8 @@ async def listen(listening: socket.socket, site: Site, think_s: float) -> asynci
     return transport
 
 
-class _Asked:
-    """Request and the received part of its response."""
+class _Response:
+    """Request, and the part of its response received so far."""
 
     def __init__(self, on_bytes: Callable[[int], None]) -> None:
         self.status = ""
@@ -140,18 +140,18 @@ class _Asked:
 class _Client(QuicConnectionProtocol):
     def __init__(self, connection: QuicConnection) -> None:
         super().__init__(connection)
-        # From the beginning: what the other end says first is lost to one that is made later.
+        # Created at once, since a later one would miss the first events of the other end.
         self._http = H3Connection(connection)
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _Response] = {}
         self.error: Exception | None = None
         self.established = asyncio.get_running_loop().create_future()
 
     def get(
         self, authority: str, target: str, on_bytes: Callable[[int], None] = lambda _: None
     ) -> asyncio.Future[Answer]:
-        """Sends a request; `on_bytes` is called with the bytes of the body as they arrive."""
+        """Sends a request; calls `on_bytes` with the number of body bytes as they arrive."""
         stream = self._quic.get_next_available_stream_id()
-        asked = self._asked[stream] = _Asked(on_bytes)
+        asked = self._asked[stream] = _Response(on_bytes)
         fields = {":method": "GET", ":scheme": "https", ":authority": authority, ":path": target}
         self._http.send_headers(stream, [(a.encode(), b.encode()) for a, b in fields.items()], end_stream=True)
         self._transmit_soon()
@@ -175,13 +175,13 @@ class _Client(QuicConnectionProtocol):
         for waiting in (self.established, *(asked.answer for asked in self._asked.values())):
             if not waiting.done():
                 waiting.set_exception(error)
-                # Not everyone who asked still waits.
+                # Some requests may no longer be awaited.
                 waiting.exception()
 
 
 @asynccontextmanager
 async def _connected(host: str, where: Address, timeout_s: float) -> AsyncIterator[tuple[_Client, float, float]]:
-    """An established connection, when its establishment began (s) and how long it took (ms)."""
+    """Yields an established connection, the start of its establishment (s) and its duration (ms)."""
     loop = asyncio.get_running_loop()
     family, address = where
     configuration = _configuration(client=True)
@@ -211,15 +211,15 @@ async def _where(host: str, port: int) -> Address:
 
 
 async def load(run: int, place: Place, *, timeout_s: float) -> list[Row]:
-    """A row with the times of a page over HTTP/3, all its objects asked for at once on one connection.
+    """Returns one row with the times of a page over HTTP/3, all its objects requested at once on one connection.
 
-    All times count from the beginning of the connection's establishment.
+    All times count from the start of the connection's establishment.
 
     Raises:
-        ProbeError: the page or one of its objects cannot be had, or does not come within `timeout_s`.
+        ProbeError: the page or one of its objects is unavailable, or does not arrive within `timeout_s`.
     """
     where = await _where(place.host, place.port)
-    with plainly(named("quic", where[1]), timeout_s):
+    with explained_errors(named("quic", where[1]), timeout_s):
         async with _connected(place.host, where, timeout_s) as (client, began, connect_ms):
             async with asyncio.timeout(timeout_s):
                 page = await client.get(place.authority, place.target)
@@ -244,10 +244,10 @@ async def load(run: int, place: Place, *, timeout_s: float) -> list[Row]:
 
 
 async def bulk(run: int, host: str, port: int, *, for_s: float, timeout_s: float) -> list[Row]:
-    """A row with the goodput of `for_s` of downloading, counted from the first byte on.
+    """Returns one row with the goodput of a download of `for_s`, counted from the first byte.
 
     Raises:
-        ProbeError: nothing comes, or the connection ends before.
+        ProbeError: nothing arrives, or the connection ends early.
     """
     where = await _where(host, port)
     place = Place("", host, port, f"/bytes/{_PIECE}")
@@ -257,7 +257,7 @@ async def bulk(run: int, host: str, port: int, *, for_s: float, timeout_s: float
         nonlocal size
         size += more
 
-    with plainly(named("quic", where[1]), timeout_s):
+    with explained_errors(named("quic", where[1]), timeout_s):
         async with _connected(host, where, timeout_s) as (client, began, connect_ms):
             asked = {client.get(place.authority, place.target, on_bytes) for _ in range(_AT_ONCE)}
             async with asyncio.timeout(timeout_s):

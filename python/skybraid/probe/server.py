@@ -18,23 +18,23 @@ _ATTEMPTS = 20
 
 
 class Server:
-    """Server for all probes on one port number; QUIC on the next one."""
+    """Server for all probes, on one port number; QUIC uses the next one."""
 
     def __init__(self, host: str, port: int, site: Site, think_s: float) -> None:
         self._host, self._port, self._site, self._think_s = host, port, site, think_s
         self._open: set[asyncio.Task[None]] = set()
 
     async def run(self, announce: Callable[[str], None]) -> None:
-        """Answers until SIGTERM or SIGINT; `announce` gets a line that says where, once all is ready.
+        """Serves until SIGTERM or SIGINT; `announce` receives a line with the addresses once all sockets are ready.
 
         Raises:
-            ProbeError: the address or the port is not to be had.
+            ProbeError: the address or the port is not available.
         """
         loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
+        stop_requested = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, ended.set)
-        # Before anything is bound: what arrives meanwhile would wait and be answered late.
+            loop.add_signal_handler(number, stop_requested.set)
+        # Imported before binding, since requests that arrive during the import would be answered late.
         over_quic = quic_module()
         stream, datagram, quic = self._bind()
         async with contextlib.AsyncExitStack() as stack:
@@ -54,7 +54,7 @@ class Server:
                 stack.callback(transport.close)
                 words += f", HTTP/3 on UDP port {port}"
             announce(words)
-            await ended.wait()
+            await stop_requested.wait()
             for task in self._open:
                 task.cancel()
             await asyncio.gather(*self._open, return_exceptions=True)
@@ -87,7 +87,7 @@ class Server:
         assert task is not None
         self._open.add(task)
         with contextlib.suppress(OSError):
-            # asyncio does it for TCP alone.
+            # asyncio sets it for TCP only.
             writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             await self._converse(reader, writer)
@@ -98,7 +98,7 @@ class Server:
             writer.close()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request after the other until the client has no more."""
+        """Answers consecutive requests until the client has no more."""
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             method, target, version = head[0].split(" ")
@@ -132,43 +132,43 @@ def _bracketed(host: str) -> str:
 
 
 def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
-    """Listening MPTCP socket, which also accepts TCP, or a TCP one if the kernel lacks MPTCP."""
-    made = None
+    """Returns a listening MPTCP socket, which also accepts TCP, or a TCP socket if the kernel lacks MPTCP."""
+    socket_ = None
     with contextlib.suppress(OSError):
-        made = socket.socket(family, socket.SOCK_STREAM, MPTCP)
-    made = made or socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        socket_ = socket.socket(family, socket.SOCK_STREAM, MPTCP)
+    socket_ = socket_ or socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _both_families(made)
-        made.bind(address)
-        made.listen(128)
-        made.setblocking(False)
+        socket_.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _both_families(socket_)
+        socket_.bind(address)
+        socket_.listen(128)
+        socket_.setblocking(False)
     except BaseException:
-        made.close()
+        socket_.close()
         raise
-    return made
+    return socket_
 
 
 def _datagrams(family: int, address: tuple[object, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_DGRAM)
+    socket_ = socket.socket(family, socket.SOCK_DGRAM)
     try:
-        _both_families(made)
-        made.bind(address)
-        made.setblocking(False)
+        _both_families(socket_)
+        socket_.bind(address)
+        socket_.setblocking(False)
     except BaseException:
-        made.close()
+        socket_.close()
         raise
-    return made
+    return socket_
 
 
-def _both_families(made: socket.socket) -> None:
+def _both_families(socket_: socket.socket) -> None:
     """Makes an IPv6 socket on all addresses accept IPv4."""
-    if made.family == socket.AF_INET6:
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    if socket_.family == socket.AF_INET6:
+        socket_.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
 
 
 def quic_module() -> ModuleType | None:
-    """Returns the module `skybraid.probe.quic`, or None where its extra is not installed."""
+    """Returns the module `skybraid.probe.quic`, or None if its extra is not installed."""
     try:
         from skybraid.probe import quic
     except ModuleNotFoundError:

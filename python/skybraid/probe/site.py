@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 from skybraid.probe.measure import ProbeError, size_bytes
 
 MAX_BYTES = 10**10
-"""Bytes of the largest answer."""
+"""Maximum size of a response in bytes."""
 
 MAX_OBJECTS = 1000
 
@@ -16,7 +16,7 @@ REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not All
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Response: a text, or a number of filler bytes."""
+    """Response: text, or a number of filler bytes."""
 
     status: int
     kind: str
@@ -37,7 +37,7 @@ class Site:
     size: int = 50_000
 
     def look(self, method: str, target: str) -> Resource:
-        """Response to a request."""
+        """Returns the response to a request."""
         if method != "GET":
             return _plain(405, f"found {method}, expected GET")
         url = urlsplit(target)
@@ -84,9 +84,9 @@ class _Objects(HTMLParser):
 
 
 def objects_of(page: str, url: str) -> list[str]:
-    """Targets (path and query) of the objects that a browser would load with a page, in order.
+    """Returns the targets (path and query) of the objects that a browser would load with a page, in order.
 
-    Those of other servers are left out: a probe measures the way to one.
+    Objects of other servers are left out: a probe measures the path to one server.
     """
     parser = _Objects()
     parser.feed(page)
@@ -98,7 +98,7 @@ def objects_of(page: str, url: str) -> list[str]:
 
 
 def target_of(path: str, query: str) -> str:
-    """Target of a request line."""
+    """Returns the target of a request line."""
     return (path or "/") + (f"?{query}" if query else "")
 
 
@@ -118,10 +118,10 @@ class Place:
 
 
 def place(url: str, scheme: str, port: int) -> Place:
-    """Parses a URL of `scheme`, whose default port is `port`.
+    """Parses a URL with the given scheme and default port.
 
     Raises:
-        ProbeError: another scheme, no host or no port number.
+        ProbeError: the scheme differs, or the host or a valid port is missing.
     """
     expected = f"expected {scheme}://HOST:PORT/…"
     try:

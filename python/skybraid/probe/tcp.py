@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin
 
-from skybraid.probe.measure import Address, ProbeError, Row, addresses, mbps, ms, named, plainly
+from skybraid.probe.measure import Address, ProbeError, Row, addresses, explained_errors, mbps, ms, named
 from skybraid.probe.site import Place, objects_of
 
 MPTCP = getattr(socket, "IPPROTO_MPTCP", 262)
 
-# Of linux/mptcp.h: level and option of getsockopt, and the flag that says that the peer speaks TCP only.
+# From linux/mptcp.h: level and option of getsockopt, and the flag of a fallback to TCP.
 _SOL_MPTCP, _MPTCP_INFO, _FALLBACK = 284, 1, 1
 _INFO_BYTES = 12
 
@@ -47,7 +47,7 @@ class Connection:
         return 0 if flags & _FALLBACK else info[0] + 1
 
     async def close(self) -> None:
-        """Closes, whatever the other end does."""
+        """Closes the connection, ignoring errors."""
         self.writer.close()
         try:
             await self.writer.wait_closed()
@@ -69,7 +69,7 @@ def new_socket(family: socket.AddressFamily, *, mptcp: bool) -> socket.socket:
     """Creates a non-blocking TCP or MPTCP socket with TCP_NODELAY.
 
     Raises:
-        ProbeError: MPTCP is asked for and the kernel has none.
+        ProbeError: MPTCP is requested and the kernel lacks it.
     """
     try:
         made = socket.socket(family, socket.SOCK_STREAM, MPTCP if mptcp else socket.IPPROTO_TCP)
@@ -88,11 +88,11 @@ async def connect(where: Address, *, mptcp: bool, timeout_s: float) -> Connectio
     """Opens a connection.
 
     Raises:
-        ProbeError: refused, unreachable or silent.
+        ProbeError: the server refused, is unreachable or does not answer.
     """
     family, address = where
     name = named("mptcp" if mptcp else "tcp", address)
-    with plainly(name, timeout_s):
+    with explained_errors(name, timeout_s):
         opened = new_socket(family, mptcp=mptcp)
         try:
             async with asyncio.timeout(timeout_s):
@@ -108,7 +108,7 @@ async def connect(where: Address, *, mptcp: bool, timeout_s: float) -> Connectio
 
 
 async def _established(opened: socket.socket, address: tuple[Any, ...]) -> None:
-    """Waits for a handshake. asyncio's own way resolves the address again, which fails for MPTCP."""
+    """Waits for the handshake. asyncio's own method resolves the address again, which fails for MPTCP."""
     with contextlib.suppress(BlockingIOError):
         opened.connect(address)
     loop = asyncio.get_running_loop()
@@ -123,10 +123,10 @@ async def _established(opened: socket.socket, address: tuple[Any, ...]) -> None:
 
 
 async def connect_to(host: str, port: int, *, mptcp: bool, timeout_s: float) -> tuple[Connection, Address]:
-    """Opens a connection to the first address of a host that takes it, and says which.
+    """Opens a connection to the first address of a host that accepts it; returns both.
 
     Raises:
-        ProbeError: none does; says what each said.
+        ProbeError: no address accepts; the message has the error of each.
     """
     failures: list[ProbeError] = []
     for where in await addresses(host, port, socket.SOCK_STREAM):
@@ -140,10 +140,10 @@ async def connect_to(host: str, port: int, *, mptcp: bool, timeout_s: float) -> 
 
 
 async def establish(run: int, host: str, port: int, *, mptcp: bool, timeout_s: float) -> list[Row]:
-    """A row with the establishment time of one connection.
+    """Returns one row with the establishment time of a connection.
 
     Raises:
-        ProbeError: there is none.
+        ProbeError: the connection fails.
     """
     connection, _ = await connect_to(host, port, mptcp=mptcp, timeout_s=timeout_s)
     protocol = "mptcp" if connection.subflows() else "tcp"
@@ -152,18 +152,18 @@ async def establish(run: int, host: str, port: int, *, mptcp: bool, timeout_s: f
 
 
 async def load(run: int, place: Place, *, parallel: int, mptcp: bool, timeout_s: float) -> list[Row]:
-    """A row with the times of a page: connection, first byte, and the last byte of its last object.
+    """Returns one row with the times of a page: connection, first byte, and the last byte of its last object.
 
-    Objects are fetched as a browser does, over up to `parallel` persistent connections, the page's own
-    among them. All times count from the beginning of the first connection's establishment.
+    Objects are fetched like in a browser, over up to `parallel` persistent connections, including that of the page. All
+    times count from the start of the first connection's establishment.
 
     Raises:
-        ProbeError: the page or one of its objects cannot be had, or does not come within `timeout_s`.
+        ProbeError: the page or one of its objects is unavailable, or does not arrive within `timeout_s`.
     """
     first, where = await connect_to(place.host, place.port, mptcp=mptcp, timeout_s=timeout_s)
     began = time.perf_counter() - first.connect_ms / 1e3
     opened = [first]
-    with plainly(place.url, timeout_s):
+    with explained_errors(place.url, timeout_s):
         try:
             async with asyncio.timeout(timeout_s):
                 page = await fetch(first, place.authority, place.target)
@@ -205,7 +205,7 @@ async def load(run: int, place: Place, *, parallel: int, mptcp: bool, timeout_s:
 
 
 async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Runs all; the first that fails ends the others."""
+    """Runs all concurrently; the first failure cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
             for work in works:
@@ -215,10 +215,10 @@ async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 async def fetch(connection: Connection, authority: str, target: str) -> Answer:
-    """One GET over HTTP/1.1.
+    """Sends one GET over HTTP/1.1; returns its response.
 
     Raises:
-        ProbeError: the answer is not 200, or not HTTP.
+        ProbeError: the status is not 200, or the response is not HTTP.
         EOFError, OSError: the connection ended.
     """
     request = f"GET {target} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: skybraid\r\nAccept: */*\r\n\r\n"
@@ -241,7 +241,7 @@ async def fetch(connection: Connection, authority: str, target: str) -> Answer:
 
 
 async def _body(reader: asyncio.StreamReader, fields: dict[str, str], *, keep: bool) -> tuple[int, str]:
-    """Size and, with `keep`, text of a body: of a stated length, in chunks, or until the end."""
+    """Reads a body of a stated length, in chunks, or until the end; returns its size and, with `keep`, its text."""
     kept = bytearray()
 
     async def take(length: int) -> None:
@@ -272,7 +272,7 @@ async def _body(reader: asyncio.StreamReader, fields: dict[str, str], *, keep: b
 
 
 def joined(url: str, objects: int | None, size: str | None) -> str:
-    """URL of a page of `probe serve` with a number of objects of a size, if given."""
+    """Returns the URL of a page of `probe serve`, with a number and a size of objects, if given."""
     if objects is None and size is None:
         return url
     asked = [f"objects={objects}"] if objects is not None else []
