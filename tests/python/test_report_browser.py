@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from chromium import Chromium, browser
-from skybraid.show.live import LivePage, tell_emulation
+from skybraid.show.live import LivePage, show_emulation
 from skybraid.show.palette import COLOURS, DARK_COLOURS
 from skybraid.show.report import write_report
 
@@ -376,7 +376,7 @@ def test_pointing_at_a_point_tells_its_axes(many: Chromium) -> None:
 def test_a_live_page_fills_and_becomes_the_report(window: Chromium) -> None:
     window.look()
     with LivePage("a <run>") as live:
-        live.tell(0.25, "3 of 12 runs done")
+        live.update(0.25, "3 of 12 runs done")
         live.fill(lambda: "<p id='ranking'>so far</p>")
         window.requests.clear()
         window.problems.clear()
@@ -390,7 +390,7 @@ def test_a_live_page_fills_and_becomes_the_report(window: Chromium) -> None:
         assert window.run(colour) == DARK_COLOURS[6]
         links = {"lte uplink": {"up": True, "rate": 5.0, "load": 2.0, "delay": 20.0, "queue": 0.0, "lost": 3}}
         for second in range(3):
-            live.tell(None, f"{second} s", {"at_s": float(second), "links": links})
+            live.update(None, f"{second} s", {"at_s": float(second), "links": links})
             window.until(f"document.getElementById('words').innerText === '{second} s'")
         window.until("document.querySelectorAll('#charts polyline').length === 3")
         charts = window.run("document.getElementById('charts').innerText")
@@ -409,10 +409,10 @@ def test_the_bar_moves_while_results_are_gathered(window: Chromium) -> None:
     gathered = threading.Event()
     with LivePage("run") as live:
         live.fill(lambda: f"<p id='late'>{gathered.wait(30)}</p>")
-        live.tell(0.1, "1 of 10 runs done")
+        live.update(0.1, "1 of 10 runs done")
         window.send("Page.navigate", url=live.address)
         for words in ("1 of 10 runs done", "5 of 10 runs done"):
-            live.tell(0.5, words)
+            live.update(0.5, words)
             window.until(f"document.getElementById('words')?.innerText === '{words}'")
         assert window.run("document.getElementById('late')") is None
         gathered.set()
@@ -422,12 +422,12 @@ def test_the_bar_moves_while_results_are_gathered(window: Chromium) -> None:
 
 def test_a_live_page_draws_no_delay_where_nothing_arrives(window: Chromium) -> None:
     with LivePage("run") as live:
-        live.tell(0.5, "simulating: 50 %, 6.2 s left")
+        live.update(0.5, "simulating: 50 %, 6.2 s left")
         for second, delay_ms in enumerate([20.0, 20.0, None, None, 20.0]):
             link = {"up": True, "rate_bps": 5e6, "delivered_bps": 2e6, "delay_ms": delay_ms, "queue_bytes": 0}
             path = {"path": "lte", "uplink": link | {"lost": {}}, "downlink": link | {"lost": {}}}
-            tell_emulation(live, {"at_s": float(second), "paths": [path]})
-        live.tell(0.5, "simulating: 50 %, 6.2 s left")
+            show_emulation(live, {"at_s": float(second), "paths": [path]})
+        live.update(0.5, "simulating: 50 %, 6.2 s left")
         window.send("Page.navigate", url=live.address)
         lines = "[...one.querySelectorAll('polyline')].map((it) => it.points.length)"
         charts = f"[...document.querySelectorAll('#charts svg')].map((one) => {lines})"

@@ -11,7 +11,7 @@ from skybraid.cli.options import AsJson, Group, print_json
 from skybraid.cli.served import page
 from skybraid.execute import control
 from skybraid.model.errors import EmulationError
-from skybraid.show.live import tell_emulation
+from skybraid.show.live import show_emulation
 
 app = typer.Typer(
     cls=Group,
@@ -95,7 +95,7 @@ def page_(name: Name = None) -> None:
         try:
             answer = client.ask(do="watch")
             while served is not None:
-                tell_emulation(served, answer)
+                show_emulation(served, answer)
                 answer = client.answer()
         except (control.EndedError, KeyboardInterrupt):
             if served is not None:

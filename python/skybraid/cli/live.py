@@ -161,7 +161,7 @@ def view(name: str, served: LivePage, whole_s: float | None, *, shown: bool) -> 
         with contextlib.suppress(EmulationError):
             client = client or control.Client(control.find(name).socket)
             status = client.ask(do="status")
-            live.tell_emulation(served, status, whole_s)
+            live.show_emulation(served, status, whole_s)
             if table is not None:
                 table.show(status)
 

@@ -65,6 +65,6 @@ def both(report_progress: Progress | None, served: LivePage | None, doing: str) 
             report_progress(share)
         took_s = time.monotonic() - begin_s
         left = f", {about(took_s / share * (1 - share))} left" if took_s > _TOLD_AFTER_S and 0 < share < 1 else ""
-        served.tell(share, f"{doing}: {percent(float(f'{share:.2f}'))}{left}")
+        served.update(share, f"{doing}: {percent(float(f'{share:.2f}'))}{left}")
 
     return report

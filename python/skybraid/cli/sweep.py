@@ -114,7 +114,7 @@ def sweep(
             last = status
             report_progress(status)
             if served is not None:
-                served.tell(status.share, _line(status))
+                served.update(status.share, _line(status))
                 served.fill(lambda: reports.ranking_so_far(opening.opened_campaign(status.url)))
 
         try:

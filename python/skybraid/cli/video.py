@@ -63,7 +63,7 @@ def clip(
         raise ResultError(f"{out}: found a file, expected a new name; nothing was changed")
     with progress(shown=not quiet, doing="drawing") as report_progress:
         drawn = clips.open_clip(name, report_progress)
-    with cache.whole(out) as aside:
+    with cache.atomic_file(out) as aside:
         shutil.copyfile(drawn.file, aside)
     print_result({"clip": str(out)}, out, as_json=as_json, quiet=quiet)
 
@@ -164,7 +164,7 @@ def send(
     wanted = encoding.Encoding(codec=codec, rate_bps=rate_bps, fps=fps, key_every_s=key_every_s, preset=preset)
     made = encoding.encode(source, wanted)
     if sdp is not None:
-        with cache.whole(sdp) as aside:
+        with cache.atomic_file(sdp) as aside:
             aside.write_text(pipeline.sdp(made, where, one_port=one_port), encoding="utf-8")
     sent = pipeline.send(made, where, tcp=tcp, mptcp=mptcp, one_port=one_port, packet_bytes=packet, duration_s=limit_s)
     words = "no report came back" if sent.lost is None else f"{sent.lost} packets lost"

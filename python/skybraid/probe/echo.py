@@ -26,7 +26,7 @@ class Echo(asyncio.DatagramProtocol):
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
-        """Returns the datagram to its sender."""
+        """Sends the datagram back to its sender."""
         self._transport.sendto(data, addr)
 
 

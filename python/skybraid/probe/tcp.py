@@ -36,7 +36,7 @@ class Connection:
     name: str
 
     def subflows(self) -> int:
-        """Number of subflows; 0 for plain TCP or after fallback."""
+        """Returns the number of subflows; 0 for plain TCP or after fallback."""
         if self.socket.proto != MPTCP:
             return 0
         try:

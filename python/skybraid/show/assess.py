@@ -1,4 +1,4 @@
-"""The report of an assessment: transports ranked with intervals, what was assumed and what is missing."""
+"""Report of an assessment: transports ranked with intervals, its assumptions and missing data."""
 
 from __future__ import annotations
 

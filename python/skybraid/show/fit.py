@@ -1,4 +1,4 @@
-"""The page of a fit: measured and fitted side by side, and what the data cannot tell."""
+"""Page of a fit: measured and fitted flights side by side, and what the data cannot determine."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def fit_html(link: FittedLink, found: Goodness | None, name: str, read: Sequence
     """Returns the page of a fit as HTML.
 
     Args:
-        link: the fit.
-        found: how it compares with what was held back; None: not compared.
-        name: of the file that was written.
-        read: flights that were fitted; shown where nothing was held back.
+        link: fitted link.
+        found: goodness of the fit; None: not compared.
+        name: name of the written preset.
+        read: fitted flights, shown if none were held back.
     """
     if found is None:
         random = np.random.default_rng(1)
@@ -62,7 +62,7 @@ def fit_html(link: FittedLink, found: Goodness | None, name: str, read: Sequence
 
 
 def _figure(measured: Sequence[Flight], fitted: Sequence[Flight], quantity: str, direction: str, unit: str) -> Figure:
-    """Draws one flight of each over time, the share of the time above each value, and the autocorrelation."""
+    """Draws a measured and a fitted flight: values over time, share of time above each value, autocorrelation."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

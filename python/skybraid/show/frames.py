@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from skybraid.model.results import Results
 
 FREEZE_BEYOND_NS = 150_000_000
-"""A freeze is longer than three intervals, and than one and this (W3C, WebRTC statistics, `freezeCount`)."""
+"""A freeze is longer than three frame intervals, and longer than one interval plus this (W3C, WebRTC statistics,
+`freezeCount`).
+"""
 
 MAX_FREEZES = 500
-"""Of more freezes than these the longest are shaded."""
+"""Maximum number of shaded freezes; of more, the longest."""
 
 _SECOND_NS = 1_000_000_000
 _MIN_STEPS = 400
 
 
 def videos_of(results: Results, flow: str | None = None) -> list[str]:
-    """Video flows, in the order of the scenario.
+    """Returns the video flows in the order of the scenario.
 
     Raises:
         ResultError: there is no flow of that name.
@@ -33,7 +35,7 @@ def videos_of(results: Results, flow: str | None = None) -> list[str]:
 
 
 def drawn_videos(results: Results, flow: str | None = None) -> list[str]:
-    """Single videos as named in the table `frames`: a flow, or the members of a group.
+    """Returns the names of single videos in the table `frames`: flows, or members of groups.
 
     Raises:
         ResultError: there is no flow of that name.
@@ -46,7 +48,7 @@ def drawn_videos(results: Results, flow: str | None = None) -> list[str]:
 
 
 def frames_of(results: Results, name: str) -> pl.DataFrame:
-    """Frames of a video in the first run, in order.
+    """Returns the frames of a video in the first run, in order.
 
     Raises:
         MissingTableError: the result has no `frames` table.
@@ -56,26 +58,26 @@ def frames_of(results: Results, name: str) -> pl.DataFrame:
 
 
 def required(results: Results, name: str) -> list[Requirement]:
-    """Requirements on a video's frames in time."""
+    """Returns the requirements on a video's frames in time."""
     return [one for one in results.requirements if one.flow == name and one.metric == "frames"]
 
 
 def camera_rate(frames: pl.DataFrame) -> float:
-    """Frames that the camera takes a second; 0 of fewer than two frames."""
+    """Returns the frame rate of the camera in 1/s; 0 with fewer than two frames."""
     interval_ns = frames["captured_ns"].diff().median()
     return round(1e9 / interval_ns, 2) if isinstance(interval_ns, int | float) and interval_ns > 0 else 0.0
 
 
 def rates(frames: pl.DataFrame, end_s: float, columns: int) -> pl.DataFrame:
-    """Frames shown in each second after the first frame shown, as `worst_frame_rate` counts them.
+    """Returns the frames shown in each second after the first frame shown, counted as in `worst_frame_rate`.
 
     Args:
-        frames: of one video.
-        end_s: when the flight ends, in s.
-        columns: of more seconds than these, neighbours are put together.
+        frames: frames of one video.
+        end_s: end of the flight in s.
+        columns: maximum number of rows; neighbouring seconds are merged.
 
     Returns:
-        `time_s`, and `rate_low`, `rate_mean`, `rate_high` in 1/s, in the order of time.
+        Columns `time_s`, and `rate_low`, `rate_mean`, `rate_high` in 1/s, in order of time.
     """
     shown = frames["shown_ns"].drop_nulls()
     begin = int(shown[0]) if len(shown) else 0
@@ -89,11 +91,11 @@ def rates(frames: pl.DataFrame, end_s: float, columns: int) -> pl.DataFrame:
 
 
 def latencies(frames: pl.DataFrame, width_ns: int) -> pl.DataFrame:
-    """Latency from camera to screen, by capture time.
+    """Returns the latency from camera to screen, by capture time.
 
     Returns:
-        `time_s`, least, median and greatest latency in ms (`latency_low`, `latency_mean`, `latency_high`), and how many
-        frames were `damaged` or `missing` on the screen, in the order of time; the middle is the median.
+        Columns `time_s`, `latency_low`, `latency_mean`, `latency_high` (minimum, median and maximum in ms), and the
+        numbers of `damaged` and `missing` frames, in order of time.
     """
     latency_ms = pl.col("latency_ns") / 1e6
     return (
@@ -113,11 +115,11 @@ def latencies(frames: pl.DataFrame, width_ns: int) -> pl.DataFrame:
 
 
 def freezes(frames: pl.DataFrame, end_s: float) -> list[tuple[float, float]]:
-    """Freezes as spans in s; the longest ones if there are many.
+    """Returns the freezes as spans in s; the longest ones if there are many.
 
     Args:
-        frames: of one video.
-        end_s: when the flight ends, in s.
+        frames: frames of one video.
+        end_s: end of the flight in s.
     """
     interval = frames["captured_ns"].diff().min()
     if not isinstance(interval, int):
@@ -128,7 +130,7 @@ def freezes(frames: pl.DataFrame, end_s: float) -> list[tuple[float, float]]:
     ends = late["shown_ns"].to_list()
     spans = [(end - gap, end) for end, gap in zip(ends, late["gap_ns"].to_list(), strict=True)]
     end_ns = round(end_s * 1e9)
-    # A picture that stands still until the end has frozen, unless no other was due.
+    # A picture still shown at the end is frozen if another was due.
     if shown.height and frames["shown_ns"][-1] is None and end_ns - shown["shown_ns"][-1] > beyond:
         spans.append((shown["shown_ns"][-1], end_ns))
     longest = sorted(spans, key=lambda freeze: freeze[0] - freeze[1])[:MAX_FREEZES]
@@ -138,12 +140,13 @@ def freezes(frames: pl.DataFrame, end_s: float) -> list[tuple[float, float]]:
 def not_shown(
     frames: pl.DataFrame, end_s: float, within_ms: float = 0.0, *, intact: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Latencies in ms, and the share of frames not shown (or not shown undamaged) after each.
+    """Returns latencies in ms, and the share of frames not shown (or not shown undamaged) after each.
 
     Args:
-        frames: of one video.
-        end_s: when the flight ends, in s.
-        within_ms: frames count for which so much time was left; so the curve there is the requirement's.
+        frames: frames of one video.
+        end_s: end of the flight in s.
+        within_ms: minimum time in ms before the end for a frame to count, so that the curve at this latency equals the
+            requirement's value.
         intact: whether only undamaged frames count as shown.
     """
     due = frames.filter(pl.col("captured_ns") + round(within_ms * 1e6) <= round(end_s * 1e9))
@@ -155,7 +158,7 @@ def not_shown(
     places = len(found) - np.unique(np.geomspace(1, len(found), _MIN_STEPS).astype(np.int64))[::-1]
     latency_ms, missing = found[places], 1 - (places + 1) / due.height
     if missing[-1] == 0:
-        # The last one of all ends the curve: logarithms have no zero.
+        # The curve ends above zero, which has no logarithm.
         missing[-1] = 1 / due.height
         return latency_ms, missing
     greatest = due["latency_ns"].max()

@@ -1,4 +1,4 @@
-"""Page on this machine that fills while something runs, and then becomes its report."""
+"""Local page that shows a running computation, and then becomes its report."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 
 _MAX_POINTS = 1200
-"""Points of the charts that are kept: ten minutes at two a second."""
+"""Maximum points of the charts: ten minutes at two per second."""
 
 _SERIES = 7
-"""Colours of its charts, which further links begin again with other dashes."""
+"""Colours of the chart's series; further links repeat them with other dashes."""
 
 _FILL_EVERY_S = 3.0
-"""Least time between two readings of the results so far."""
+"""Minimum time in s between two readings of the results so far."""
 
 _WATCHED_S = 3.0
-"""A browser that has not asked for so long has left."""
+"""Time in s without a request after which a browser counts as gone."""
 
 _LINGER_S = 10.0
-"""Most time that a page outlives its run so that a browser gets the report."""
+"""Maximum time in s for which a page outlives its run so that a browser gets the report."""
 
 _LOCAL = ("127.0.0.1", "localhost")
 
 
 def listen() -> socket.socket:
-    """Opens a free port for a page."""
+    """Opens a listening socket on a free port."""
     return socket.create_server((_LOCAL[0], 0))
 
 
@@ -49,11 +49,11 @@ class LivePage:
     """Web server for one page, on the loopback interface only.
 
     Attributes:
-        address: of the page.
+        address: URL of the page.
 
     Args:
-        title: what runs.
-        listener: a listening socket; by default one on any free port.
+        title: title of the page.
+        listener: listening socket; default: on a free port.
     """
 
     def __init__(self, title: str, listener: socket.socket | None = None) -> None:
@@ -87,13 +87,13 @@ class LivePage:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def tell(self, share: float | None, words: str, point: dict[str, Any] | None = None) -> None:
-        """Shows how far the run is.
+    def update(self, share: float | None, words: str, point: dict[str, Any] | None = None) -> None:
+        """Reports the progress of the run.
 
         Args:
-            share: 0 to 1; None where the end is not known.
-            words: next to the bar.
-            point: of the charts, `at_s` and the values of each link at that time.
+            share: completed share, 0 to 1; None: unknown.
+            words: text next to the progress bar.
+            point: new point of the charts: `at_s` and the values of each link.
         """
         with self._lock:
             self._status |= {"share": share, "words": words}
@@ -101,18 +101,18 @@ class LivePage:
                 self._points.append(point)
 
     def fill(self, filler: Callable[[], str]) -> None:
-        """Sets what makes the HTML of the results so far; it is called when a browser looks, at most every 3 s."""
+        """Sets the function that renders the results so far; called on request, at most every 3 s."""
         self._filler = filler
 
     def finish(self, report: str | None) -> None:
-        """Shows that the run has ended, and leads browsers to its report, if there is one."""
+        """Shows the end of the run, and redirects browsers to its report, if any."""
         with self._lock:
-            # A served page would be asked for an icon.
+            # Browsers request an icon of a served page.
             self._report = report and report.replace("<head>", '<head><link rel="icon" href="data:,">', 1)
             self._status |= {"share": 1.0, "finished": True, "report": report is not None}
 
     def close(self) -> None:
-        """Stops serving, once a browser that watches has seen the end."""
+        """Stops serving once every watching browser has received the end of the run."""
         watched = time.monotonic() - self._asked_s < _WATCHED_S
         if watched and self._status["finished"]:
             self._taken.wait(_LINGER_S)
@@ -120,8 +120,8 @@ class LivePage:
         self._server.server_close()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        """Answers a browser."""
-        # Another site's name for this address gives that site no access.
+        """Answers a browser's request."""
+        # Requests under another host name are refused (DNS rebinding).
         if request.headers.get("Host", "").rpartition(":")[0] not in _LOCAL:
             request.send_error(HTTPStatus.FORBIDDEN)
             return
@@ -153,10 +153,10 @@ class LivePage:
     def _results(self) -> str:
         if self._filler is None:
             return ""
-        # A lock of its own: the run does not wait for a reader.
+        # A separate lock, so that the run does not wait for a reader.
         with self._filling:
             if time.monotonic() - self._filled_s >= _FILL_EVERY_S:
-                # Before the first part is written there is nothing to read.
+                # Nothing can be read before the first part is written.
                 with contextlib.suppress(SkybraidError):
                     self._filled = self._filler()
                 self._filled_s = time.monotonic()
@@ -188,13 +188,13 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def tell_emulation(page: LivePage, status: dict[str, Any], whole_s: float | None = None) -> None:
-    """Shows the links of an emulation: one point in time of each series.
+def show_emulation(page: LivePage, status: dict[str, Any], whole_s: float | None = None) -> None:
+    """Shows the links of an emulation: adds one point in time to each series.
 
     Args:
-        page: where.
-        status: what the emulation answers.
-        whole_s: its duration, in s; None where the end is not known.
+        page: live page.
+        status: status response of the emulation.
+        whole_s: duration of the emulation in s; None: unknown.
     """
     at_s = status["at_s"]
     links = {
@@ -211,4 +211,4 @@ def tell_emulation(page: LivePage, status: dict[str, Any], whole_s: float | None
     }
     whole = "" if whole_s is None else f" of {span(whole_s)}"
     share = None if whole_s is None else min(at_s / whole_s, 1.0)
-    page.tell(share, f"{span(float(int(at_s)))}{whole}", {"at_s": at_s, "links": links})
+    page.update(share, f"{span(float(int(at_s)))}{whole}", {"at_s": at_s, "links": links})

@@ -1,7 +1,7 @@
 """Colours, markers and lines of figures and pages, without a drawing library.
 
-Every scheduler and every congestion control has one look everywhere, by its place in the registry. The first colours
-are those of Okabe and Ito, which people with colour-blindness tell apart; neighbours stay apart for them.
+Every scheduler and congestion control has the same look everywhere, by its place in the registry. The first colours are
+those of Okabe and Ito, which people with colour-blindness can distinguish; neighbours remain distinguishable for them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ COLOURS = (
     "#939945", "#0A663B", "#22990F", "#CC1445", "#800D78", "#66540A",
     "#B484FC", "#14636E", "#D79A66", "#037EF3",
 )  # fmt: skip
-"""Okabe and Ito's palette, without black, which is the text's, and yellow, which fades on white; then fifteen more, so
+"""Palette of Okabe and Ito without black, the colour of text, and yellow, which fades on white; then fifteen more, so
 that no two algorithms of a registry share one. Any two differ by 20 in CIELAB, by 6 for people with protanopia or
-deuteranopia."""
+deuteranopia.
+"""
 
 DARK_COLOURS = (
     "#4BA3E3", "#F0B840", "#2FC596", "#FF8A4C", "#B5B5B5", "#8FD6FF",
@@ -30,30 +31,30 @@ DARK_COLOURS = (
     "#87FF00", "#19FF94", "#4B8C00", "#FF0900", "#FFD9ED", "#D5F261",
     "#90603C", "#8AA167", "#33989B", "#84DA74",
 )  # fmt: skip
-"""`COLOURS` on a dark page, each a little lighter, so that thin lines and pale bands can be seen."""
+"""`COLOURS` on a dark page, each slightly lighter, so that thin lines and pale bands remain visible."""
 
 FORMATS = ("pdf", "svg", "png")
-"""Kinds of file that a figure is written as."""
+"""File formats of figures."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "*")
 
 LINE_STYLES = ("-", "--", ":", "-.")
-"""Several subflows on one path share its colour and differ in these."""
+"""Line styles that distinguish several subflows on one path, which share its colour."""
 
 INK = "#010203"
-"""Colour of text and axes: black to the eye, and the one that a page may replace by its own."""
+"""Colour of text and axes: black to the eye, and replaced by a page with its own."""
 
 SECOND_INK = "#6b7280"
-"""Colour of the background of the main line; readable on white and on black."""
+"""Colour of secondary lines; readable on white and on black."""
 
 DOWN, HALTED = COLOURS[3], COLOURS[6]
-"""Colours of the times when a link was down, and when it was up but served nothing."""
+"""Colours of times when a link was down, and when it was up without service."""
 
 ALGORITHMS = {"scheduler": "schedulers", "congestion": "congestion"}
-"""Kinds of algorithm that have looks of their own, by the last part of their key in a scenario, and their registry."""
+"""Kinds of algorithms with fixed looks: last part of their key in a scenario, and their registry."""
 
 _BASE = 7
-"""Colours that paths and flows use: those of Okabe and Ito."""
+"""Colours of paths and flows: those of Okabe and Ito."""
 
 _FLOW_ORDER = (3, 5, 6, 2, 1, 0, 4)
 
@@ -68,21 +69,21 @@ class Look:
 
 
 def look(index: int) -> Look:
-    """Returns the style with that number: the first 22 differ in colour, neighbours in colour and marker."""
+    """Returns the style of an index: the first 22 differ in colour, neighbours in colour and marker."""
     place = index % len(COLOURS)
     marker_ = MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
     return Look(COLOURS[place], marker_, LINE_STYLES[index // len(MARKERS) % len(LINE_STYLES)])
 
 
 def looks(axis: str, values: Iterable[object]) -> dict[str, Look]:
-    """Returns a style for each value of an axis, by its text.
+    """Returns a style for each value of an axis.
 
-    An algorithm's is that of its place in the registry; those of one's own take the looks that remain. Values of any
-    other axis take theirs in their order.
+    An algorithm has the style of its place in the registry, a user-defined one any of the remaining styles. Values of
+    other axes are styled in their order.
 
     Args:
-        axis: what the values are of; `flow.video.transport.scheduler` and `scheduler` are the same.
-        values: all of the axis.
+        axis: name of the axis; `flow.video.transport.scheduler` and `scheduler` are equivalent.
+        values: all values of the axis.
     """
     names = list(dict.fromkeys(str(value) for value in values))
     kind = ALGORITHMS.get(axis.rpartition(".")[2])
@@ -93,15 +94,15 @@ def looks(axis: str, values: Iterable[object]) -> dict[str, Look]:
 
 
 def path_colour(index: int) -> str:
-    """Colour of a path, by its index in the scenario."""
+    """Returns the colour of a path, by its index in the scenario."""
     return COLOURS[index % _BASE]
 
 
 def flow_colour(index: int) -> str:
-    """Colour of a flow, by its index in the scenario."""
+    """Returns the colour of a flow, by its index in the scenario."""
     return COLOURS[_FLOW_ORDER[index % len(_FLOW_ORDER)]]
 
 
 def marker(index: int) -> str:
-    """Marker of a flow, by its index in the scenario."""
+    """Returns the marker of a flow, by its index in the scenario."""
     return MARKERS[index % len(MARKERS)]

@@ -1,4 +1,4 @@
-"""Figure of a ranking: what each place reached, with its interval and what is required."""
+"""Figure of a ranking: the result of each entry with its interval and target."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _METRICS = {
     "expiration": (1.0, "delay, ms"),
 }
 _LINE_IN, _MORE_IN, _REST_IN = 0.26, 0.11, 0.9
-"""Height of a bar's line, of each further line of its name, and of what is around the bars."""
+"""Height in inches of a bar's line, of each further line of its name, and of the margins."""
 _LETTERS_PER_IN = 7
-"""Letters of a name in a line, by the width of the figure."""
+"""Characters per inch of figure width in a line of a name."""
 
 
 class Bar(NamedTuple):
-    """Line of the figure.
+    """Bar of the figure.
 
     Attributes:
-        name: of the place.
-        estimate: in the unit of the metric; None draws nothing.
-        low: lower end of its interval; None where nothing bounds it.
-        high: upper end; None where nothing bounds it.
+        name: name of the entry.
+        estimate: estimate in the unit of the metric; None draws nothing.
+        low: lower end of its interval; None: unbounded.
+        high: upper end of its interval; None: unbounded.
     """
 
     name: str
@@ -51,11 +51,11 @@ def intervals(
     """Draws estimates with intervals, the first on top.
 
     Args:
-        bars: at least one.
-        metric: that of a requirement.
-        flow: what it is required of.
-        target: what is required, in the unit of the metric; None of nothing.
-        width_mm: on paper; None for the usual.
+        bars: one or more bars.
+        metric: metric of a requirement.
+        flow: flow of the requirement.
+        target: target in the unit of the metric; None: no requirement.
+        width_mm: width on paper in mm; None: default.
     """
     scale, label = _METRICS.get(metric, (1.0, metric))
     width_in = WIDTH_IN if width_mm is None else width_mm / MM_PER_IN

@@ -21,7 +21,7 @@ DIRECTIONS = ("uplink", "downlink")
 
 
 def first_seed(table: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows of the first run, which figures over time show."""
+    """Returns the rows of the first run, which figures over time show."""
     if "seed" not in table.collect_schema():
         return table
     return table.filter(pl.col("seed") == pl.col("seed").first()).drop("seed")
@@ -30,16 +30,16 @@ def first_seed(table: pl.LazyFrame) -> pl.LazyFrame:
 def envelope(
     table: pl.LazyFrame, values: Mapping[str, pl.Expr], *, by: Sequence[str] = (), columns: int = PIXEL_COLUMNS
 ) -> pl.DataFrame:
-    """Minimum, mean and maximum of values in equal intervals over the table's time.
+    """Returns minimum, mean and maximum of values in equal intervals over the table's time.
 
     Args:
         table: rows with `time_ns`.
-        values: what to draw, by name.
-        by: columns whose values are series of their own.
-        columns: how many points a series gets at most.
+        values: expressions to draw, by name.
+        by: columns that separate series.
+        columns: maximum number of points of a series.
 
     Returns:
-        `by`, `time_s`, and `NAME_low`, `NAME_mean`, `NAME_high` of each value, in the order of time.
+        Columns `by`, `time_s`, and `NAME_low`, `NAME_mean`, `NAME_high` of each value, in order of time.
     """
     times = pl.col("time_ns")
     column = (times - times.min()) * columns // (times.max() - times.min() + 1)
@@ -63,14 +63,14 @@ def envelope(
 
 
 def outages(links: pl.LazyFrame) -> list[tuple[float, float]]:
-    """Spans in s during which a link direction was down, from its samples."""
+    """Returns the spans in s in which a link direction was down, from its samples."""
     return _spans(links, ~pl.col("up"))
 
 
 def halts(links: pl.LazyFrame) -> list[tuple[float, float]]:
-    """Spans in s during which a link direction was up with a rate of zero, as in a handover or a gap of its trace.
+    """Returns the spans in s in which a link direction was up with a rate of zero, as in a handover or a trace gap.
 
-    The samples see only those that last until one of them, so most halts shorter than the samples' step are missing.
+    Most halts shorter than the sampling interval are missing, since no sample falls into them.
     """
     return _spans(links, pl.col("up") & (pl.col("rate_bps") == 0))
 
@@ -89,35 +89,35 @@ def _spans(links: pl.LazyFrame, condition: pl.Expr) -> list[tuple[float, float]]
 
 
 def sample_step_s(links: pl.LazyFrame) -> float:
-    """Sampling interval of a link direction in s."""
+    """Returns the sampling interval of a link direction in s."""
     times = links.select(pl.col("time_ns").head(2)).collect(engine="streaming")["time_ns"]
     return float(times[1] - times[0]) * 1e-9 if len(times) > 1 else 0.1
 
 
 def duration_s(results: Results) -> float:
-    """Duration of the first run in s."""
+    """Returns the duration of the first run in s."""
     return results.flights[0].simulated_s if results.flights else 0.0
 
 
 def bin_ns(results: Results, columns: int = PIXEL_COLUMNS) -> int:
-    """Width of a time bin in ns: whole seconds for long flights, at least 100 ms."""
+    """Returns the width of a time bin in ns: whole seconds for long flights, at least 100 ms."""
     flight_s = max((flight.simulated_s for flight in results.flights), default=0.0)
     width_s = flight_s / columns
     return int(-(-width_s // 1) * 1e9) if width_s > 1 else 1_000_000_000 if flight_s > 30 else 100_000_000
 
 
 def bins(results: Results) -> int:
-    """Number of whole bins in the first run."""
+    """Returns the number of complete bins in the first run."""
     return int(results.flights[0].simulated_s * 1e9 // bin_ns(results)) if results.flights else 0
 
 
 def binned(table: pl.LazyFrame, time: str, width_ns: int) -> pl.LazyFrame:
-    """Adds the column `bin`, the bin that a row's time falls into."""
+    """Adds the column `bin`, the time bin of each row."""
     return table.with_columns((pl.col(time) // width_ns).alias("bin"))
 
 
 def flows_of(results: Results, flow: str | None) -> list[str]:
-    """Flows to draw: all, or the one with that name.
+    """Returns the flows to draw: all, or the one of that name.
 
     Raises:
         ResultError: there is no such flow.
@@ -128,7 +128,7 @@ def flows_of(results: Results, flow: str | None) -> list[str]:
 
 
 def not_arrived(results: Results, name: str) -> tuple[list[float], list[float]]:
-    """Delays in ms, and the share of messages that have not arrived after each (lost messages count)."""
+    """Returns delays in ms, and the share of messages that have not arrived after each, lost ones included."""
     flow = results.flows[name]
     decided = max(flow.delivered + flow.lost, 1)
     missing = [(share * flow.delivered + flow.lost) / decided for _, share in flow.delay_tail]
@@ -136,7 +136,7 @@ def not_arrived(results: Results, name: str) -> tuple[list[float], list[float]]:
 
 
 def wanted(results: Results, name: str) -> Iterator[tuple[float, float, str, Verdict]]:
-    """Delay requirements: deadline in ms, share that may miss it, description, verdict."""
+    """Yields delay requirements: deadline in ms, share that may miss it, description, verdict."""
     flow = results.flows[name]
     for requirement in results.requirements:
         if requirement.flow == name and requirement.metric != "frames" and requirement.deadline_ms is not None:

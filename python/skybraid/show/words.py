@@ -11,7 +11,7 @@ def ended(program: dict[str, Any]) -> str:
 
 
 def split(proxy: dict[str, Any]) -> str:
-    """Describes what a proxy did."""
+    """Describes the counters of a proxy."""
     opened = proxy["opened"]
     connections = "1 connection" if opened == 1 else f"{count(opened)} connections"
     text = f"{connections} split"
@@ -24,7 +24,7 @@ def split(proxy: dict[str, Any]) -> str:
 
 
 def link_lines(links: list[dict[str, Any]]) -> list[str]:
-    """Lines on the packets delivered and lost by each direction of each path."""
+    """Describes the packets delivered and lost by each direction of each path."""
     return [
         f"{link['path']} {link['direction']}: {count(link.get('delivered', 0))} packets delivered, "
         f"{size(link.get('delivered_bytes', 0))}{_losses(link)}"

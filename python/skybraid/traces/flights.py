@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 DIRECTIONS = ("uplink", "downlink")
-"""From the vehicle, and to it."""
+"""Directions, from the vehicle and to it."""
 
 _MICRO = 6
 
 _PAUSE_STEPS, _PAUSE_S = 10.0, 4.0
-"""Usual steps, and s beyond a usual step, from which on a longer one is a pause."""
+"""Usual steps, and seconds beyond a usual step, from which on a step is a pause."""
 
 _TIMEOUT_S, _ABOUT_S = 4.0, 0.5
-"""Time in s for which ping of Windows waits for a lost reply before it sends the next probe, and its tolerance."""
+"""Time in s that ping of Windows waits for a lost reply before the next probe, and its tolerance."""
 
 _USUAL = 0.9
-"""Share of steps of at most twice the median one from which on others are pauses, in which nothing was measured."""
+"""Minimum share of steps of at most twice the median for longer ones to be pauses."""
 
 _PARTING_S = 60.0
-"""Length in s of a pause that parts two flights; shorter ones are cut out of one."""
+"""Minimum length in s of a pause that separates two flights; shorter ones are cut out."""
 
 _MIN_PART_S = 120.0
-"""Time measured in s from which on a pause parts flights: bursts of half a minute each are one."""
+"""Minimum measured time in s of separate flights: bursts of half a minute each are one flight."""
 
 
 @dataclass(frozen=True)

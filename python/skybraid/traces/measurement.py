@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 POLICIES = ("outage", "hold", "split")
-"""What becomes of a gap: no path meanwhile, the last value holds, or a file for each part."""
+"""Treatment of gaps: no path meanwhile, hold of the last value, or one file per part."""
 
 NETWORK: dict[str, Quantity] = {
     "rate": "rate",
@@ -31,13 +31,13 @@ NETWORK: dict[str, Quantity] = {
 """Names of the columns that a link may replay, with their quantity."""
 
 OUTAGE = {"rate": 0.0, "delay": math.inf, "rtt": math.inf, "loss": 100.0, "round_trip_loss": 100.0}
-"""Values of a link that carries nothing."""
+"""Values of a link that is down."""
 
 _GAP_STEPS = 4.0
-"""Sampling intervals from which a pause between two samples counts as a gap."""
+"""Minimum number of sampling intervals in a pause that is a gap."""
 
 _MIN_GAP_S = 1.0
-"""Length in s below which a pause between samples is no gap."""
+"""Minimum length in s of a gap."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ _FROM_BASE: dict[Quantity, float] = {"rate": 1e-6, "delay": 1e-6, "loss": 100.0,
 _RATE_BIN_S = 0.1
 
 _MIN_RTT_NS = 10_000
-"""Shortest round trip of a constellation, in ns."""
+"""Minimum round-trip time of a constellation in ns."""
 
 
 def read_text(path: Path, column: str | int | None, unit: str | None, format: Format | None) -> Trace:  # noqa: A002

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from skybraid.traces.flights import Flight
 
 RATE_MBPS = 20.0
-"""Rate in Mbit/s of a path for which none was measured."""
+"""Rate in Mbit/s of a path without a measured rate."""
 
 DELAY_MS = 30.0
-"""One-way delay in ms of a path for which none was measured."""
+"""One-way delay in ms of a path without a measured delay."""
 
 _QUANTITIES = (("rate", "Mbit/s", f'"{RATE_MBPS:g}Mbit/s"'), ("delay", "ms", f'"{DELAY_MS:g}ms"'), ("loss", "%", None))
 

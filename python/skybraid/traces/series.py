@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 Quantity = Literal["rate", "delay", "loss", "rtt"]
 
 UNIT_OF: dict[Quantity, str] = {"rate": "Mbit/s", "delay": "ms", "loss": "%", "rtt": "ms"}
-"""The unit in which a `Trace` holds each quantity."""
+"""Unit of each quantity in a `Trace`."""
 
 DEADLINE_MS = 300.0
-"""One-way delay that remote piloting allows (Baltaci et al. 2023, section II)."""
+"""Maximum one-way delay of remote piloting in ms (Baltaci et al. 2023, section II)."""
 
 RATE_UNITS = {"bit/s": 1e-6, "kbit/s": 1e-3, "Mbit/s": 1.0, "Gbit/s": 1e3}
 RATE_UNITS |= {"bps": 1e-6, "kbps": 1e-3, "Mbps": 1.0, "Gbps": 1e3}

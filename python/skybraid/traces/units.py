@@ -5,7 +5,7 @@ from __future__ import annotations
 from skybraid import _core
 
 _BASES = {"rate": 1e-6, "delay": 1e-6, "loss": 100.0}
-"""Of what the engine counts in (bit/s, ns, a ratio) in Mbit/s, ms and %."""
+"""Size of the engine's units (bit/s, ns, a ratio) in Mbit/s, ms and %."""
 
 
 def scale_of(quantity: str, unit: str) -> float | None:

@@ -16,7 +16,7 @@ OutputFormat = Literal["csv", "mahimahi", "parquet"]
 OUTPUT_FORMATS: tuple[str, ...] = get_args(OutputFormat)
 
 BITS_PER_OPPORTUNITY = 1500 * 8
-"""One opportunity carries one IP packet of 1500 bytes (plus mahimahi's own 4)."""
+"""Size of the IP packet of one opportunity: 1500 bytes (mahimahi adds 4 of its own)."""
 
 
 def write(trace: Trace, path: str | Path, to: OutputFormat | None = None) -> None:

@@ -1,7 +1,7 @@
 """Video: clips, their encoding, and their picture quality after loss.
 
-`clips` opens a clip and `encode` makes a bitstream of it, of which a run knows only when which units of which size go
-out. `decode` makes pictures of what has arrived, and `quality` holds them against what was sent. `timecode` writes into
-each picture which one it is. `pipeline` is a camera and a screen as programs: `rtp` has what is on the wire, `sockets`
-how it goes there, `jitter` the buffer of the receiver. PyAV is needed for what draws, encodes and decodes.
+`clips` opens a clip and `encode` encodes it; a run uses only the times and sizes of its units. `decode` decodes the
+received units, and `quality` compares the pictures with those sent. `timecode` draws a number into each picture.
+`pipeline` contains camera and screen programs: `rtp` the packets, `sockets` their transport, `jitter` the receiver's
+buffer. Drawing, encoding and decoding need PyAV.
 """

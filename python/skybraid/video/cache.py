@@ -20,13 +20,13 @@ _MAKING: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 def folder() -> Path:
-    """`$XDG_CACHE_HOME/skybraid/video`, or `~/.cache/skybraid/video` without one (XDG Base Directory Specification)."""
+    """Returns the cache folder, `$XDG_CACHE_HOME/skybraid/video` or `~/.cache/skybraid/video` (XDG base directory)."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "skybraid" / "video"
 
 
 @contextmanager
-def whole(file: Path) -> Iterator[Path]:
+def atomic_file(file: Path) -> Iterator[Path]:
     """Yields a temporary name next to `file` that is renamed to `file` when the block succeeds and removed otherwise.
 
     Raises:
@@ -45,7 +45,7 @@ def whole(file: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def alone(file: Path) -> Iterator[None]:
+def exclusive(file: Path) -> Iterator[None]:
     """Serialises threads that would create the same file."""
     with _MAKING[str(file)]:
         yield

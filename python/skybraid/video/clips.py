@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from skybraid.model.errors import VideoError
-from skybraid.video.cache import alone, folder, whole
+from skybraid.video.cache import atomic_file, exclusive, folder
 from skybraid.video.flight import DURATION_S, RENDERER, Flight
 from skybraid.video.pyav import av
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FPS = 30
-"""Pictures a second of the built-in clips."""
+"""Frame rate of the built-in clips in 1/s."""
 
 
 class BuiltIn(NamedTuple):
@@ -37,10 +37,10 @@ BUILT_IN = {
     "flight-540": BuiltIn(960, 540, DURATION_S),
     "flight-270": BuiltIn(480, 270, DURATION_S),
 }
-"""A flight over fields, hills, a river and a wood, with turns, down to a runway; in three sizes."""
+"""Built-in clips: a flight over fields, hills, a river and a wood, with turns, to a runway; in three sizes."""
 
 _QP = "14"
-"""x264's quantiser for what is kept: about 47 dB, and a third of what nothing lost would take."""
+"""Quantiser of x264 for cached clips: about 47 dB, and a third of the size of lossless encoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Clip:
     """Video file.
 
     Attributes:
-        file: where it lies.
-        width: in pixels, even.
-        height: in pixels, even.
-        fps: pictures a second; the mean where they come unevenly.
+        file: path of the file.
+        width: width in pixels, even.
+        height: height in pixels, even.
+        fps: frame rate in 1/s; the mean if it varies.
     """
 
     file: Path
@@ -60,16 +60,16 @@ class Clip:
     fps: Fraction
 
     def digest(self) -> str:
-        """SHA-256 of the file."""
+        """Returns the SHA-256 of the file."""
         found = self.file.stat()
         return _digest(self.file, found.st_size, found.st_mtime_ns)
 
     def pictures(self, size: tuple[int, int] | None = None, fps: Fraction | None = None) -> Iterator[NDArray[np.uint8]]:
-        """Iterates over pictures as writable planes Y, Cb, Cr (4:2:0), shape (1.5 · height, width).
+        """Yields pictures as writable planes Y, Cb, Cr (4:2:0), shape (1.5 · height, width).
 
         Args:
-            size: width and height in pixels, even; by default the clip's own.
-            fps: pictures a second, each the nearest in time; by default the clip's own.
+            size: width and height in pixels, even; default: those of the clip.
+            fps: frame rate in 1/s, with the nearest picture in time; default: that of the clip.
 
         Raises:
             VideoError: the file cannot be decoded.
@@ -101,21 +101,21 @@ class Clip:
 
 
 def open_clip(name: str | Path, progress: Callable[[float], None] | None = None) -> Clip:
-    """Opens a clip by the name of a built-in one (rendered on first use) or by path.
+    """Opens a built-in clip by name (rendered on first use), or a file.
 
     Args:
-        name: one of `BUILT_IN`, or a file.
-        progress: receives the share of a built-in clip that is drawn, 0 to 1.
+        name: key of `BUILT_IN`, or path of a file.
+        progress: callback with the rendered share of a built-in clip, 0 to 1.
 
     Raises:
         VideoError: there is no such clip, or it has no pictures.
-        ResultError: the drawn clip cannot be kept.
+        ResultError: the rendered clip cannot be written.
     """
     built_in = BUILT_IN.get(str(name))
     if built_in is None:
         return _opened(Path(name))
     file = folder() / f"{name}-{RENDERER}.mkv"
-    with alone(file):
+    with exclusive(file):
         if not file.exists():
             render(file, *built_in, progress)
     return _opened(file)
@@ -127,11 +127,11 @@ def render(
     """Renders the built-in flight into a file, atomically.
 
     Args:
-        file: Matroska with H.264 that loses next to nothing.
-        width: in pixels, a multiple of 4.
-        height: in pixels, even.
-        duration_s: how much of the flight, up to its `DURATION_S`.
-        progress: receives the share that is done, 0 to 1.
+        file: Matroska file with nearly lossless H.264.
+        width: width in pixels, a multiple of 4.
+        height: height in pixels, even.
+        duration_s: duration in s, at most `DURATION_S`.
+        progress: callback with the completed share, 0 to 1.
 
     Raises:
         ResultError: the file cannot be written.
@@ -140,7 +140,7 @@ def render(
     number = round(min(duration_s, DURATION_S) * FPS)
     options = {"qp": _QP, "preset": "superfast", "threads": "1", "bf": "0", "g": str(FPS)}
     with (
-        whole(file) as aside,
+        atomic_file(file) as aside,
         av.open(str(aside), "w", format="matroska", options={"fflags": "+bitexact"}) as container,
     ):
         stream = container.add_stream("libx264", rate=FPS, options=options)

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 class Decoder:
     """FFmpeg decoder of one stream, fed with the received units of each frame.
 
-    A unit of which a part is lost must be left out, as RTP's receivers do (RFC 6184, 5.8); the decoder fills what a
-    slice that is missing would have shown from its neighbours and the picture before. Of a frame that is missing as a
-    whole, or before anything could be decoded, no picture comes: a screen keeps the one before. None comes either while
-    FFmpeg's decoder of H.264 takes pictures for old ones, up to half a second after a lost key frame or many lost
-    frames; players that are built on it stand still as well.
+    Partly received units must be left out, as RTP receivers do (RFC 6184, 5.8). The decoder conceals a missing slice
+    from its neighbours and the previous picture. A completely lost frame, or one before the first decodable picture,
+    gives no picture: the screen keeps the previous one. FFmpeg's H.264 decoder also drops pictures that it takes for
+    old ones, up to half a second after a lost key frame or many lost frames; players based on it freeze too.
     """
 
     def __init__(self, codec: str) -> None:
@@ -55,11 +54,11 @@ class Decoder:
 
 
 def decode(encoded: Encoded, received: Iterable[Sequence[bytes] | None]) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Decodes received units into pictures, each with its frame number; see `Decoder` for which appear.
+    """Decodes received units; yields pictures with their frame numbers, as described for `Decoder`.
 
     Args:
-        encoded: what was sent; a flight may be longer and go through it again and again.
-        received: of each frame, from the first of the flight, the NAL units that arrived in order, or None.
+        encoded: sent clip, repeated if the flight is longer.
+        received: received NAL units of each frame of the flight, in order, or None.
 
     Yields:
         The number of a frame and its picture: planes Y, Cb, Cr (4:2:0) in rows, shape (1.5 · height, width).
@@ -75,7 +74,7 @@ def _numbered(frame: av.VideoFrame) -> tuple[int, NDArray[np.uint8]]:
 
 
 def luma(frame: av.VideoFrame) -> NDArray[np.uint8]:
-    """Luma plane of a picture, shape (height, width), without copying."""
+    """Returns the luma plane of a picture, shape (height, width), without copying."""
     plane = frame.planes[0]
     rows: NDArray[np.uint8] = np.frombuffer(memoryview(plane), np.uint8).reshape(-1, plane.line_size)
     return rows[: frame.height, : frame.width]

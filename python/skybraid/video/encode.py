@@ -1,8 +1,8 @@
 """Encoding of a clip by x264 or x265 at constant rate, cached by its inputs.
 
-Made as a link with little delay wants it: no pictures out of order, nothing looked at ahead, parameter sets repeated
-with each key frame; and by one thread, so that a machine's cores change nothing. The rate is held by a buffer (VBV) of
-some frames: over any stretch of frames, no more comes out than the rate brings plus the buffer.
+Encodes for low delay: no reordered pictures, no look-ahead, parameter sets repeated with each key frame. A single
+thread makes the result independent of the number of cores. The rate is limited by a buffer (VBV) of some frames: any
+sequence of frames has at most the bits of the rate plus the buffer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skybraid.model.errors import VideoError
 from skybraid.model.formatting import rate as rate_words
 from skybraid.model.heavy import np
 from skybraid.video import timecode
-from skybraid.video.cache import alone, folder, whole
+from skybraid.video.cache import atomic_file, exclusive, folder
 from skybraid.video.pyav import av
 
 if TYPE_CHECKING:
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from skybraid.video.clips import Clip
 
 START_CODE = b"\0\0\0\1"
-"""What stands before a unit in a byte stream (ITU-T H.264 and H.265, annex B)."""
+"""Prefix of a unit in a byte stream (ITU-T H.264 and H.265, annex B)."""
 
 PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
-"""How much work goes into the bits, as x264 and x265 name it; from "medium" on 1080p takes minutes."""
+"""Effort presets of x264 and x265; from "medium" on, 1080p takes minutes."""
 
 _CODECS = {"h264": "libx264", "h265": "libx265"}
 _VERSION = 1
 _MAX_OVER = 1.1
 _MIN_BITS = 0.005
-"""Bits a pixel below which x264 gives grey squares; 311 kbit/s for 1080p30."""
+"""Minimum bits per pixel: below it, x264 produces grey blocks; 311 kbit/s for 1080p30."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class EncodedFrame:
     """Encoded picture.
 
     Attributes:
-        captured_ns: when it was taken, from the beginning of the clip.
-        key: whether decoding can begin here with nothing before (IDR in H.264, IRAP in H.265).
-        recovery_frames: decoding that begins here shows whole pictures so many frames later: 0 at a key frame, the
+        captured_ns: capture time in ns from the start of the clip.
+        key: whether decoding can start here (IDR in H.264, IRAP in H.265).
+        recovery_frames: number of frames until pictures are complete if decoding starts here: 0 at a key frame, the
             count of a recovery point with intra refresh, None elsewhere.
-        units: its NAL units without start codes.
+        units: NAL units without start codes.
     """
 
     captured_ns: int
@@ -66,7 +66,7 @@ class EncodedFrame:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of an encoding, all of them known; see `Encoding`."""
+    """Complete settings of an encoding; for the fields see `Encoding`."""
 
     codec: str
     rate_bps: int
@@ -83,20 +83,19 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    """Options of encoding a clip.
+    """Options for encoding a clip.
 
     Attributes:
         codec: "h264" or "h265".
-        rate_bps: constant rate of all units.
-        fps: pictures a second; None: the clip's.
-        size: width and height in pixels, even; None: the clip's.
-        key_every_s: time between key frames, or in which `intra_refresh` goes once over the picture.
-        intra_refresh: in place of key frames after the first, a strip of each picture is encoded by itself; it wanders.
-            H.264 alone.
-        slices: into how many a picture is cut, each decodable when others of the picture are lost.
+        rate_bps: constant rate of all units in bit/s.
+        fps: frame rate in 1/s; None: that of the clip.
+        size: width and height in pixels, even; None: those of the clip.
+        key_every_s: time between key frames, or period of `intra_refresh`, in s.
+        intra_refresh: replaces key frames after the first by a moving intra-coded strip; H.264 only.
+        slices: number of independently decodable slices of a picture.
         preset: one of `PRESETS`.
-        buffer_frames: the buffer of the rate control (VBV) in mean frames; no key frame is larger.
-        time_code: draws each frame's number into it (`timecode`).
+        buffer_frames: buffer of the rate control (VBV) in mean frames; it also bounds key frames.
+        time_code: whether to draw the number of each frame (`timecode`).
     """
 
     rate_bps: float
@@ -111,10 +110,10 @@ class Encoding:
     time_code: bool = True
 
     def settings(self, clip: Clip) -> Settings:
-        """Settings for a clip.
+        """Returns the complete settings for a clip.
 
         Raises:
-            VideoError: one of them has no meaning, the picture needs a higher rate, or this PyAV lacks the codec.
+            VideoError: a setting is invalid, the picture needs a higher rate, or this PyAV lacks the codec.
         """
         fps = clip.fps if self.fps is None else Fraction(self.fps).limit_denominator(1001)
         width, height = self.size or (clip.width, clip.height)
@@ -169,13 +168,13 @@ class Encoded:
     """Encoded clip: an index in memory, the units in a file read on demand.
 
     Attributes:
-        file: the byte stream, which players open.
-        settings: how it was encoded.
-        unit_frame: of each NAL unit, the frame it belongs to, from 0; int32.
-        unit_offset: where it begins in the file, in bytes; int64.
-        unit_bytes: how long it is, without its start code; int32.
-        key: of each frame, whether it is a key frame.
-        recovery_frames: of each frame, as `EncodedFrame` has it, -1 for None; int32.
+        file: byte stream, which players can open.
+        settings: settings of the encoding.
+        unit_frame: frame number of each NAL unit, from 0; int32.
+        unit_offset: offset of each NAL unit in the file in bytes; int64.
+        unit_bytes: length of each NAL unit without its start code; int32.
+        key: whether each frame is a key frame.
+        recovery_frames: `EncodedFrame.recovery_frames` of each frame, -1 for None; int32.
     """
 
     file: Path
@@ -191,7 +190,7 @@ class Encoded:
 
     @property
     def fps(self) -> Fraction:
-        """Pictures per second."""
+        """Frame rate in 1/s."""
         return Fraction(self.settings.fps)
 
     @property
@@ -205,22 +204,22 @@ class Encoded:
         return 8 * int(self.unit_bytes.sum()) / self.duration_s
 
     def captured_ns(self, frame: int) -> int:
-        """Capture time of a frame in ns from the start."""
+        """Returns the capture time of a frame in ns from the start."""
         return round(frame * 1_000_000_000 / self.fps)
 
     def unit_lengths(self) -> list[list[int]]:
-        """Lengths of the units of each frame in bytes, from the index."""
+        """Returns the lengths of the units of each frame in bytes."""
         return [part.tolist() for part in np.split(self.unit_bytes, self._first[1:-1])]
 
     def units(self, frame: int) -> list[bytes]:
-        """NAL units of a frame, without start codes."""
+        """Returns the NAL units of a frame, without start codes."""
         places = range(self._first[frame], self._first[frame + 1])
         parts = [(int(self.unit_offset[place]), int(self.unit_bytes[place])) for place in places]
         return [self._bits[offset : offset + length] for offset, length in parts]
 
     @property
     def frames(self) -> list[EncodedFrame]:
-        """Iterates over frames with their units."""
+        """Returns all frames with their units."""
         return [
             EncodedFrame(
                 self.captured_ns(frame), bool(self.key[frame]), None if later < 0 else later, self.units(frame)
@@ -230,7 +229,7 @@ class Encoded:
 
     @cached_property
     def _first(self) -> list[int]:
-        """First unit of each frame, and the number of units."""
+        """Returns the first unit of each frame, and the total number of units."""
         firsts: list[int] = np.searchsorted(self.unit_frame, np.arange(len(self) + 1)).tolist()
         return firsts
 
@@ -244,29 +243,29 @@ def encode(clip: Clip, encoding: Encoding, progress: Callable[[int], None] | Non
     """Encodes a clip, or returns the cached encoding of the same clip and settings.
 
     Args:
-        clip: what is encoded.
-        encoding: how.
-        progress: receives the number of frames done.
+        clip: clip to encode.
+        encoding: options.
+        progress: callback with the number of encoded frames.
 
     Raises:
-        VideoError: a setting has no meaning, the picture needs a higher rate, this PyAV lacks the codec, or the clip
-            cannot be decoded.
-        ResultError: the encoded clip cannot be kept.
+        VideoError: a setting is invalid, the picture needs a higher rate, this PyAV lacks the codec, or the clip cannot
+            be decoded.
+        ResultError: the encoded clip cannot be written.
     """
     settings = encoding.settings(clip)
     made_of = {"version": _VERSION, "clip": clip.digest(), "libavcodec": av.library_versions["libavcodec"]}
     essence = json.dumps(made_of | asdict(settings), sort_keys=True).encode()
     file = folder() / f"{hashlib.sha256(essence).hexdigest()[:32]}.{settings.codec}"
-    with alone(file):
-        found = _found(file, settings)
+    with exclusive(file):
+        found = _read_cached(file, settings)
         return found if found is not None else _encoded(clip, file, settings, progress)
 
 
 def units_of(data: bytes) -> list[tuple[int, int]]:
-    """Offset and length of each NAL unit in a byte stream with start codes."""
+    """Returns offset and length of each NAL unit in a byte stream with start codes."""
     starts = [found.end() for found in re.finditer(b"\0\0\1", data)]
     ends = [start - 3 for start in starts[1:]] + [len(data)]
-    # No unit ends in a zero byte, so those belong to the next start code (annex B).
+    # No unit ends in a zero byte, so trailing zeros belong to the next start code (annex B).
     return [(start, len(data[start:end].rstrip(b"\0"))) for start, end in zip(starts, ends, strict=False)]
 
 
@@ -279,8 +278,8 @@ class _Index:
         self.key: list[bool] = []
         self.recovery_frames: list[int] = []
 
-    def take(self, packet: av.Packet[Any], start: int) -> bytes:
-        """Adds the next picture, which starts at offset `start`; returns its bytes."""
+    def add(self, packet: av.Packet[Any], start: int) -> bytes:
+        """Adds the next picture, which starts at offset `start`; returns its byte stream."""
         frame, data = len(self.key), bytes(packet)
         if packet.pts != frame:
             words = f"found picture {packet.pts}, expected {frame}"
@@ -308,21 +307,21 @@ class _Index:
 
 def _encoded(clip: Clip, file: Path, settings: Settings, progress: Callable[[int], None] | None) -> Encoded:
     index = _Index(clip, settings)
-    with whole(file) as aside:
+    with atomic_file(file) as aside:
         with aside.open("wb") as stream:
             for packet in _packets(clip, settings, progress):
-                stream.write(index.take(packet, stream.tell()))
+                stream.write(index.add(packet, stream.tell()))
         if not index.key:
             raise VideoError(f"{clip.file}: found no pictures, expected a video")
         made = Encoded(file, settings, **index.arrays())
-        _hold_to_rate(made, clip)
-    with whole(_index(file)) as aside, aside.open("wb") as stream:
+        _check_rate(made, clip)
+    with atomic_file(_index(file)) as aside, aside.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **index.arrays())
     return made
 
 
 def _packets(clip: Clip, settings: Settings, progress: Callable[[int], None] | None) -> Iterator[av.Packet[Any]]:
-    """Iterates over the encoded packets of a clip, one per picture."""
+    """Yields the encoded packets of a clip, one per picture."""
     context = _encoder(settings)
     number = coded = 0
     try:
@@ -364,7 +363,7 @@ def _encoder(settings: Settings) -> av.VideoCodecContext:
     if settings.codec == "h264":
         parameters |= {"sliced-threads": 0}
     else:
-        # x265 cuts slices only where rows wait for one another (WPP), which takes a pool, if of one thread.
+        # x265 makes slices only with wavefront processing (WPP), which needs a thread pool, even of one thread.
         cut = settings.slices > 1
         parameters |= {"frame-threads": 1, "pools": "1" if cut else "none", "wpp": int(cut), "open-gop": 0}
         parameters |= {"info": 0, "log-level": "none"}
@@ -379,16 +378,16 @@ def _encoder(settings: Settings) -> av.VideoCodecContext:
     return context
 
 
-def _hold_to_rate(made: Encoded, clip: Clip) -> None:
-    if made.mean_rate_bps <= _MAX_OVER * made.settings.rate_bps:
+def _check_rate(encoded: Encoded, clip: Clip) -> None:
+    if encoded.mean_rate_bps <= _MAX_OVER * encoded.settings.rate_bps:
         return
-    picture = f"{made.settings.width}×{made.settings.height} pixels, {float(made.fps):g} pictures a second"
-    asked, least = rate_words(made.settings.rate_bps), rate_words(made.mean_rate_bps)
-    raise VideoError(f"{clip.file}: found a rate of {asked}, expected {least}, which {picture} take at the coarsest")
+    picture = f"{encoded.settings.width}×{encoded.settings.height} pixels, {float(encoded.fps):g} pictures a second"
+    wanted, reached = rate_words(encoded.settings.rate_bps), rate_words(encoded.mean_rate_bps)
+    raise VideoError(f"{clip.file}: found a rate of {wanted}, expected {reached}, which {picture} take at the coarsest")
 
 
-def _found(file: Path, settings: Settings) -> Encoded | None:
-    """Cached encoding, if complete."""
+def _read_cached(file: Path, settings: Settings) -> Encoded | None:
+    """Returns the cached encoding, if complete."""
     try:
         with _index(file).open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             found = Encoded(file, settings, **arrays)

@@ -1,8 +1,8 @@
-"""Pictures of the built-in clips: a flight over fields and hills to a runway, drawn pixel by pixel.
+"""Pictures of the built-in clips: a flight over fields and hills to a runway, rendered per pixel.
 
-A ray through each pixel meets the plane that lies as high as the ground where it lands. That height is found on a grid
-of every fourth pixel; divided by how steeply the ray falls, which is linear in the picture, it gives the place on the
-ground to the pixel. Numbers of pixels are float32.
+The ray of each pixel is intersected with a horizontal plane at the local height of the ground. This height is found on
+a grid of every fourth pixel; divided by the ray's slope, which is linear in the picture, it gives the position on the
+ground for each pixel. Values per pixel are float32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Rays = tuple[Floats, Floats, Floats]
 
 RENDERER = 1
-"""Version of what is drawn; another one draws other pictures."""
+"""Version of the renderer; increased when the pictures change."""
 
 DURATION_S = 30.0
 
@@ -37,7 +37,7 @@ _STEP = 4
 
 
 class _Pose(NamedTuple):
-    """Pose of the camera: position, and its right, front and top axes in east, north, up."""
+    """Pose of the camera: position, and its right, front and top axes, in east, north, up."""
 
     east_m: float
     north_m: float
@@ -49,7 +49,7 @@ class _Pose(NamedTuple):
 
 @cache
 def _course() -> tuple[interpolate.CubicSpline, interpolate.CubicSpline, interpolate.PchipInterpolator]:
-    """Course in m (east, north, up) over time in s."""
+    """Returns the course in m (east, north, up) over time in s."""
     return (
         interpolate.CubicSpline((0, 6, 12, 18, 24, 27, 30), (0, 40, -30, 30, 0, 0, 0), bc_type="clamped"),
         interpolate.CubicSpline((0, 12, 24, 28, 30), (0, 350, 690, 785, 825)),
@@ -58,7 +58,7 @@ def _course() -> tuple[interpolate.CubicSpline, interpolate.CubicSpline, interpo
 
 
 def _pose(time_s: float) -> _Pose:
-    """A coordinated turn, which banks as its curve needs (tan roll = speed · turn rate / g), with some turbulence."""
+    """Returns the pose in a coordinated turn (tan roll = speed · turn rate / g), with some turbulence."""
     to_east, to_north, up = _course()
     east, north = float(to_east(time_s, 1)), float(to_north(time_s, 1))
     speed = math.hypot(east, north)
@@ -79,11 +79,11 @@ def _pose(time_s: float) -> _Pose:
 
 @dataclass(frozen=True)
 class Flight:
-    """Draws the flight's pictures.
+    """Renderer of the flight's pictures.
 
     Attributes:
-        width: of a picture in pixels, a multiple of 4.
-        height: of a picture in pixels, even.
+        width: width of a picture in pixels, a multiple of 4.
+        height: height of a picture in pixels, even.
     """
 
     width: int
@@ -107,7 +107,7 @@ class Flight:
 
     @property
     def _focal(self) -> float:
-        """Focal length in pixels: a view 75° wide."""
+        """Focal length in pixels, for a view 75° wide."""
         return self.width * _FOCAL
 
     @property
@@ -116,7 +116,7 @@ class Flight:
         return int(min(8, 2 ** max(0, round(math.log2(1920 / self.width)))))
 
     def picture(self, time_s: float) -> NDArray[np.uint8]:
-        """Renders the picture at a time from 0 to `DURATION_S`: planes Y, Cb, Cr, shape (1.5 · height, width)."""
+        """Renders the picture at a time from 0 to `DURATION_S` as planes Y, Cb, Cr, shape (1.5 · height, width)."""
         pose = _pose(time_s)
         drawn = np.empty((self.height * 3 // 2, self.width), np.uint8)
         chroma = drawn[self.height :].reshape(2, self.height // 2, self.width // 2)
@@ -137,12 +137,12 @@ class Flight:
         return drawn
 
     def _rays(self, pose: _Pose, first: int, last: int, pixel: int) -> Rays:
-        """Rays through the centres of pixels (squares of `pixel` by `pixel`) of some rows."""
+        """Returns the rays through the centres of pixels (squares of `pixel` by `pixel`) of some rows."""
         middle = (pixel - 1) / 2
         return self._through(pose, np.arange(0, self.width, pixel) + middle, np.arange(first, last, pixel) + middle)
 
     def _through(self, pose: _Pose, columns: Floats, rows: Floats) -> Rays:
-        """Rays in east, north, up, scaled to unit length along the camera's axis."""
+        """Returns rays in east, north, up, scaled to unit length along the camera's axis."""
         right = ((columns - (self.width - 1) / 2) / self._focal).astype(np.float32)
         down = ((rows - (self.height - 1) / 2) / self._focal).astype(np.float32)[:, np.newaxis]
         east, north, up = (
@@ -152,7 +152,7 @@ class Flight:
         return east, north, up
 
     def _above(self, pose: _Pose) -> Floats:
-        """Height of the camera above the visible ground in m, at every fourth pixel and one more."""
+        """Returns the height of the camera above the visible ground in m, at every fourth pixel plus one."""
         columns, rows = (np.arange(0.0, length + 2 * _STEP, _STEP) for length in (self.width, self.height))
         east, north, up = self._through(pose, columns[: self.width // _STEP + 1], rows)
         fall = np.maximum(-up, np.float32(0.002))
@@ -182,15 +182,15 @@ class Flight:
         return terrain.to_bytes(luma), terrain.to_bytes(colours)
 
     def _places(self, pose: _Pose, rays: Rays, above_m: Floats, step: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """Intersection of rays with the ground: east, north, pixel width and distance, all in m."""
+        """Returns the intersections of rays with the ground: east, north, pixel width and distance, all in m."""
         fall = np.maximum(-rays[2], np.float32(1e-4))
         along = above_m / fall
-        # A pixel is wider along the ray than across, by how flat it falls; texels between both blur and flicker least.
+        # A pixel is longer along a flat ray than across; a texel size in between blurs and flickers least.
         pixel = along * np.float32(step / self._focal) / np.sqrt(np.minimum(fall, np.float32(1)))
         return np.float32(pose.east_m) + along * rays[0], np.float32(pose.north_m) + along * rays[1], pixel, along
 
     def _sky(self, rays: Rays, halved: Rays) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Haze at the horizon, blue above, clouds that grow pale with distance."""
+        """Renders haze at the horizon, blue above, and clouds that fade with distance."""
         cloud, blue = self._weather(rays)
         luma = np.float32(_HAZE[0]) + np.float32(_SKY[0] - _HAZE[0]) * blue
         luma += cloud * (np.float32(225) - luma)
@@ -200,7 +200,7 @@ class Flight:
         return terrain.to_bytes(luma), terrain.to_bytes(colours)
 
     def _weather(self, rays: Rays) -> tuple[Floats, Floats]:
-        """Cloud cover of a pixel and blueness of the sky, both from 0 to 1."""
+        """Returns the cloud cover of each pixel and the blueness of the sky, both from 0 to 1."""
         rise = np.maximum(rays[2], np.float32(1e-3))
         along = np.float32(_CLOUDS_M) / rise
         (cloud,) = self._clouds.at(along * rays[0], along * rays[1], along * np.float32(4 / self.width))
@@ -209,7 +209,7 @@ class Flight:
 
 
 def _enlarged(coarse: Floats, rows: int) -> Floats:
-    """Enlarges values at every fourth pixel to every pixel by linear interpolation."""
+    """Interpolates values at every fourth pixel linearly to every pixel."""
     share = (np.arange(_STEP, dtype=np.float32) / _STEP)[:, np.newaxis]
     lines = -(-rows // _STEP)
     tall = coarse[:lines, np.newaxis] * (1 - share) + coarse[1 : lines + 1, np.newaxis] * share

@@ -1,4 +1,4 @@
-"""Clips of a scenario's flows: encoded before a run, decoded after it from the received units."""
+"""Clips of a scenario's flows: encoded before a run, decoded afterwards from the received units."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from skybraid.video.encode import Encoded
 
 MODEL = "model"
-"""The clip that is none: sizes of frames without pictures."""
+"""Clip name of the frame size model, which has no pictures."""
 
 
 def with_clips(scenario: Scenario) -> _core.Scenario:
-    """Returns the parsed scenario with the encoded frames of its flows' clips; encoding is done once and kept.
+    """Returns the parsed scenario with the encoded frames of its flows' clips; encodings are cached.
 
     Raises:
-        VideoError: a clip is not there, is no video, or cannot be encoded as the flow asks, or PyAV is missing.
+        VideoError: a clip is missing, is no video, or cannot be encoded with the flow's settings, or PyAV is missing.
     """
     native = scenario.native
     for flow, video in native.videos().items():
@@ -37,12 +37,12 @@ def with_clips(scenario: Scenario) -> _core.Scenario:
 
 
 def encoded(flow: str, video: Mapping[str, Any], folder: Path) -> tuple[Clip, Encoded]:
-    """Clip of a flow and its encoding.
+    """Returns the clip of a flow and its encoding.
 
     Args:
-        flow: its name, for errors.
-        video: what `_core.Scenario.videos` says of it.
-        folder: where the names of files begin.
+        flow: name of the flow, for errors.
+        video: entry of `_core.Scenario.videos`.
+        folder: base folder of relative file names.
 
     Raises:
         VideoError: as for `with_clips`.
@@ -65,15 +65,15 @@ def encoded(flow: str, video: Mapping[str, Any], folder: Path) -> tuple[Clip, En
 
 
 def received(made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> Iterator[list[bytes] | None]:
-    """NAL units of each frame that reached the decoder; None for a frame that was not shown.
+    """Yields the NAL units of each frame that reached the decoder; None for a frame that was not shown.
 
     Args:
-        made: what was sent.
-        video: what `_core.Scenario.videos` says of the flow.
+        made: sent clip.
+        video: entry of `_core.Scenario.videos`.
         frames: the flow's rows of the table `frames` of one run, in order.
 
     Raises:
-        VideoError: the rate of the flow changed, so that what was sent was never encoded.
+        VideoError: the rate of the flow changed, so that the sent frames were never encoded.
     """
     if video["controlled"]:
         raise VideoError("rate_control: the frames of a changing rate are a model; expected a constant rate to decode")
@@ -88,7 +88,7 @@ def received(made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> I
 
 
 def _arrived(units: list[bytes], packets: list[int], missing: str) -> list[bytes]:
-    """Units without a missing packet; `missing` lists packet numbers, as "3 7-9"."""
+    """Returns the units without a missing packet; `missing` lists packet numbers, as in "3 7-9"."""
     if not missing:
         return units
     lost = np.zeros(sum(packets), dtype=bool)

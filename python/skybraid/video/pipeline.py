@@ -1,9 +1,9 @@
-"""Camera and screen as programs: an encoded clip sent as RTP in real time, received, decoded and timed.
+"""Camera and screen programs: an encoded clip sent as RTP in real time, received, decoded and timed.
 
-RTP goes over UDP with RTCP on the port above, or both on one port (RFC 5761), or over a TCP or MPTCP connection, each
-packet behind its length (RFC 4571). When a picture was taken is read from its RTP time stamp and from the pair of NTP
-and RTP time in the sender's reports (RFC 3550, 6.4.1); which one is on the screen, from the time code in it. Latencies
-hold between programs on one machine, or on machines whose clocks agree.
+RTP is sent over UDP with RTCP on the next port, or both on one port (RFC 5761), or over a TCP or MPTCP connection, each
+packet preceded by its length (RFC 4571). The capture time of a picture is computed from its RTP time stamp and the pair
+of NTP and RTP time in the sender's reports (RFC 3550, 6.4.1); the time code identifies the picture on the screen.
+Latencies are valid between programs on one machine, or on machines with synchronised clocks.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from skybraid.video.sockets import Address, Link
 
 PACKET_BYTES = 1200
-"""The largest RTP packet, as in scenarios."""
+"""Maximum size of an RTP packet in bytes, as in scenarios."""
 
 COLUMNS = ("frame", "timestamp", "captured_ns", "shown_ns", "latency_ns", "damaged")
-"""Of the rows, one a picture; see `Row`."""
+"""Columns of the rows, one row per picture; see `Row`."""
 
 _NAME = "skybraid@video"
 _NTP_S = 2_208_988_800
-"""From 1900, where NTP counts from, to 1970."""
+"""Seconds from 1900, the epoch of NTP, to 1970."""
 
 _REPORT_NS = 1_000_000_000
 _FAREWELL_S = 2.0
 _FAREWELL_EVERY_S = 0.3
 _LOOK_S = 0.2
 _MAX_PACKET_BYTES = 65_000
-_UNDER_WAY = 32
-"""Frames for which a decoder may still give a picture."""
+_MAX_DECODING = 32
+"""Maximum number of frames in the decoder."""
 
 
 @dataclass(slots=True)
@@ -58,10 +58,10 @@ class Sent:
     """Counters of a sender, and the receiver's last report.
 
     Attributes:
-        frames: sent.
-        packets: of RTP.
-        lost: packets, as the receiver counts them; None without a report.
-        round_trip_s: of the last report; None without one.
+        frames: sent frames.
+        packets: sent RTP packets.
+        lost: lost packets reported by the receiver; None without a report.
+        round_trip_s: round-trip time of the last report in s; None without one.
     """
 
     frames: int = 0
@@ -80,19 +80,19 @@ def send(
     packet_bytes: int = PACKET_BYTES,
     duration_s: float | None = None,
 ) -> Sent:
-    """Sends an encoded clip to a receiver; a frame's packets are sent together at its capture time.
+    """Sends an encoded clip to a receiver, the packets of each frame together at its capture time.
 
     Args:
-        encoded: what is played, again and again where `duration_s` is longer.
-        to: the receiver; its reports are awaited on the port above, unless `one_port`.
-        tcp: over a TCP connection.
-        mptcp: over an MPTCP connection.
-        one_port: RTCP goes to the same port (RFC 5761); over a connection it always does.
-        packet_bytes: of the largest RTP packet, header included.
-        duration_s: how long to play; by default once through the clip.
+        encoded: clip to play, repeated if `duration_s` is longer.
+        to: address of the receiver; its reports are expected on the next port, unless `one_port`.
+        tcp: whether to use a TCP connection.
+        mptcp: whether to use an MPTCP connection.
+        one_port: whether RTCP uses the same port (RFC 5761); over a connection it always does.
+        packet_bytes: maximum size of an RTP packet in bytes, header included.
+        duration_s: time to play in s; default: the clip once.
 
     Raises:
-        VideoError: nobody answers, or `packet_bytes` has no meaning.
+        VideoError: no receiver answers, or `packet_bytes` is invalid.
     """
     if not 100 <= packet_bytes <= _MAX_PACKET_BYTES:
         raise VideoError(f"packet: found {packet_bytes} B, expected 100 B to {_MAX_PACKET_BYTES} B")
@@ -135,15 +135,15 @@ class _Camera:
         return self._sender.frame(self._encoded.units(number % len(self._encoded)), timestamp)
 
     def _until(self, at_ns: int) -> None:
-        """Waits while sending a report each second and reading the receiver's."""
+        """Waits, while sending a report each second and reading those of the receiver."""
         while (now_ns := time.monotonic_ns()) < at_ns and not self._link.ended:
             if now_ns - self._reported_ns >= _REPORT_NS:
                 self._report()
-            self._hear((at_ns - now_ns) / 1e9)
+            self._read_reports((at_ns - now_ns) / 1e9)
         if time.monotonic_ns() - self._reported_ns >= _REPORT_NS:
             self._report()
 
-    def _hear(self, max_s: float) -> None:
+    def _read_reports(self, max_s: float) -> None:
         ready, _, _ = select.select(self._link.handles(), [], [], max(0.0, max_s))
         for one in ready:
             for data in self._link.read(one):
@@ -166,16 +166,16 @@ class _Camera:
             if now - said >= _FAREWELL_EVERY_S:
                 self._report(bye=True)
                 said = now
-            self._hear(min(deadline, said + _FAREWELL_EVERY_S) - now)
+            self._read_reports(min(deadline, said + _FAREWELL_EVERY_S) - now)
 
 
 def sdp(encoded: Encoded, to: Address, *, one_port: bool = False) -> str:
-    """Session description of a stream over UDP, for players (RFC 8866; RFC 6184 and 7798, section 7).
+    """Returns the session description of a stream over UDP, for players (RFC 8866; RFC 6184 and 7798, section 7).
 
     Args:
-        encoded: what `send` plays.
-        to: where it sends to.
-        one_port: RTCP goes to the same port.
+        encoded: clip that `send` plays.
+        to: address of the receiver.
+        one_port: whether RTCP uses the same port.
     """
     codec = encoded.settings.codec
     first = encoded.units(0)
@@ -203,11 +203,11 @@ class Row:
     """Picture shown on the screen.
 
     Attributes:
-        frame: the number in its time code; None where none was drawn, none can be read, or nothing was decoded.
-        timestamp: RTP time stamp of what was decoded, 32 bits.
-        captured_ns: when what is seen was taken, since 1970; None if no sender's report has come.
-        shown_ns: when it was on the screen, since 1970.
-        damaged: something is missing of it, or of what it refers to.
+        frame: number in its time code; None if there is none, it is unreadable, or nothing was decoded.
+        timestamp: RTP time stamp of the decoded frame, 32 bits.
+        captured_ns: capture time of the visible picture in ns since 1970; None before a sender's report.
+        shown_ns: display time in ns since 1970.
+        damaged: whether a part of the frame or of a reference frame is missing.
     """
 
     frame: int | None
@@ -227,9 +227,9 @@ class Received:
     """Counters of a receiver.
 
     Attributes:
-        rows: one a picture.
-        packets: of RTP that came.
-        lost: of those sent.
+        rows: one row per picture.
+        packets: received RTP packets.
+        lost: lost RTP packets.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -238,19 +238,19 @@ class Received:
 
 
 class Receiver:
-    """Receiver; listens from construction on.
+    """Receiver of a stream, which listens from construction on.
 
     Args:
-        listen: where.
-        codec: what is sent, "h264" or "h265".
-        jitter_buffer_s: for how long what came soonest is kept.
-        tcp: waits for a TCP connection.
-        mptcp: waits for an MPTCP connection, or a TCP one.
-        decode: decodes, and reads the time codes; needs PyAV.
-        out: where the rows are written to as they come, as CSV.
+        listen: address to listen on.
+        codec: codec of the stream, "h264" or "h265".
+        jitter_buffer_s: maximum time in the jitter buffer in s, that of the packet with the least delay.
+        tcp: whether to wait for a TCP connection.
+        mptcp: whether to wait for an MPTCP or TCP connection.
+        decode: whether to decode and read the time codes; needs PyAV.
+        out: CSV file to which rows are written as they arrive.
 
     Raises:
-        VideoError: the address cannot be had.
+        VideoError: the address is not available.
     """
 
     def __init__(
@@ -278,14 +278,14 @@ class Receiver:
             self._link = at(listen)
 
     def stop(self) -> None:
-        """Ends `run`, from another thread or a signal's handler."""
+        """Ends `run`; may be called from another thread or a signal handler."""
         self._stopped.set()
 
     def run(self, limit_s: float | None = None) -> Received:
         """Receives until the sender's BYE or `stop`.
 
         Args:
-            limit_s: the longest time to receive.
+            limit_s: maximum time to receive in s.
 
         Raises:
             OSError: the rows cannot be written.
@@ -303,7 +303,7 @@ class Receiver:
         return received
 
     def close(self) -> None:
-        """Closes its sockets."""
+        """Closes the sockets."""
         for one in (self._listener, self._link):
             if one is not None:
                 one.close()
@@ -320,7 +320,7 @@ class Receiver:
 
 
 class _Stream:
-    """Stream of one source: its packets, the reports on it, and its frames for the screen."""
+    """Stream of one source: its packets, their reception reports, and its frames for the screen."""
 
     def __init__(self, codec: str, length_ns: int, ssrc: int, link: Link, screen: _Screen, received: Received) -> None:
         self._codec, self._length_ns, self._ssrc = codec, length_ns, ssrc
@@ -338,7 +338,7 @@ class _Stream:
             if deadline is not None and now_ns >= deadline * 1e9:
                 break
             if now_ns >= report_ns:
-                self._tell()
+                self._send_report()
                 report_ns = now_ns + _REPORT_NS
             next_ns = None if self._receiver is None else self._receiver.next_ns()
             wake_ns = min(report_ns, now_ns + int(_LOOK_S * 1e9), report_ns if next_ns is None else next_ns)
@@ -350,7 +350,7 @@ class _Stream:
                 self._screen.show(self._receiver.frames(time.monotonic_ns()))
         self._end_source()
         self._received.lost = self._lost
-        self._tell(bye=True)
+        self._send_report(bye=True)
 
     def _take(self, now_ns: int, data: bytes) -> None:
         if _core.is_rtcp(data):
@@ -373,7 +373,7 @@ class _Stream:
         self._clock(self._receiver)
 
     def _end_source(self) -> None:
-        """Shows the rest of a source's frames: at the end, or when its sender was started again."""
+        """Shows the remaining frames of a source: at the end, or when its sender has restarted."""
         if self._receiver is not None:
             self._screen.show(self._receiver.flush())
             self._screen.drain()
@@ -386,18 +386,18 @@ class _Stream:
             self._clock(self._receiver)
 
     def _clock(self, receiver: _core.RtpReceiver) -> None:
-        """Capture clock of this source, by its last report."""
+        """Sets the screen's capture clock from this source's last report."""
         if self._report is not None and self._report.ssrc == self._source:
             self._screen.clock = receiver.ticks(self._report.timestamp), _unix_ns(self._report.ntp)
             self._report = None
 
-    def _tell(self, *, bye: bool = False) -> None:
+    def _send_report(self, *, bye: bool = False) -> None:
         if self._receiver is not None:
             self._link.report(self._receiver.report(time.monotonic_ns(), bye))
 
 
 class _Screen:
-    """Decodes frames in its own thread, shows each when due, and logs it."""
+    """Thread that decodes frames, shows each when due, and logs it."""
 
     def __init__(self, codec: str, *, decode: bool, out: TextIO | None) -> None:
         self.rows: list[Row] = []
@@ -437,48 +437,48 @@ class _Screen:
 
     def _run(self) -> None:
         try:
-            self._show_all()
+            self._decode_all()
         except BaseException as error:  # noqa: BLE001 `end` raises it where it can be caught
             self.failed = error
 
-    def _show_all(self) -> None:
+    def _decode_all(self) -> None:
         if not self._decode:
-            for frame in self._given():
-                self._shown(frame, None)
-            self._rest()
+            for frame in self._queued_frames():
+                self._display(frame, None)
+            self._flush()
             return
         decoder = Decoder(self._codec)
-        under_way: dict[int, RtpFrame] = {}
-        for number, frame in enumerate(self._given()):
-            under_way[number] = frame
+        decoding: dict[int, RtpFrame] = {}
+        for number, frame in enumerate(self._queued_frames()):
+            decoding[number] = frame
             for picture in decoder.push(number, frame.units):
-                self._shown(under_way.pop(picture.pts or 0, frame), timecode.read(luma(picture)))
-            if len(under_way) > _UNDER_WAY:
-                del under_way[next(iter(under_way))]
+                self._display(decoding.pop(picture.pts or 0, frame), timecode.read(luma(picture)))
+            if len(decoding) > _MAX_DECODING:
+                del decoding[next(iter(decoding))]
         for picture in decoder.end():
-            if (picture.pts or 0) in under_way:
-                self._shown(under_way.pop(picture.pts or 0), timecode.read(luma(picture)))
-        self._rest()
+            if (picture.pts or 0) in decoding:
+                self._display(decoding.pop(picture.pts or 0), timecode.read(luma(picture)))
+        self._flush()
 
-    def _given(self) -> Iterator[RtpFrame]:
+    def _queued_frames(self) -> Iterator[RtpFrame]:
         while (found := self._frames.get()) is not None:
             if isinstance(found, threading.Event):
                 found.set()
             else:
                 yield found
 
-    def _shown(self, frame: RtpFrame, code: int | None) -> None:
+    def _display(self, frame: RtpFrame, code: int | None) -> None:
         wait_ns = frame.due_ns - time.monotonic_ns()
         if wait_ns > 0:
             time.sleep(wait_ns / 1e9)
-        # What fills the place of a lost picture is the one before, taken when that was.
+        # A lost picture is replaced by the previous one, which keeps its capture time.
         if code is None or code != self._last[0]:
             self._last = code, frame.ticks
         self._unclocked.append((code, self._last[1], time.time_ns(), not frame.intact))
         if self.clock is not None:
-            self._rest()
+            self._flush()
 
-    def _rest(self) -> None:
+    def _flush(self) -> None:
         for code, ticks, shown_ns, damaged in self._unclocked:
             captured_ns = None
             if self.clock is not None:
@@ -495,7 +495,7 @@ class _Screen:
 
 
 def ntp(unix_ns: int) -> int:
-    """NTP time stamp of a time in ns since 1970: seconds since 1900 in the upper 32 of 64 bits."""
+    """Returns the NTP time stamp of a time in ns since 1970: seconds since 1900 in the upper 32 of 64 bits."""
     return ((unix_ns + _NTP_S * 1_000_000_000) << 32) // 1_000_000_000
 
 

@@ -1,4 +1,4 @@
-"""Import of the optional PyAV (FFmpeg's codecs), with an error that says how to install it."""
+"""Import of the optional PyAV (FFmpeg's codecs), with an error that explains its installation."""
 
 from __future__ import annotations
 

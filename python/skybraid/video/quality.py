@@ -1,8 +1,8 @@
-"""Picture quality: SSIM and PSNR of luma, shown against sent.
+"""Picture quality: SSIM and PSNR of luma, of shown against sent pictures.
 
-SSIM after Wang et al. 2004 (IEEE Transactions on Image Processing 13(4)) over windows of 7×7 pixels of equal weight and
-with the covariance of a sample, as scikit-image's `structural_similarity` has it by default. There is no VMAF: the
-FFmpeg of PyAV comes without libvmaf.
+SSIM after Wang et al. 2004 (IEEE Transactions on Image Processing 13(4)), over windows of 7×7 pixels of equal weight,
+with the sample covariance, like the default of scikit-image's `structural_similarity`. VMAF is unavailable: PyAV's
+FFmpeg lacks libvmaf.
 """
 
 from __future__ import annotations
@@ -46,15 +46,14 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Picture quality, frame by frame.
+    """Picture quality per frame.
 
     Attributes:
-        frames: a row for each frame that was looked at: `frame`; `decoded`, whether a picture of it came; `code`, the
-            number that the time code on the screen shows, null where it cannot be read; `ssim` and `psnr_db` of the
-            luma on the screen against what the encoder made of the frame, `source_ssim` and `source_psnr_db` against
-            the clip, null where it was not asked for. Equal pictures have SSIM 1 and an infinite PSNR; before the first
-            picture the screen is black.
-        every_nth: one of so many frames was looked at.
+        frames: one row per compared frame: `frame`; `decoded`, whether it gave a picture; `code`, the time code on the
+            screen, null if unreadable; `ssim` and `psnr_db` of the screen's luma against the encoded frame,
+            `source_ssim` and `source_psnr_db` against the clip, null if not requested. Equal pictures have SSIM 1 and
+            an infinite PSNR; before the first picture the screen is black.
+        every_nth: interval between compared frames, in frames.
     """
 
     frames: pl.DataFrame
@@ -69,15 +68,15 @@ def measure(
     every_nth: int = 1,
     see: See | None = None,
 ) -> Quality:
-    """Decodes received units and compares the screen with the original; the screen keeps a picture until the next.
+    """Decodes received units and compares the screen with the original; a picture stays on screen until the next.
 
     Args:
-        encoded: what was sent, again and again from its beginning.
-        received: of each frame the NAL units that arrived, or None, as `decode` takes them.
-        source: the clip that was encoded, to be compared with as well.
-        every_nth: looks at every so many frames; all are decoded.
-        see: shown each frame that is looked at: its number, the SSIM against the source, else against what was sent,
-            what was sent, and what is on the screen.
+        encoded: sent clip, repeated.
+        received: received NAL units of each frame, or None, as for `decode`.
+        source: original clip, for an additional comparison.
+        every_nth: interval between compared frames, in frames; all are decoded.
+        see: callback for each compared frame: its number, the SSIM against the source (else against the sent picture),
+            the sent picture, and the picture on the screen.
 
     Raises:
         VideoError: `every_nth` is below one, or the source cannot be decoded.
@@ -108,7 +107,7 @@ def measure(
 
 
 def ssim(a: Luma, b: Luma) -> float:
-    """Mean structural similarity of two pictures of the same shape, at least 7×7: 1 if equal."""
+    """Returns the mean structural similarity of two pictures of the same shape, at least 7×7: 1 if equal."""
     if a.shape != b.shape or min(a.shape) < _WINDOW:
         raise VideoError(f"ssim: found pictures of {a.shape} and {b.shape}, expected equal shapes of at least 7×7")
     if np.array_equal(a, b):
@@ -123,14 +122,14 @@ def ssim(a: Luma, b: Luma) -> float:
 
 
 def psnr_db(a: Luma, b: Luma) -> float:
-    """Peak signal-to-noise ratio of two pictures of the same shape in dB: infinite if equal."""
+    """Returns the peak signal-to-noise ratio of two pictures of the same shape in dB: infinite if equal."""
     away = a.astype(np.int16) - b
     squares = float(np.square(away, dtype=np.int32).mean())
     return 10 * math.log10(255**2 / squares) if squares else math.inf
 
 
 def _similarity(a: Luma, b: Luma) -> float:
-    """Sum of the structural similarity of all windows in a few rows, from integer window sums."""
+    """Returns the sum of the structural similarity of all windows in some rows, from integer window sums."""
     x, y = a.astype(np.int32), b.astype(np.int32)
     sum_x, sum_y = _windows(x), _windows(y)
     both = sum_x * sum_y
@@ -152,14 +151,14 @@ def _similarity(a: Luma, b: Luma) -> float:
     return float(similar.sum(dtype=np.float64))
 
 
-def _plus(whole: NDArray[np.int32], constant: np.float32) -> NDArray[np.float32]:
-    real: NDArray[np.float32] = whole.astype(np.float32)
+def _plus(values: NDArray[np.int32], constant: np.float32) -> NDArray[np.float32]:
+    real: NDArray[np.float32] = values.astype(np.float32)
     real += constant
     return real
 
 
 def _windows(values: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Sums over all windows of 7×7, by rows and then by columns."""
+    """Returns the sums over all windows of 7×7, by rows and then by columns."""
     pairs = values[:-1] + values[1:]
     sums = pairs[:-2] + pairs[2:]
     sums = sums[:-3] + pairs[4:-1]
@@ -172,7 +171,7 @@ def _windows(values: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def camera(encoded: Encoded, source: Clip) -> Iterator[Luma]:
-    """Iterates over the camera's pictures in a loop, with their time codes."""
+    """Yields the camera's pictures in a loop, with their time codes."""
     settings = encoded.settings
     while True:
         for number, planes in enumerate(source.pictures((settings.width, settings.height), encoded.fps)):

@@ -1,7 +1,7 @@
-"""Picture quality of a run, at the cost of decoding its clip once.
+"""Picture quality of a run, for the cost of decoding its clip once.
 
-A frame that was shown undamaged looks as the encoder made it, so that its SSIM is the clip's and kept. Only
-a flight with damaged frames is decoded itself.
+A frame shown undamaged equals the encoded frame, so the cached SSIM of the clip applies. Only a flight with damaged
+frames is decoded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from skybraid.model.heavy import np, pl
-from skybraid.video.cache import alone, whole
+from skybraid.video.cache import atomic_file, exclusive
 from skybraid.video.decode import Decoder, luma
 from skybraid.video.flows import received
 from skybraid.video.quality import camera, measure, ssim
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     Luma = NDArray[np.uint8]
 
 AGES = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377)
-"""In frames, of old pictures that are held against new ones."""
+"""Ages in frames of old pictures that are compared with new ones."""
 
 _VERSION = 1
 _APART = 31
-"""Frames from one to the next that old pictures are held against: one more than usual key frames are apart."""
+"""Interval in frames at which old pictures are compared: one more than the usual key frame interval."""
 
 
 def similarity(clip: Clip, made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> Floats:
-    """SSIM of each frame shown, against the camera's picture of the same frame.
+    """Returns the SSIM of each frame shown, against the camera's picture of the same frame.
 
     Args:
-        clip: what was filmed.
-        made: what was sent.
-        video: what `_core.Scenario.videos` says of the flow.
+        clip: original clip.
+        made: sent clip.
+        video: entry of `_core.Scenario.videos`.
         frames: the flow's rows of the table `frames` of one run.
 
     Raises:
-        VideoError: the clip cannot be decoded, or the rate of the flow changed, so that what was sent was never
+        VideoError: the clip cannot be decoded, or the rate of the flow changed, so that the sent frames were never
             encoded.
     """
     frames = frames.sort("frame")
@@ -61,20 +61,19 @@ def similarity(clip: Clip, made: Encoded, video: Mapping[str, Any], frames: pl.D
 
 
 def encoded_similarity(clip: Clip, made: Encoded) -> Floats:
-    """SSIM of each encoded frame of a clip against the camera's picture; cached."""
+    """Returns the SSIM of each encoded frame of a clip against the camera's picture; cached."""
 
     def work_out() -> Floats:
         return np.array([ssim(*pair) for pair in zip(_decoded(made), camera(made, clip), strict=False)])
 
-    return _once(made, "ssim", work_out)
+    return _cached(made, "ssim", work_out)
 
 
 def aged_similarity(clip: Clip, made: Encoded) -> dict[int, Floats]:
-    """SSIM of earlier encoded pictures of a clip against the camera's current picture; cached.
+    """Returns the SSIM of earlier encoded pictures of a clip against the camera's current picture; cached.
 
     Returns:
-        For each of `AGES` one number for every `_APART`th frame that the camera sees; NaN where the old picture would
-        lie before the clip's beginning.
+        For each of `AGES`, the SSIM at every `_APART`th frame; NaN if the old picture would precede the clip.
     """
 
     def work_out() -> Floats:
@@ -87,25 +86,25 @@ def aged_similarity(clip: Clip, made: Encoded) -> dict[int, Floats]:
                     found[row, (frame + age) // _APART] = ssim(picture, now[frame + age])
         return found
 
-    return dict(zip(AGES, _once(made, "aged", work_out), strict=True))
+    return dict(zip(AGES, _cached(made, "aged", work_out), strict=True))
 
 
 def similarity_at(
     ages: NDArray[np.int64], clip: Clip, made: Encoded, worth: Callable[[Floats], Floats] = lambda found: found
 ) -> Floats:
-    """SSIM of pictures of these ages, in frames, against the camera's current picture.
+    """Returns the worth of the SSIM of pictures of given ages, in frames, against the camera's current picture.
 
-    It is looked up at some places of the clip and straight between `AGES`. A picture older than the oldest of these
-    counts as that one, since a clip that is played again and again shows the same places again.
+    Values are averaged over some places of the clip and interpolated linearly between `AGES`. Older pictures count as
+    the oldest of these, since a repeated clip shows the same places again.
 
     Args:
-        ages: of the pictures.
-        clip: what was filmed.
-        made: what was sent.
-        worth: what counts of an SSIM.
+        ages: ages of the pictures in frames.
+        clip: original clip.
+        made: sent clip.
+        worth: function of an SSIM that is averaged.
 
     Returns:
-        The mean of what counts for each age.
+        The mean worth for each age.
     """
     known = [(age, found[np.isfinite(found)]) for age, found in aged_similarity(clip, made).items()]
     by_age = {age: float(worth(found).mean()) for age, found in known if found.size}
@@ -114,13 +113,13 @@ def similarity_at(
 
 
 def screen_ages(frames: pl.DataFrame, until_ns: float) -> NDArray[np.int64]:
-    """Frames by which the screen lags, at each frame's playout time, from the first picture on.
+    """Returns the lag of the screen in frames, at each frame's playout time, from the first picture on.
 
-    A frame is due when it was taken and the flight's least latency from the camera to the screen is over.
+    A frame is due at its capture time plus the flight's minimum latency from camera to screen.
 
     Args:
         frames: the flow's rows of the table `frames` of one run.
-        until_ns: the end of the flight.
+        until_ns: end of the flight in ns.
     """
     shown = frames.filter(pl.col("shown_ns").is_not_null()).sort("shown_ns")
     shown_ns, captured_ns = shown["shown_ns"].to_numpy(), frames["captured_ns"].to_numpy()
@@ -139,18 +138,18 @@ def _decoded(made: Encoded) -> Iterator[Luma]:
         yield from map(luma, decoder.push(number, made.units(number)))
 
 
-def _once(made: Encoded, what: str, work_out: Callable[[], Floats]) -> Floats:
-    file = made.file.with_name(f"{made.file.name}.{what}-{_VERSION}.npy")
-    with alone(file):
-        found = _kept(file)
+def _cached(made: Encoded, kind: str, work_out: Callable[[], Floats]) -> Floats:
+    file = made.file.with_name(f"{made.file.name}.{kind}-{_VERSION}.npy")
+    with exclusive(file):
+        found = _read_cached(file)
         if found is None:
             found = work_out()
-            with whole(file) as aside, aside.open("wb") as stream:
+            with atomic_file(file) as aside, aside.open("wb") as stream:
                 np.save(stream, found, allow_pickle=False)
     return found
 
 
-def _kept(file: Path) -> Floats | None:
+def _read_cached(file: Path) -> Floats | None:
     try:
         found: Floats = np.load(file, allow_pickle=False)
     except (OSError, EOFError, ValueError):

@@ -28,10 +28,10 @@ class Address(NamedTuple):
 
 
 def address(text: str, *, listening: bool = False) -> Address:
-    """Parses `HOST:PORT` or `[IPV6]:PORT`; a listener may give the port alone.
+    """Parses `HOST:PORT` or `[IPV6]:PORT`; a listener may omit the host.
 
     Raises:
-        VideoError: it is none.
+        VideoError: the text is no address.
     """
     host, found, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -45,10 +45,10 @@ class Link(Protocol):
     """Transport of packets."""
 
     def handles(self) -> list[socket.socket]:
-        """Sockets for `select`."""
+        """Returns the sockets for `select`."""
 
     def read(self, ready: socket.socket) -> Iterator[bytes]:
-        """Reads all pending packets of a socket."""
+        """Yields all pending packets of a socket."""
 
     def media(self, packet: bytes) -> None:
         """Sends an RTP packet."""
@@ -61,7 +61,7 @@ class Link(Protocol):
         """Whether the peer has closed the connection."""
 
     def close(self) -> None:
-        """Closes it."""
+        """Closes the sockets."""
 
 
 class Datagrams:
@@ -82,11 +82,11 @@ class Datagrams:
         self.ended = False
 
     def handles(self) -> list[socket.socket]:
-        """Sockets for `select`."""
+        """Returns the sockets for `select`."""
         return self._sockets
 
     def read(self, ready: socket.socket) -> Iterator[bytes]:
-        """Reads all pending packets of a socket."""
+        """Yields all pending packets of a socket."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 try:
@@ -107,12 +107,12 @@ class Datagrams:
             self._send(self._by, packet, self._report_to)
 
     def _send(self, by: socket.socket, packet: bytes, to: object) -> None:
-        # Nobody listens yet, or no way leads there for now: a camera goes on.
+        # Without a listener or a route, the camera continues.
         with contextlib.suppress(OSError):
             by.sendto(packet, to)  # type: ignore[call-overload]
 
     def close(self) -> None:
-        """Closes it."""
+        """Closes the sockets."""
         for one in self._sockets:
             one.close()
 
@@ -128,11 +128,11 @@ class Connection:
         self.ended = False
 
     def handles(self) -> list[socket.socket]:
-        """Sockets for `select`."""
+        """Returns the sockets for `select`."""
         return [] if self.ended else [self._connection]
 
     def read(self, ready: socket.socket) -> Iterator[bytes]:
-        """Reads all pending packets of a socket."""
+        """Yields all pending packets of a socket."""
         try:
             data = ready.recv(4 * _READ_BYTES)
         except ConnectionError:
@@ -160,7 +160,7 @@ class Connection:
         self.media(packet)
 
     def close(self) -> None:
-        """Closes it."""
+        """Closes the sockets."""
         self._connection.close()
 
 
@@ -187,10 +187,10 @@ def towards(to: Address, *, one_port: bool) -> Link:
 
 
 def connected(to: Address, *, mptcp: bool) -> Link:
-    """Connects, retrying while the receiver starts.
+    """Connects, retrying until the receiver has started.
 
     Raises:
-        VideoError: nobody answers.
+        VideoError: no receiver answers.
     """
     deadline = time.monotonic() + _CONNECT_S
     while True:
@@ -228,10 +228,10 @@ def _bound(listen: Address, kind: socket.SocketKind, protocol: int = 0) -> socke
 
 
 def at(listen: Address) -> Link:
-    """Creates a transport that listens on a port and the one above.
+    """Creates a transport that listens on a port and the next one.
 
     Raises:
-        VideoError: a port cannot be had.
+        VideoError: a port is not available.
     """
     media = _bound(listen, socket.SOCK_DGRAM)
     try:
@@ -243,10 +243,10 @@ def at(listen: Address) -> Link:
 
 
 def listener(listen: Address, *, mptcp: bool) -> socket.socket:
-    """Waits for a connection.
+    """Returns a socket that listens for a connection.
 
     Raises:
-        VideoError: the port cannot be had.
+        VideoError: the port is not available.
     """
     listener = _bound(listen, socket.SOCK_STREAM, _MPTCP if mptcp else 0)
     listener.listen(1)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from skybraid.video.pyav import av
 
 FOLDER = "moments"
-"""Where a result keeps the pictures."""
+"""Folder of a result with the pictures."""
 
 WIDTH = 320
-"""Of each picture in pixels."""
+"""Width of each picture in pixels."""
 
 _JPEG_QUALITY = 80
 _NAME = re.compile(r"(?P<flow>.+)-(?P<seed>\d+)-(?P<frame>\d+)-sent\.jpg")
@@ -30,10 +30,10 @@ class Moment:
     """Frame as sent and as shown, both as JPEG.
 
     Attributes:
-        frame: its number.
-        ssim: how near the screen was to what the camera saw.
-        sent: what the encoder made of it.
-        shown: what was on the screen at its time.
+        frame: number of the frame.
+        ssim: SSIM of the screen against the camera's picture.
+        sent: encoded picture.
+        shown: picture on the screen at that time.
     """
 
     frame: int
@@ -43,53 +43,53 @@ class Moment:
 
 
 class Strip:
-    """Collects the worst moments of a run, spaced apart.
+    """Collector of the worst moments of a run, spaced apart.
 
     Args:
-        most: how many.
-        apart: at least so many frames lie between two.
-        below: a moment is only kept whose SSIM is below this.
+        max_moments: maximum number of moments.
+        min_frames: minimum distance between two moments in frames.
+        max_ssim: SSIM below which a moment is kept.
     """
 
-    def __init__(self, most: int = 6, apart: int = 30, below: float = 0.98) -> None:
-        self.most, self.apart, self.below = most, apart, below
+    def __init__(self, max_moments: int = 6, min_frames: int = 30, max_ssim: float = 0.98) -> None:
+        self.max_moments, self.min_frames, self.max_ssim = max_moments, min_frames, max_ssim
         self._moments: list[Moment] = []
 
     def offer(self, frame: int, ssim: float, sent: av.VideoFrame, shown: av.VideoFrame | None) -> None:
         """Considers a frame; `shown` is None before the first picture."""
-        near = [moment for moment in self._moments if abs(moment.frame - frame) < self.apart]
-        full = len(self._moments) >= self.most and not near
-        rivals = near or (self._moments if full else [])
-        if ssim >= self.below or any(moment.ssim <= ssim for moment in near):
+        neighbours = [moment for moment in self._moments if abs(moment.frame - frame) < self.min_frames]
+        full = len(self._moments) >= self.max_moments and not neighbours
+        rivals = neighbours or (self._moments if full else [])
+        if ssim >= self.max_ssim or any(moment.ssim <= ssim for moment in neighbours):
             return
         if full and max(moment.ssim for moment in rivals) <= ssim:
             return
-        beaten = near or ([max(rivals, key=lambda moment: moment.ssim)] if full else [])
-        self._moments = [moment for moment in self._moments if moment not in beaten]
+        replaced = neighbours or ([max(rivals, key=lambda moment: moment.ssim)] if full else [])
+        self._moments = [moment for moment in self._moments if moment not in replaced]
         picture = _thumbnail(sent)
         black = Image.new("RGB", picture.size)
         self._moments.append(Moment(frame, ssim, _jpeg(picture), _jpeg(black if shown is None else _thumbnail(shown))))
 
     def moments(self) -> list[Moment]:
-        """Moments in chronological order."""
+        """Returns the moments in chronological order."""
         return sorted(self._moments, key=lambda moment: moment.frame)
 
 
 def write(folder: Path, flow: str, seed: int, moments: Iterable[Moment]) -> None:
-    """Puts pictures into a result's folder.
+    """Writes pictures into a result's folder.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: a file cannot be written.
     """
-    kept = folder / FOLDER
-    kept.mkdir(exist_ok=True)
+    pictures = folder / FOLDER
+    pictures.mkdir(exist_ok=True)
     for moment in moments:
         for what, data in (("sent", moment.sent), ("shown", moment.shown)):
-            (kept / f"{flow}-{seed}-{moment.frame:06}-{what}.jpg").write_bytes(data)
+            (pictures / f"{flow}-{seed}-{moment.frame:06}-{what}.jpg").write_bytes(data)
 
 
-def kept(folder: Path) -> Iterator[tuple[str, int, int, bytes, bytes]]:
-    """Pictures in a result's folder: flow, seed, frame and both pictures, in order."""
+def read_pictures(folder: Path) -> Iterator[tuple[str, int, int, bytes, bytes]]:
+    """Yields the pictures in a result's folder in order: flow, seed, frame, and sent and shown picture."""
     for file in sorted((folder / FOLDER).glob("*-sent.jpg")):
         found = _NAME.fullmatch(file.name)
         shown = file.with_name(file.name.replace("-sent.jpg", "-shown.jpg"))
@@ -98,11 +98,11 @@ def kept(folder: Path) -> Iterator[tuple[str, int, int, bytes, bytes]]:
 
 
 def sheet(heads: Sequence[str], rows: Sequence[tuple[str, Sequence[Image.Image]]]) -> Image.Image:
-    """Draws pictures in columns with heads, one labelled row each.
+    """Draws pictures in columns with headings, one labelled row each.
 
     Args:
-        heads: one for each column.
-        rows: at least one; all pictures of one size.
+        heads: headings of the columns.
+        rows: one or more rows; all pictures have the same size.
     """
     width, height = rows[0][1][0].size
     line, gap = 18, 4
@@ -119,7 +119,7 @@ def sheet(heads: Sequence[str], rows: Sequence[tuple[str, Sequence[Image.Image]]
 
 
 def thumbnail(frame: av.VideoFrame | None, like: Image.Image | None = None) -> Image.Image:
-    """Thumbnail of a frame; black for None."""
+    """Returns the thumbnail of a frame; black for None."""
     if frame is not None:
         return _thumbnail(frame)
     return Image.new("RGB", like.size if like is not None else (WIDTH, WIDTH * 9 // 16))

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
 TILE_M = 1024
-"""After how many metres, east and north, the ground begins again."""
+"""Period of the ground in m, east and north."""
 
 HILL_M = 25.0
 """Height of the highest hill in m."""
 
 RUNWAY = (700.0, 940.0)
-"""Where the runway begins and ends, in m north; its middle is at 0 m east."""
+"""Start and end of the runway in m north; its centre line is at 0 m east."""
 
 _FIELDS = 22
 _COARSE = 512
@@ -29,11 +29,11 @@ _SEED = 20_260_101
 class Surface:
     """Periodic textures over a plane with mip levels, sampled bilinearly.
 
-    Every entry holds a texel with its three neighbours east and north, so that one look reads all four.
+    Every entry has a texel with its three neighbours east and north, so that one access reads all four.
     """
 
     def __init__(self, *pictures: Bytes, texel_m: float) -> None:
-        """Pictures of the same square shape, a power of two; one texel is `texel_m` wide."""
+        """Pictures have the same square shape, a power of two; one texel is `texel_m` wide."""
         self._texel_m = texel_m
         self._order = pictures[0].shape[0].bit_length() - 1
         levels = np.arange(self._order + 1)
@@ -43,7 +43,7 @@ class Surface:
         self._packed = [_pyramid(picture) for picture in pictures]
 
     def at(self, east_m: Floats, north_m: Floats, pixel_m: Floats) -> list[Floats]:
-        """Samples the textures, 0 to 255, for pixels that cover `pixel_m`."""
+        """Samples the textures, 0 to 255, for pixels of width `pixel_m`."""
         level = np.frexp(pixel_m * np.float32(1 / self._texel_m))[1] - np.int32(1)
         np.clip(level, 0, self._order, out=level)
         scale = self._per_m.take(level)
@@ -81,7 +81,7 @@ def _pyramid(picture: Bytes) -> NDArray[np.uint32]:
 
 
 def hills() -> tuple[Surface, Floats]:
-    """Height of the ground as a surface (255 is `HILL_M`) and in m on a grid of 2 m; flat around the runway."""
+    """Returns the height of the ground as a surface (255 is `HILL_M`) and in m on a grid of 2 m; flat at the runway."""
     texel_m = TILE_M / _COARSE
     places = (np.arange(_COARSE, dtype=np.float32) + 0.5) * np.float32(texel_m)
     east = (places + TILE_M / 2) % TILE_M - TILE_M / 2
@@ -94,7 +94,7 @@ def hills() -> tuple[Surface, Floats]:
 
 
 def ground(texel_m: float, height_m: Floats) -> tuple[Surface, Surface]:
-    """Luma, and both chromas at half its resolution, of fields, hedges, woods, a river, a road, houses and a runway."""
+    """Returns luma, and chromas at half resolution, of fields, hedges, woods, a river, a road, houses and a runway."""
     size = round(TILE_M / texel_m)
     luma, blue, red = (np.empty((size, size), np.float32) for _ in range(3))
     east = (np.arange(size, dtype=np.float32) + np.float32(0.5)) * np.float32(texel_m)
@@ -113,12 +113,12 @@ def ground(texel_m: float, height_m: Floats) -> tuple[Surface, Surface]:
 
 
 def grain(size: int, beta: float, seed: int, texel_m: float) -> Surface:
-    """Noise around 128 as a surface: grass and gravel near by, or clouds."""
+    """Returns noise around 128 as a surface, for grass and gravel nearby, or for clouds."""
     return Surface(to_bytes(255 * noise(size, beta, seed)), texel_m=texel_m)
 
 
 def noise(size: int, beta: float, seed: int) -> Floats:
-    """Periodic noise from 0 to 1 in all octaves, whose power falls with frequency to the power of `beta`."""
+    """Returns periodic noise from 0 to 1 in all octaves, whose power falls with frequency to the power of `beta`."""
     white = np.random.default_rng((_SEED, seed)).standard_normal((size, size), dtype=np.float32)
     spectrum = fft.rfft2(white)
     waves = np.hypot(fft.fftfreq(size, 1 / size)[:, np.newaxis], fft.rfftfreq(size, 1 / size)).astype(np.float32)
@@ -131,7 +131,7 @@ def noise(size: int, beta: float, seed: int) -> Floats:
 
 
 def to_bytes(values: Floats) -> Bytes:
-    """Values rounded to 0 to 255."""
+    """Rounds values to 0 to 255."""
     rounded: Bytes = np.clip(values + np.float32(0.5), 0, 255).astype(np.uint8)
     return rounded
 
@@ -142,13 +142,13 @@ def _enlarged(coarse: Floats, size: int) -> Floats:
 
 
 def _sunlit(height_m: Floats) -> Floats:
-    """Brightness of a slope in the light of a sun in the south-west."""
+    """Returns the brightness of slopes with the sun in the south-west."""
     rise = np.roll(height_m, -1, 0) - np.roll(height_m, 1, 0) + np.roll(height_m, -1, 1) - np.roll(height_m, 1, 1)
     return np.clip(1 + rise * np.float32(0.3), 0.6, 1.35)
 
 
 def _fields(east: Floats, north: Floats, wood: Floats, grain: Floats) -> tuple[Floats, Floats, Floats]:
-    """Luma and chromas of some rows: a field is what lies nearest to its middle (a jittered grid)."""
+    """Returns luma and chromas of some rows: each point belongs to the field of the nearest centre (jittered grid)."""
     rng = np.random.default_rng((_SEED, 4))
     cell = np.float32(TILE_M / _FIELDS)
     middle = rng.uniform(0.1, 0.9, (2, _FIELDS, _FIELDS)).astype(np.float32)
@@ -190,7 +190,7 @@ def _fields(east: Floats, north: Floats, wood: Floats, grain: Floats) -> tuple[F
 
 
 def _houses(luma: Floats, blue: Floats, red: Floats, texel_m: float) -> None:
-    """Roofs with their shadows next to the road."""
+    """Draws roofs with their shadows along the road."""
     rng = np.random.default_rng((_SEED, 5))
     for north in np.arange(20, TILE_M - 20, 14):
         if rng.random() < 0.45:
@@ -209,7 +209,7 @@ def _houses(luma: Floats, blue: Floats, red: Floats, texel_m: float) -> None:
 
 
 def _runway(luma: Floats, blue: Floats, red: Floats, east: Floats) -> None:
-    """Asphalt with the marks of its middle, its edges and its ends."""
+    """Draws asphalt with the markings of its centre line, edges and ends."""
     first, last = (int(np.searchsorted(east, place)) for place in RUNWAY)
     north = east[first:last, np.newaxis] - np.float32(RUNWAY[0])
     aside = np.abs((east + TILE_M / 2) % TILE_M - TILE_M / 2)

@@ -1,8 +1,8 @@
 """Time code: a number drawn into the picture that survives encoding (frame number or capture time in µs).
 
-48 bits and their CRC-16/CCITT-FALSE (polynomial 0x1021, begun at 0xFFFF) are drawn in the upper left corner as 4 rows
-of 16 squares, the highest bit first; bright is one. A square is at least 8 pixels wide and begins at multiples of 8,
-where codecs part their blocks.
+48 bits and their CRC-16/CCITT-FALSE (polynomial 0x1021, initial value 0xFFFF) are drawn in the upper left corner as 4
+rows of 16 squares, the highest bit first; bright is one. A square is at least 8 pixels wide and aligned to multiples of
+8, the block boundaries of codecs.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BITS = 48
-"""A number is from 0 to 2^48 - 1; in µs nearly nine years."""
+"""Number of bits: 0 to 2^48 - 1, in µs nearly nine years."""
 
 _COLUMNS, _ROWS = 16, 4
 _DARK, _BRIGHT = 48, 208
 _CLEAR = 24
-"""How far from the middle between dark and bright a square has to be to count."""
+"""Minimum distance from mid-grey for a square to be readable."""
 
 
 def square(width: int) -> int:
-    """Size of a square of the code in pixels: 8, or 16 for pictures at least 1920 wide."""
+    """Returns the size of a square of the code in pixels: 8, or 16 for pictures at least 1920 wide."""
     return 8 * max(1, width // 960)
 
 
@@ -34,11 +34,11 @@ def draw(planes: NDArray[np.uint8], number: int) -> None:
     """Draws a number into a picture.
 
     Args:
-        planes: Y, Cb, Cr (4:2:0) in rows, shape (1.5 · height, width); what lies under the code is lost.
-        number: from 0 to 2^48 - 1.
+        planes: Y, Cb, Cr (4:2:0) in rows, shape (1.5 · height, width); the area of the code is overwritten.
+        number: number from 0 to 2^48 - 1.
 
     Raises:
-        VideoError: the picture is too small for the code, or the number too great.
+        VideoError: the picture is too small for the code, or the number too large.
     """
     rows, width = planes.shape
     height = rows * 2 // 3
@@ -60,10 +60,10 @@ def draw(planes: NDArray[np.uint8], number: int) -> None:
 def read(luma: NDArray[np.uint8]) -> int | None:
     """Reads the number in a picture; None if damaged or absent.
 
-    A damaged code is taken for a number once in 65536 times.
+    A damaged code passes the check with a probability of 1 in 65536.
 
     Args:
-        luma: brightness, shape (at least height, width); rows below the code are not looked at.
+        luma: luma plane, shape (height, width); rows below the code are ignored and may be missing.
     """
     rows, width = luma.shape
     side = square(width)

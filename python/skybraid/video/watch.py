@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from skybraid.video.quality import Quality, See
 
 QUALITY = "quality.parquet"
-"""The file in a result's folder that holds what was seen."""
+"""File of picture quality in a result's folder."""
 
 PERCENTILES = {"p1": 0.01, "p5": 0.05, "p50": 0.5}
 
@@ -41,12 +41,11 @@ class Watched:
     """Picture quality of a flow on the pilot's screen.
 
     Attributes:
-        flow: its name.
-        frames: a row for each frame that was looked at, as `quality.Quality.frames` has it, with `flow` and `seed` in
-            front.
-        every_nth: one of so many frames was looked at.
-        requirements: those of its SSIM, judged.
-        moments: by seed, the moments at which the screen was farthest from what the camera saw.
+        flow: name of the flow.
+        frames: rows of `quality.Quality.frames`, preceded by the columns `flow` and `seed`.
+        every_nth: interval between compared frames, in frames.
+        requirements: its requirements on SSIM, with verdicts.
+        moments: moments of lowest SSIM, by seed.
     """
 
     flow: str
@@ -56,7 +55,7 @@ class Watched:
     moments: dict[int, list[Moment]]
 
     def summary(self) -> dict[str, float]:
-        """Mean SSIM and PSNR against the camera's picture, and percentiles of SSIM."""
+        """Returns mean SSIM and PSNR against the camera's picture, and percentiles of SSIM."""
         similar = self.frames["source_ssim"].to_numpy()
         ratio = self.frames["source_psnr_db"].to_numpy()
         quantiles = {f"ssim_{name}": float(np.quantile(similar, share)) for name, share in PERCENTILES.items()}
@@ -67,12 +66,12 @@ def watch(results: Results, flow: str | None = None, *, every_nth: int = 1) -> W
     """Decodes the received video of a flow, in every run of a result with the table `frames`.
 
     Args:
-        results: a result.
-        flow: which flow; by default the only one with a clip.
-        every_nth: compares every so many frames; all are decoded.
+        results: result.
+        flow: name of the flow; default: the only one with a clip.
+        every_nth: interval between compared frames, in frames; all are decoded.
 
     Raises:
-        VideoError: there is no such flow, it has no clip, or its rate changed in flight.
+        VideoError: there is no such flow, it has no clip, or its rate changed during the run.
         ResultError: the result has no table `frames`.
     """
     film = _Film.of(results, flow)
@@ -92,7 +91,7 @@ def save(watched: Watched, folder: Path) -> None:
     """Writes the quality into a result's folder: `quality.parquet`, and pictures of the worst moments.
 
     Raises:
-        ResultError: it cannot be written.
+        ResultError: a file cannot be written.
     """
     try:
         watched.frames.write_parquet(folder / QUALITY)
@@ -106,10 +105,10 @@ def beside(one: Results, other: Results, flow: str | None = None, *, rows: int =
     """Draws pictures of two results next to the original, at the frames where their quality differs most.
 
     Args:
-        one: a result.
-        other: another of the same clip and settings of the encoder; of both the first flight counts.
-        flow: which flow; by default the only one with a clip.
-        rows: how many frames, a second apart at least.
+        one: result.
+        other: result with the same clip and encoder settings; the first run of each is used.
+        flow: name of the flow; default: the only one with a clip.
+        rows: number of frames, at least a second apart.
 
     Raises:
         VideoError: as for `watch`, or the two have no frame in common.
@@ -151,12 +150,12 @@ def _picture(
     frame: int,
     _ssim: float,
     sent: av.VideoFrame,
-    shown: av.VideoFrame | None,
+    screen: av.VideoFrame | None,
 ) -> None:
-    """Keeps a selected frame, as sent and as shown."""
+    """Stores a selected frame, as sent and as shown."""
     if frame in chosen:
         picture = thumbnail(sent)
-        pictures[frame] = [picture, thumbnail(shown, picture)]
+        pictures[frame] = [picture, thumbnail(screen, picture)]
 
 
 _APART_FRAMES = 30
@@ -222,13 +221,13 @@ def _chosen(traffics: dict[str, dict[str, Any]], flow: str | None) -> str:
 
 
 def _scenario_folder(results: Results) -> Path:
-    """Folder of the scenario file at the time of the run."""
+    """Returns the folder of the scenario file at the time of the run."""
     words = shlex.split(str(results.provenance.get("replay", "")))
     return Path(words[2]).parent if len(words) > 2 else Path()
 
 
 _FPS = 30
-"""Frames a second, roughly: of decoded frames only their order is known here."""
+"""Approximate frame rate in 1/s: only the order of decoded frames is known here."""
 
 
 def _judged(requirement: Requirement, frames: pl.DataFrame) -> Requirement:

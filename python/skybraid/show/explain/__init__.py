@@ -17,12 +17,12 @@ __all__ = ["Budget", "FlowExplained", "PathUse", "Remedy", "UnmetRequirement", "
 
 
 def explain(results: Results, flow: str | None = None, budget: Budget | None = None) -> list[FlowExplained]:
-    """Explains the flows of a result, or the one of that name.
+    """Explains the flows of a result, or a single one.
 
     Args:
-        results: what is explained.
-        flow: the name of a flow; by default all. `print` shows each one in plain words.
-        budget: how many runs may show what would have helped; none without it.
+        results: result to explain.
+        flow: name of a flow; default: all. `print` shows each explanation in plain words.
+        budget: budget of runs that test remedies; default: none.
 
     Raises:
         ResultError: there is no such flow, or the scenario uses TOML newer than 1.0.
@@ -39,7 +39,7 @@ def explain(results: Results, flow: str | None = None, budget: Budget | None = N
     delays_ms = median_delays(results)
     explained = []
     for name in flows:
-        # Programs of one's own are carried in place of the flows.
+        # The user's own programs replace the flows.
         if name in results.flows and flow in (None, name):
             one = use_of_paths(results, scenario, name, delays_ms)
             one.requirements = unmet(results, scenario, name, budget)

@@ -1,7 +1,7 @@
-"""Path use: why a path went unused, or several together carried less than the best one alone.
+"""Path use: reasons why a path went unused, or why several paths carried less than the best one could.
 
-Reads a result: shares and losses from the summary, link rates, windows and round-trip times from the tables that were
-kept, and from the table `decisions`, if it was, how long the scheduler waited for what.
+Reads shares and losses from a result's summary, link rates, windows and round-trip times from its tables, and the
+scheduler's waits from the table `decisions`, as far as these were kept.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from skybraid.show.explain.requirement import UnmetRequirement
 
 UNUSED = 0.0005
-"""Below this share of a flow's packets a path counts as unused."""
+"""Share of a flow's packets below which a path counts as unused."""
 
 LITTLE = 0.5
-"""Below this part of its share of the links' rates a path counts as little used."""
+"""Ratio to its share of the links' rates below which a path counts as little used."""
 
 CLEARLY = 0.9
-"""Below this part of what is possible a rate counts as lower; headers and the start take some of a link's rate."""
+"""Ratio to the possible rate below which a rate counts as lower; headers and the start take some of a link's rate."""
 
 WORTH_TELLING = 0.005
-"""Shares of the time below this are left out of the words."""
+"""Share of the time below which a wait is not mentioned."""
 
 _UNITS = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0,
@@ -45,7 +45,7 @@ _WAITS = {
     "no path": "no path was usable",
     "own algorithm": "the Python scheduler chose to wait",
 }
-"""What a reason to wait means."""
+"""Explanation of each reason to wait."""
 
 
 @dataclass(slots=True)
@@ -63,22 +63,22 @@ class PathUse:
     """Use of a path by a flow; None where the result lacks the data.
 
     Attributes:
-        path: its name.
-        share_of_packets: of the flow's packets, 0 to 1.
-        share_of_decisions: of the decisions to send, how many chose it, 0 to 1; copies count on each path.
-        chosen_because: the decisions that chose it by reason, as shares.
-        link_bps: mean rate of the link in the flow's direction, 0 while it was down.
-        carried_bps: bytes that this flow got acknowledged on it, per time.
-        down: share of the time that it was down in either direction.
-        rtt_ms: median smoothed round-trip time.
-        window_bytes: median congestion window.
-        threshold_bytes: median slow start threshold of the samples that have one.
-        window_bps: what that window lets through per round trip.
-        lost: segments taken for lost.
-        reductions: reductions of the window after a loss, timeouts included.
+        path: name of the path.
+        share_of_packets: share of the flow's packets, 0 to 1.
+        share_of_decisions: share of the decisions to send that chose the path, 0 to 1; copies count on each path.
+        chosen_because: shares of the reasons among these decisions.
+        link_bps: mean rate of the link in the flow's direction in bit/s, counting 0 while it was down.
+        carried_bps: acknowledged rate of this flow on the path in bit/s.
+        down: share of the time in which the path was down in either direction.
+        rtt_ms: median smoothed round-trip time in ms.
+        window_bytes: median congestion window in bytes.
+        threshold_bytes: median slow start threshold in bytes, of the samples that have one.
+        window_bps: rate of one median window per round trip in bit/s.
+        lost: segments declared lost.
+        reductions: window reductions after losses, including timeouts.
         link_losses: packets of all flows that the link lost in the flow's direction, by cause.
-        delay_ms: median delay of the messages that it brought first.
-        findings: why it was not used, in words.
+        delay_ms: median delay in ms of the messages delivered first by this path.
+        findings: reasons for not using it, in words.
     """
 
     path: str
@@ -104,15 +104,15 @@ class FlowExplained:
     """Explanation of a flow's use of its paths.
 
     Attributes:
-        flow: its name.
-        protocol, scheduler, congestion: their names.
-        goodput_bps: application data that arrived.
-        offered_bps: what the application wrote at most; infinite for bulk.
-        best_path: the path with the highest mean link rate, if that is known.
-        paths: in the order of the connection.
-        waits: the longest first; None without the table `decisions`.
-        findings: why the flow stayed below its best path, in words.
-        missing: what a table that was not kept would add.
+        flow: name of the flow.
+        protocol, scheduler, congestion: names of the algorithms.
+        goodput_bps: rate of delivered application data in bit/s.
+        offered_bps: maximum offered load in bit/s; infinite for bulk.
+        best_path: path with the highest mean link rate, if known.
+        paths: use of each path, in the order of the connection.
+        waits: waits, longest first; None without the table `decisions`.
+        findings: reasons for staying below the best path, in words.
+        missing: information that is missing because a table was not kept.
         requirements: the flow's requirements that are not met or not decided, explained.
     """
 
@@ -140,7 +140,7 @@ class FlowExplained:
 
 
 def median_delays(results: Results) -> dict[tuple[str, str], float]:
-    """Median delay in ms of the messages by flow and by the path that delivered them first; empty without messages."""
+    """Returns the median delay in ms by flow and by path of first delivery; empty without messages."""
     if "messages" not in results.tables:
         return {}
     delay = (pl.col("delivered_ns") - pl.col("sent_ns")).alias("delay_ns")
@@ -155,10 +155,10 @@ def use_of_paths(
     """Explains how a flow used its paths.
 
     Args:
-        results: what is explained.
-        scenario: its scenario as a table.
-        name: the flow.
-        delays_ms: what `median_delays` returns.
+        results: result to explain.
+        scenario: scenario of the result, as a table.
+        name: name of the flow.
+        delays_ms: result of `median_delays`.
     """
     flow = _Flow(results, scenario, name)
     summary = results.flows[name]
@@ -182,8 +182,8 @@ def use_of_paths(
         waits=waits,
     )
     for path in paths:
-        path.findings = _why_not(flow, explained, path)
-    explained.findings = _why_below(flow, explained, best)
+        path.findings = _unused_reasons(flow, explained, path)
+    explained.findings = _below_best_reasons(flow, explained, best)
     if refused is not None:
         explained.findings.append(refused)
     if summary.forecast is not None:
@@ -201,7 +201,7 @@ def use_of_paths(
 
 
 class _Flow:
-    """Flow of a scenario with the table rows of its sending side."""
+    """Flow of a scenario, with the table rows of its sending side."""
 
     def __init__(self, results: Results, scenario: dict[str, Any], name: str) -> None:
         self.results = results
@@ -225,13 +225,13 @@ class _Flow:
         self._decisions: pl.DataFrame | None = None
 
     def rows(self, table: str, *conditions: pl.Expr) -> pl.DataFrame:
-        """Rows within the flow's active time."""
+        """Returns the rows within the flow's active time."""
         at = pl.col("time_ns")
         within = (at >= self.start_s * 1e9) & (at <= self.stop_s * 1e9)
         return self.results.tables.scan(table).filter(within, *conditions).collect()
 
     def decisions(self) -> pl.DataFrame | None:
-        """Scheduler decisions with the time in ns until the next one or the end."""
+        """Returns the scheduler's decisions with the time in ns until the next one or the end."""
         if "decisions" not in self.results.tables:
             return None
         if self._decisions is None:
@@ -243,7 +243,7 @@ class _Flow:
         return self._decisions
 
     def waits(self) -> list[Wait] | None:
-        """Waiting time of the sender, by reason and path."""
+        """Returns the waiting times of the sender, by reason and path."""
         decisions = self.decisions()
         if decisions is None:
             return None
@@ -257,7 +257,7 @@ class _Flow:
         return sorted(found, key=lambda wait: (-wait.share_of_time, wait.reason, wait.path or ""))
 
     def describe(self, path: PathUse) -> None:
-        """Adds the tables' data about a path."""
+        """Adds the data of all tables to a path's use."""
         for link in self.results.links():
             if (link["path"], link["direction"]) == (path.path, self.direction):
                 path.link_losses = {
@@ -272,7 +272,7 @@ class _Flow:
         self._describe_choices(path)
 
     def _describe_link(self, path: PathUse) -> None:
-        # A link's row describes the time after it, of which none is left at the end.
+        # A link's row describes the time until the next row, so the last one describes none.
         rows = self.rows("links", pl.col("path") == path.path, pl.col("time_ns") < self.stop_s * 1e9)
         if rows.height == 0:
             return
@@ -296,7 +296,7 @@ class _Flow:
             .agg(
                 pl.col("srtt_ns").median(),
                 pl.col("cwnd_bytes").sum(),
-                # Without a threshold in any of them the path has none.
+                # If no subflow has a threshold, the path has none.
                 pl.when(pl.col("ssthresh_bytes").is_not_null().all()).then(pl.col("ssthresh_bytes").sum()),
             )
         )
@@ -322,7 +322,7 @@ class _Flow:
         path.chosen_because = {row["reason"]: row["len"] / chosen.height for row in by_reason.iter_rows(named=True)}
 
     def blocked_share(self) -> float | None:
-        """Share of the samples in which data in flight nearly filled the peer's receive window."""
+        """Returns the share of samples in which data in flight nearly fill the peer's receive window."""
         if "subflows" not in self.results.tables:
             return None
         rows = self.rows("subflows", pl.col("flow") == self.name, pl.col("side") == self.side)
@@ -331,8 +331,8 @@ class _Flow:
         return _number((in_flight >= 0.9 * self.receive_buffer).mean()) if in_flight.len() else None
 
 
-def _why_not(flow: _Flow, explained: FlowExplained, path: PathUse) -> list[str]:
-    """Reason why a path was used little or not at all; empty if it was used."""
+def _unused_reasons(flow: _Flow, explained: FlowExplained, path: PathUse) -> list[str]:
+    """Returns the reason why a path was used little or not at all; empty if it was used."""
     others = [other for other in explained.paths if other is not path]
     if not others or not _is_neglected(explained, path):
         return []
@@ -383,7 +383,7 @@ def _reasons_against(flow: _Flow, explained: FlowExplained, path: PathUse, other
 
 
 def _slower(explained: FlowExplained, path: PathUse, most: PathUse) -> list[str]:
-    """Whether another path is faster and sufficient."""
+    """Returns a finding if other paths are faster and sufficient; else an empty list."""
     measured = path.rtt_ms is not None and most.rtt_ms is not None
     mine, its = (path.rtt_ms, most.rtt_ms) if measured else (path.delay_ms, most.delay_ms)
     what = "round-trip time" if measured else "delay"
@@ -405,8 +405,8 @@ def _slower(explained: FlowExplained, path: PathUse, most: PathUse) -> list[str]
     return found
 
 
-def _why_below(flow: _Flow, explained: FlowExplained, best: PathUse | None) -> list[str]:
-    """Reason why the flow carried less than its best path could alone; empty if it did not."""
+def _below_best_reasons(flow: _Flow, explained: FlowExplained, best: PathUse | None) -> list[str]:
+    """Returns the reason why the flow carried less than its best path could alone; empty if it did not."""
     if best is None or not best.link_bps:
         return []
     possible = min(explained.offered_bps, best.link_bps)
@@ -441,7 +441,7 @@ def _why_below(flow: _Flow, explained: FlowExplained, best: PathUse | None) -> l
 
 
 def _receive_window(flow: _Flow, explained: FlowExplained) -> list[str]:
-    """Share of time for which the receive window limits the flow."""
+    """Returns the share of time for which the receive window limited the flow, as a finding."""
     rtts = [path.rtt_ms for path in explained.paths if path.rtt_ms is not None and path.share_of_packets >= UNUSED]
     waited = None
     if explained.waits is not None:
@@ -523,7 +523,7 @@ def _size(size_bytes: float) -> str:
 
 
 def offered(traffic: dict[str, Any], active_s: float) -> float:
-    """Offered load of an application in bit/s; infinite for bulk sources."""
+    """Returns the offered load of an application in bit/s; infinite for bulk sources."""
     match traffic["kind"]:
         case "cbr" | "video":
             return quantity(traffic["rate"])
@@ -547,7 +547,7 @@ def quantity(text: str) -> float:
 
 
 def scheduler_of(transport: dict[str, Any]) -> str:
-    """Scheduler of a transport: the one configured, or its protocol's default."""
+    """Returns the configured scheduler of a transport, or its protocol's default."""
     if "scheduler" in transport:
         return _name(transport["scheduler"])
     match str(transport.get("protocol", "udp")).replace("-", "_"):
@@ -564,7 +564,7 @@ def _name(algorithm: str | dict[str, Any]) -> str:
 
 
 def _number(value: object) -> float:
-    """Reads a number from a table."""
+    """Parses a number of a table."""
     if not isinstance(value, int | float):
         raise ResultError(f"the result is damaged: found {value}, expected a number")
     return float(value)

@@ -38,10 +38,10 @@ _LESS_IS_BETTER = ("percentile", "freezes")
 _SINGLE_PATH = {"tcp": "mptcp", "dccp": "mp_dccp"}
 _ON_THE_WAY = ("lost", "retransmission", "queue", "halt", "propagation", "link", "reference", "late", "sender")
 _PROBE_LOAD = 0.05
-"""Of the slowest path's mean rate, which probes take at most."""
+"""Maximum load of probes, as a share of the slowest path's mean rate."""
 _MAX_PROBES_PER_S = 200.0
 _RARE = 0.05
-"""Below this share of the misses no change is tried against a cause."""
+"""Minimum share of the misses with which a cause is remedied."""
 
 
 @dataclass(slots=True)
@@ -49,10 +49,10 @@ class Budget:
     """Budget of an explanation: number of runs and wall time.
 
     Attributes:
-        changes: changes that are tried for each requirement, the bound of the paths not counted.
-        seeds: each with the first so many seeds of the result.
-        duration_s: of a longer scenario only so much is simulated, and what it reached in that time is run again.
-        wall_s: after so much time no further run begins.
+        changes: number of changes tried for each requirement, not counting the bound of the paths.
+        seeds: number of the result's seeds with which each change is run.
+        duration_s: maximum simulated time in s; for a longer scenario, the unchanged one is run again too.
+        wall_s: wall-clock time in s after which no further run starts.
     """
 
     changes: int = 4
@@ -68,15 +68,15 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Change of a scenario and the requirement's result with it.
+    """Change of a scenario, and a requirement's result with it.
 
     Attributes:
-        words: the change and what it reached, in words.
-        changes: the keys of the scenario that were replaced; empty of the bound of the paths.
-        reached: the share, delay, goodput, rate, or freezes that the requirement is about.
-        before: the same without the change, over the same seeds and time.
-        helped: whether it is better than before.
-        seeds: seeds of the runs.
+        words: change and its result, in words.
+        changes: replaced keys of the scenario; empty for the bound of the paths.
+        reached: share, delay, goodput, rate or freezes, depending on the requirement.
+        before: result without the change, over the same seeds and time.
+        helped: whether the change improved the result.
+        seeds: number of runs.
         simulated_s: length of each run in s.
     """
 
@@ -95,11 +95,11 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Change of a scenario that may help, not run yet.
+    """Change of a scenario that may help, not yet run.
 
     Attributes:
-        words: the change, in words.
-        changes: the keys of the scenario that it replaces.
+        words: change in words.
+        changes: replaced keys of the scenario.
     """
 
     words: str
@@ -132,13 +132,13 @@ class Remedies:
         self._is_cut = self._duration_s < whole_s
 
     def proposed(self) -> list[Candidate]:
-        """Changes that follow from the causes, most promising first; nothing is run."""
+        """Returns the changes that follow from the causes, most promising first, without running them."""
         if _SHOWN.get(self._requirement.metric) is None:
             return []
         return list(islice(self._candidates(), self._budget.changes))
 
     def found(self) -> tuple[list[Remedy], list[str]]:
-        """Changes tried, best first, and what was left out."""
+        """Returns the changes tried, best first, and sentences on what was left out."""
         shown = _SHOWN.get(self._requirement.metric)
         if shown is None or self._requirement.metric in ("ssim", "integrity"):
             return [], []
@@ -185,7 +185,7 @@ class Remedies:
         return Remedy(words, changes, reached, before, helped, list(self._seeds), self._duration_s)
 
     def _scenario(self, changes: dict[str, Any]) -> Scenario:
-        # `skybraid run FILE ...`; the files that a scenario reads are found from its folder.
+        # The command `skybraid run FILE ...`; a scenario's files are relative to its folder.
         file = shlex.split(str(self._results.provenance["replay"]))[2]
         scenario = Scenario(self._results.scenario, file)
         cut = {"duration": f"{self._duration_s:.9g}s"} if self._is_cut else {}
@@ -214,7 +214,7 @@ class Remedies:
         return None
 
     def _candidates(self) -> Iterator[Candidate]:
-        """Candidate changes for the causes, most frequent cause first, without duplicates."""
+        """Yields candidate changes for the causes, most frequent cause first, without duplicates."""
         seen: list[dict[str, Any]] = []
         for cause in self._causes:
             if cause.share < _RARE and seen:
@@ -242,7 +242,7 @@ class Remedies:
                 yield from self._copies(cause.path)
             case kind if kind in _ON_THE_WAY:
                 yield from self._copies(cause.path)
-                # Fewer copies do not bring what all of them failed to bring.
+                # Fewer copies cannot deliver what all of them failed to deliver.
                 if scheduler_of(self._transport) != "redundant":
                     yield from self._schedulers()
             case _:
@@ -269,11 +269,11 @@ class Remedies:
             yield Candidate('with `scheduler = "blest"`', {self._key("scheduler"): "blest"})
 
     def _paths(self) -> list[str]:
-        """Paths of the scenario; empty for a network, whose paths have no names."""
+        """Returns the paths of the scenario; empty for a network, whose paths have no names."""
         return [str(path) for path in self._table.get("path", {})]
 
     def _copies(self, path: str | None) -> Iterator[Candidate]:
-        """Redundant transmission over all paths."""
+        """Yields redundant transmission over all paths."""
         paths = self._paths()
         own = [str(name) for name in self._transport.get("paths", paths)]
         if self._protocol in _SINGLE_PATH:
@@ -303,7 +303,7 @@ class Remedies:
                 return
 
     def _bound(self, remedies: list[Remedy], before: float | None) -> Remedy | None:
-        """Upper bound on the share in time, from probes on each path alone."""
+        """Returns the upper bound of the share in time, from probes on each path."""
         paths = self._paths()
         deadline_ms = self._requirement.deadline_ms
         if self._requirement.metric != "share" or deadline_ms is None or not paths or self._budget.is_spent():
@@ -322,7 +322,7 @@ class Remedies:
         return self._remedy(words, {}, reached, before)
 
     def _probes(self, paths: list[str]) -> Scenario | None:
-        """Probe flows, one on each path alone, with the flow's message size, replacing all other flows."""
+        """Returns the scenario with its flows replaced by probes on each path, of the flow's message size."""
         traffic = self._flow["traffic"]
         packet = str(traffic.get("packet", "1200B"))
         bits = quantity(packet) * 8
@@ -345,7 +345,7 @@ class Remedies:
         return Scenario(tomli_w.dumps(table), self._scenario({}).file)
 
     def _slowest(self, paths: list[str]) -> float:
-        """Smallest mean rate of a link where known, else that of a slow link."""
+        """Returns the smallest mean rate of a link if known, else that of a slow link."""
         if "links" not in self._results.tables:
             return 2e6
         direction = "uplink" if self._flow["from"] == "vehicle" else "downlink"
@@ -356,7 +356,7 @@ class Remedies:
 
 
 def _best_of(results: Results, deadline_ms: float) -> float | None:
-    """Share of instants at which a probe on any path was in time."""
+    """Returns the share of instants at which a probe on any path was in time."""
     rows = results.tables.scan("messages")
     keys = [key for key in ("seed", "sent_ns") if key in rows.collect_schema().names()]
     in_time = (pl.col("delivered_ns") - pl.col("sent_ns") <= deadline_ms * 1e6).fill_null(value=False)

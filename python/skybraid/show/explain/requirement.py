@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skybraid.model.summary import FlowSummary
 
 MAX_CAUSES = 8
-"""Causes that the words list; the others are summed up in a line. JSON holds all."""
+"""Maximum number of causes listed in words; the others are summed up in one line. JSON has all."""
 
 _THINGS = {
     "share": "messages that missed",
@@ -35,13 +35,13 @@ class UnmetRequirement:
 
     Attributes:
         requirement: the requirement with its verdict.
-        main_cause: the main cause in one sentence.
-        misses: how many messages or frames missed it.
-        causes: the misses by cause, which add up to all of them, the most frequent first.
-        facts: what else holds it back, in words.
-        remedies: what would have helped, each from a run.
-        notes: what the runs leave out, in words.
-        proposals: changes that follow from the causes; filled where nothing was run.
+        main_cause: sentence on the main cause.
+        misses: number of messages or frames that missed the requirement.
+        causes: misses by cause, which add up to `misses`, most frequent first.
+        facts: sentences on other limits.
+        remedies: changes tested by a run.
+        notes: sentences on limits of these runs.
+        proposals: untested changes that follow from the causes; empty if remedies were run.
     """
 
     requirement: Requirement
@@ -94,10 +94,10 @@ def unmet(
     """Explains the requirements of a flow that are not met or inconclusive.
 
     Args:
-        results: what is explained.
-        scenario: its scenario as a table.
-        flow: the name of the flow.
-        budget: how many runs may show what would have helped; none without it.
+        results: result to explain.
+        scenario: scenario of the result, as a table.
+        flow: name of the flow.
+        budget: budget of runs that test remedies; None: no runs.
     """
     summary = results.flows[flow]
     found = []

@@ -3,8 +3,8 @@
     figure = plots.draw(skybraid.open_results("runs/first-1"), "ccdf", flow="control")
     plots.save(figure, "tail.pdf", width="88mm")
 
-`draw` takes a result or a campaign and gives a `matplotlib.figure.Figure`; `KINDS` names what can be drawn of which.
-Colours and markers: `skybraid.plots.style`.
+`draw` returns a `matplotlib.figure.Figure` of a result or a campaign; `KINDS` lists the kinds of figure available for
+each. For colours and markers see `skybraid.plots.style`.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ KINDS = {
     "heatmap": Kind("A metric over two axes", None, _runs.heatmap),
     "tradeoff": Kind("Goodput against delay", None, _runs.tradeoff),
 }
-"""Every kind of figure by its name on the command line."""
+"""Kinds of figure by their names on the command line."""
 
 OF_VIDEO = ("frames", "frame_latency", "frame_rate")
-"""Kinds that take a flow that is video."""
+"""Kinds of figure of a video flow."""
 
 
 def draw(
@@ -124,16 +124,16 @@ def draw(
     """Draws a result or a campaign.
 
     Args:
-        source: `Results`, a `Campaign`, or `Runs`.
-        kind: a key of `KINDS`.
-        flow: one flow alone; of a campaign the first one without it, or the first that is video.
-        x: the axis along x, of a campaign; with a heat map, two between a comma.
-        y: what is drawn, a column of the flows' table such as `goodput_bps` or `delay_p99_ms`.
-        by: the axis shown as colour and marker.
+        source: `Results`, `Campaign` or `Runs`.
+        kind: key of `KINDS`.
+        flow: flow to draw; default: all flows of a result, or the first suitable flow of a campaign.
+        x: campaign axis along x; two axes separated by a comma for a heat map.
+        y: column of the flows' table to draw, such as `goodput_bps` or `delay_p99_ms`.
+        by: axis shown as colour and marker.
 
     Raises:
-        MissingTableError: the result lacks the table that this needs.
-        ResultError: no such kind, flow, axis or column, or nothing of this kind can be drawn of the source.
+        MissingTableError: the result lacks a required table.
+        ResultError: no such kind, flow, axis or column, or the kind is not available for the source.
     """
     if kind not in KINDS:
         raise ResultError(unknown("--kind", kind, KINDS))
@@ -152,9 +152,9 @@ def draw(
 
 
 def kinds_of(source: Results | Campaign | Runs) -> list[str]:
-    """Kinds of figure available for a result or a campaign.
+    """Returns the kinds of figure available for a result or a campaign.
 
-    Of a single flight nothing that compares runs, of flows without video nothing of frames.
+    Comparisons of runs need several runs, and kinds of frames need video.
     """
     single = isinstance(source, Results)
     several = not isinstance(source, Results) or len(source.seeds) > 1

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from skybraid.orbit import Service
 
 _LABELLED = 14
-"""Maximum number of serving satellites that the figure names one by one."""
+"""Maximum number of labelled serving satellites."""
 
 
 def passes(service: Service) -> Figure:
-    """Delay, elevation and serving satellite over time; times without service are shaded, and so is rain."""
+    """Draws delay, elevation and serving satellite over time, with times without service and rain shaded."""
     times_s, breaks = service.samples["time_s"], [span.from_s for span in service.serving[1:]]
-    # A line must not run on from one satellite to the next.
+    # Lines are interrupted between satellites.
     cuts = np.searchsorted(times_s, breaks)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_IN, 6.4))

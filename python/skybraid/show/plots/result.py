@@ -1,8 +1,7 @@
-"""Figures of one result: every function takes `Results` and returns a `matplotlib.figure.Figure`.
+"""Figures of a single result, as functions from `Results` to `matplotlib.figure.Figure`.
 
-A path or flow keeps its colour and marker through all figures of a result. Long series are drawn as their mean with the
-band from the least to the greatest value of each pixel column, so that nothing short is hidden and the file stays
-small.
+A path or flow has the same colour and marker in all figures of a result. Long series are drawn as their mean in the
+band from minimum to maximum of each pixel column, so that short events remain visible and files small.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ if TYPE_CHECKING:
     from skybraid.model.results import Results
 
 _EDGE = 0.8
-"""Width of a shaded span's edge, in points: it keeps a span visible that is narrower than a pixel."""
+"""Edge width of a shaded span in points, so that spans narrower than a pixel remain visible."""
 
 _BOX = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Quantiles that a box shows: its whiskers, edges and median."""
+"""Quantiles of a box: whiskers, edges and median."""
 
 
 def ecdf(results: Results, flow: str | None = None) -> Figure:
-    """Distribution of one-way delay per flow; a curve ends at the share delivered.
+    """Draws the distribution of one-way delay per flow; a curve ends at the share delivered.
 
     Raises:
         ResultError: there is no such flow.
@@ -86,10 +85,10 @@ def ecdf(results: Results, flow: str | None = None) -> Figure:
 
 
 def ccdf(results: Results, flow: str | None = None) -> Figure:
-    """Complementary distribution of one-way delay per flow, on logarithmic axes.
+    """Draws the complementary distribution of one-way delay per flow, on logarithmic axes.
 
-    Lost messages never arrive, so a curve ends at their share. A dashed line marks a required delay, and a marker the
-    share that may be missing then: the requirement wants the curve to pass below it. It is filled where that is met.
+    A curve ends at the share of lost messages. A dashed line marks a required delay, and a marker the permitted share
+    of later messages: the requirement is met if the curve passes below it. The marker is filled if it is met.
 
     Raises:
         ResultError: there is no such flow.
@@ -123,7 +122,7 @@ def ccdf(results: Results, flow: str | None = None) -> Figure:
 
 
 def box(results: Results, flow: str | None = None) -> Figure:
-    """One-way delay of each flow's messages, by the path that delivered them first.
+    """Draws box plots of each flow's one-way delay, by the path that delivered the message first.
 
     A box reaches from the first to the third quartile with the median in it, its whiskers from the 5th percentile to
     the 95th.
@@ -158,16 +157,16 @@ def box(results: Results, flow: str | None = None) -> Figure:
             axes.set_title(name)
             axes.set_xscale("log")
         if grid:
-            # The axis is shared, and its limits are known once all boxes are drawn.
+            # The limits of the shared axis are known once all boxes are drawn.
             plain_delays(grid[-1])
             grid[-1].set_xlabel("one-way delay, ms")
         return figure
 
 
 def timeline(results: Results, paths: Sequence[str] | None = None) -> Figure:
-    """Each path over time, one column a path: capacity and load of both directions, delay, queue and loss.
+    """Draws a column per path over time: capacity and load of both directions, delay, queue and loss.
 
-    Times when the path was down are shaded, and so are those when it was up but served nothing.
+    Times when the path was down, or up without service, are shaded.
 
     Raises:
         MissingTableError: the result has no `links` table, or no such path.
@@ -189,14 +188,14 @@ def timeline(results: Results, paths: Sequence[str] | None = None) -> Figure:
                 axes[0].set_title(path)
         for row, label in zip(grid, labels, strict=True):
             row[0].set_ylabel(label)
-            # A limit that is set stops the scaling, so every column must have been drawn.
+            # Setting limits stops autoscaling, so every column must be drawn first.
             row[0].set_ylim(bottom=0)
         figure.align_ylabels()
         return figure
 
 
 def shares(results: Results, flow: str | None = None) -> Figure:
-    """Share of each flow's messages delivered first, by path, over time.
+    """Draws the share of each flow's messages delivered first by each path, over time.
 
     Raises:
         MissingTableError: the result has no `messages` table.
@@ -222,7 +221,7 @@ def shares(results: Results, flow: str | None = None) -> Figure:
                 for path in results.paths
             ]
             if found.height and layers:
-                # The last bin needs an end to reach to.
+                # The last bin needs an end point.
                 edges_s = [*_seconds(found["bin"], bin_ns(results)), duration_s(results)]
                 ended = [[*layer * 100, layer[-1] * 100] for layer in layers]
                 colours = [path_colour(index) for index in range(len(results.paths))]
@@ -234,7 +233,7 @@ def shares(results: Results, flow: str | None = None) -> Figure:
 
 
 def goodput(results: Results, flow: str | None = None) -> Figure:
-    """Application data delivered over time, per flow.
+    """Draws delivered application data over time, per flow.
 
     Raises:
         MissingTableError: the result has no `messages` table.
@@ -271,7 +270,7 @@ def goodput(results: Results, flow: str | None = None) -> Figure:
 
 
 def queue(results: Results) -> Figure:
-    """Queue of each link over time.
+    """Draws the queue of each link over time.
 
     Raises:
         MissingTableError: the result has no `links` table.
@@ -291,7 +290,7 @@ def queue(results: Results) -> Figure:
 
 
 def window(results: Results, flow: str | None = None) -> Figure:
-    """Congestion window and smoothed round-trip time of each subflow, over time.
+    """Draws congestion window and smoothed round-trip time of each subflow, over time.
 
     Raises:
         MissingTableError: the result has no `subflows` table.
@@ -321,7 +320,7 @@ def window(results: Results, flow: str | None = None) -> Figure:
 
 
 def _each_subflow(on_path: pl.LazyFrame, path: str) -> Iterator[tuple[pl.LazyFrame, str, str]]:
-    """Rows, label and line style of each subflow on a path; a single subflow has the path's name."""
+    """Yields rows, label and line style of each subflow on a path; a single subflow has the path's name."""
     numbers = on_path.select(pl.col("subflow").unique().sort()).collect(engine="streaming")["subflow"].to_list()
     for place, number in enumerate(numbers):
         label = path if len(numbers) == 1 else f"{path}, subflow {place + 1}"
@@ -368,7 +367,7 @@ def _seconds(numbers: pl.Series, width_ns: int) -> NDArray[np.float64]:
 
 
 def stacked(rows: int, height: float) -> tuple[Figure, list[Axes]]:
-    """Figure with axes stacked vertically that share the x axis."""
+    """Creates a figure with vertically stacked axes that share the x axis."""
     figure = Figure(figsize=(WIDTH_IN, max(rows, 1) * height + 0.4))
     return figure, list(figure.subplots(max(rows, 1), 1, sharex=True, squeeze=False)[:, 0])[:rows]
 
@@ -395,7 +394,7 @@ def plain_ticks(axes: Axes) -> None:
 
 
 def plain_delays(axes: Axes) -> None:
-    """Formats a logarithmic x axis with plain numbers, also between powers of ten where it covers few of them."""
+    """Formats a logarithmic x axis with plain numbers, also between powers of ten if it spans few."""
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     low, high = axes.get_xlim()
     named = "235" if high < 30 * low else "25" if high < 300 * low else "3" if high < 3000 * low else ""

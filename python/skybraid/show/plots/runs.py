@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 
 MIN_SEEDS = 4
-"""Below this many seeds a point has no ellipse: with three it would be wider than any chart."""
+"""Minimum number of seeds of a point with an ellipse: with three it would be wider than any chart."""
 
 _SCALES = {"bps": (1e-6, "Mbit/s"), "ms": (1.0, "ms"), "s": (1.0, "s")}
 _NAMES = {
@@ -59,7 +59,7 @@ class Choice(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """Column to draw: its name, its description with unit, and the factor to that unit."""
+    """Column to draw: its name, description with unit, and factor to that unit."""
 
     column: str
     label: str
@@ -71,11 +71,11 @@ class Runs:
     """Runs of variants of a scenario.
 
     Attributes:
-        name: the campaign's, or the scenario's.
-        axes: what varies, as columns of `frame`.
-        frame: a row a run and flow: the axes, `point`, `seed`, `flow`, `deadline_ms`, `within_deadline` (0 to 1),
-            `goodput_bps`, `delay_p50_ms` and the other percentiles, what `summary.video_columns` and
-            `summary.frames_in_time` contain for video, `share_PATH` (0 to 1).
+        name: name of the campaign or the scenario.
+        axes: varied keys, which are columns of `frame`.
+        frame: one row per run and flow: the axes, `point`, `seed`, `flow`, `deadline_ms`, `within_deadline` (0 to 1),
+            `goodput_bps`, `delay_p50_ms` and the other percentiles, `summary.video_columns` and
+            `summary.frames_in_time` for video, `share_PATH` (0 to 1).
     """
 
     name: str
@@ -87,7 +87,7 @@ class Runs:
         """Reads the runs of a campaign or a result.
 
         Raises:
-            ResultError: it is neither.
+            ResultError: the source is neither.
         """
         if isinstance(source, cls):
             return source
@@ -95,27 +95,27 @@ class Runs:
             return cls(source.name, (), _seeds(source))
         if not isinstance(source, Campaign):
             raise ResultError(f"found a {type(source).__name__}, expected Results or a Campaign")
-        # Keys that go in step make one axis, which goes by the first of them.
+        # Keys varied together form one axis, named after the first.
         axes = tuple(axis.keys[0] for axis in source.axes)
         texts = [pl.col(column).cast(pl.String) for column in source.columns]
         return cls(source.name, axes, source.scan("flows").with_columns(texts).sort("point", "seed").collect())
 
     @property
     def flows(self) -> list[str]:
-        """Names of the flows, in their order."""
+        """Returns the names of the flows, in their order."""
         return [str(name) for name in self.frame["flow"].unique(maintain_order=True)]
 
     @property
     def paths(self) -> list[str]:
-        """Names of the paths with traffic shares."""
+        """Returns the names of the paths with traffic shares."""
         return [name.removeprefix("share_") for name in self.frame.columns if name.startswith("share_")]
 
     def values(self, axis: str) -> list[str]:
-        """Values of an axis in the order of the points."""
+        """Returns the values of an axis in the order of the points."""
         return [str(value) for value in self.frame[axis].unique(maintain_order=True)]
 
     def of_flow(self, flow: str | None) -> pl.DataFrame:
-        """Rows of a flow, by default the first.
+        """Returns the rows of a flow, by default the first.
 
         Raises:
             ResultError: there is no such flow.
@@ -127,16 +127,16 @@ class Runs:
 
     @property
     def videos(self) -> list[str]:
-        """Names of the flows that are video, in their order."""
+        """Returns the names of the video flows, in their order."""
         if "frames" not in self.frame.columns:
             return []
         return [str(name) for name in self.frame.filter(pl.col("frames") > 0)["flow"].unique(maintain_order=True)]
 
     def of_video(self, flow: str | None) -> pl.DataFrame:
-        """Rows of a video, by default the first.
+        """Returns the rows of a video, by default the first.
 
         Raises:
-            NothingToDrawError: there is none.
+            NothingToDrawError: there is no video.
             ResultError: there is no such flow, or it is no video.
         """
         videos = self.videos
@@ -150,7 +150,7 @@ class Runs:
         """Finds an axis by its name or a suffix of it.
 
         Raises:
-            ResultError: there is none, or more than one.
+            ResultError: no axis or several axes match.
         """
         found = [axis for axis in self.axes if axis == name or axis.endswith(f".{name}")]
         if len(found) != 1:
@@ -158,7 +158,7 @@ class Runs:
         return found[0]
 
     def main_axis(self) -> str | None:
-        """Axis shown as colour: an algorithm's if there is one, else the first with two values."""
+        """Returns the axis shown as colour: that of an algorithm if any, else the first with two values."""
         several = [axis for axis in self.axes if len(self.values(axis)) > 1] or list(self.axes)
         algorithms = [axis for axis in several if axis.rpartition(".")[2] in ALGORITHMS]
         return next(iter(algorithms + several), None)
@@ -181,7 +181,7 @@ class Runs:
 
 
 def metric(column: str) -> Metric:
-    """Description of a column of the flows' table."""
+    """Returns the description of a column of the flows' table."""
     if column in _OF_VIDEO:
         return Metric(column, _OF_VIDEO[column], 1.0)
     if column in ("within_deadline", "intact_share", "frames_in_time") or column.startswith(("share_", "won_")):
@@ -198,7 +198,7 @@ def metric(column: str) -> Metric:
 
 
 def short(axes: Sequence[str]) -> dict[str, str]:
-    """Shortest unambiguous names of axes: `scheduler` for `flow.video.transport.scheduler`."""
+    """Returns the shortest unambiguous names of axes: `scheduler` for `flow.video.transport.scheduler`."""
     names = {}
     for axis in axes:
         parts = axis.split(".")
@@ -210,7 +210,7 @@ def short(axes: Sequence[str]) -> dict[str, str]:
 
 
 def ecdf(runs: Runs, choice: Choice) -> Figure:
-    """Distribution of a metric over the runs: one curve per value of `by`."""
+    """Draws the distribution of a metric over the runs: one curve per value of `by`."""
     rows, chosen = runs.of_flow(choice.flow), runs.metric(choice.y)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_IN, 3.6))
@@ -227,7 +227,7 @@ def ecdf(runs: Runs, choice: Choice) -> Figure:
 
 
 def ccdf(runs: Runs, choice: Choice) -> Figure:
-    """Tail of one-way delay by its percentiles: medians over the runs, band from minimum to maximum."""
+    """Draws the tail of one-way delay by its percentiles: medians over the runs, band from minimum to maximum."""
     rows = runs.of_flow(choice.flow)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_IN, 3.8))
@@ -254,14 +254,13 @@ def ccdf(runs: Runs, choice: Choice) -> Figure:
 
 
 def frame_latency(runs: Runs, choice: Choice) -> Figure:
-    """Percentiles of a video's frame latency, one line per value of `by`.
+    """Draws percentiles of a video's frame latency, one line per value of `by`.
 
-    Marks are medians over the runs, of p50, p95 and p99 from left to right; the bars behind them reach from the least
-    to the greatest of the runs.
+    Marks are medians over the runs, of p50, p95 and p99 from left to right; bars extend from minimum to maximum.
 
     Raises:
         NothingToDrawError: no flow is video.
-        ResultError: the flow is none.
+        ResultError: the flow does not exist or is no video.
     """
     rows = runs.of_video(choice.flow)
     with mpl.rc_context(STYLE):
@@ -284,21 +283,21 @@ def frame_latency(runs: Runs, choice: Choice) -> Figure:
 
 
 def frames(runs: Runs, choice: Choice) -> Figure:
-    """Box plot of the share of frames shown undamaged in time per run, or of another metric.
+    """Draws box plots of the share of frames shown undamaged in time per run, or of another metric.
 
     Raises:
         NothingToDrawError: no flow is video.
-        ResultError: the flow is none.
+        ResultError: the flow does not exist or is no video.
     """
     return _boxes(runs, choice, runs.of_video(choice.flow), runs.metric(choice.y, "frames_in_time"))
 
 
 def frame_rate(runs: Runs, choice: Choice) -> Figure:
-    """Box plot of the mean frame rate per run, or of another metric.
+    """Draws box plots of the mean frame rate per run, or of another metric.
 
     Raises:
         NothingToDrawError: no flow is video.
-        ResultError: the flow is none.
+        ResultError: the flow does not exist or is no video.
     """
     figure = _boxes(runs, choice, runs.of_video(choice.flow), runs.metric(choice.y, "frame_rate"))
     figure.axes[0].set_ylim(bottom=0)
@@ -306,7 +305,7 @@ def frame_rate(runs: Runs, choice: Choice) -> Figure:
 
 
 def box(runs: Runs, choice: Choice) -> Figure:
-    """Box plot of a metric: one box per value of `by`, grouped by `x`; every run is a dot."""
+    """Draws box plots of a metric: one box per value of `by`, grouped by `x`, with a dot per run."""
     return _boxes(runs, choice, runs.of_flow(choice.flow), runs.metric(choice.y))
 
 
@@ -353,7 +352,7 @@ def _boxes(runs: Runs, choice: Choice, rows: pl.DataFrame, chosen: Metric) -> Fi
 
 
 def shares(runs: Runs, choice: Choice) -> Figure:
-    """Share of a flow's packets on each path: mean over the runs of each value of `by`."""
+    """Draws the share of a flow's packets on each path: mean over the runs of each value of `by`."""
     rows = runs.of_flow(choice.flow)
     with mpl.rc_context(STYLE):
         groups = list(_groups(runs, rows, choice))
@@ -373,7 +372,7 @@ def shares(runs: Runs, choice: Choice) -> Figure:
 
 
 def heatmap(runs: Runs, choice: Choice) -> Figure:
-    """Heat map of a metric's median over two axes; other axes are pooled.
+    """Draws a heat map of a metric's median over two axes; other axes are pooled.
 
     Raises:
         NothingToDrawError: the campaign has fewer than two axes.
@@ -407,7 +406,7 @@ def heatmap(runs: Runs, choice: Choice) -> Figure:
 
 
 def heat_axes(runs: Runs, choice: Choice) -> tuple[str, str]:
-    """Axes of a heat map: those chosen, else the two with the most values.
+    """Returns the axes of a heat map: those chosen, else the two with the most values.
 
     Raises:
         NothingToDrawError: the campaign has fewer than two axes.
@@ -424,16 +423,16 @@ def heat_axes(runs: Runs, choice: Choice) -> tuple[str, str]:
 
 
 def heat_values(rows: pl.DataFrame, across: str, up: str, chosen: Metric) -> dict[tuple[str, str], float]:
-    """Median of a metric per pair of values, in the metric's unit."""
+    """Returns the median of a metric per pair of values, in the metric's unit."""
     medians = rows.group_by(across, up).agg(pl.col(chosen.column).median())
     return {(one, other): value * chosen.scale for one, other, value in medians.iter_rows() if value is not None}
 
 
 def tradeoff(runs: Runs, choice: Choice) -> Figure:
-    """Goodput against delay: mean over the seeds of each point, with its 95 % confidence ellipse.
+    """Draws goodput against delay: mean over the seeds of each point, with its 95 % confidence ellipse.
 
-    `x` is the delay's column, `delay_p95_ms` without it; `y` that of the goodput. Points with fewer than four seeds
-    have no ellipse.
+    `x` is the column of the delay, by default `delay_p95_ms`; `y` that of the goodput. Points with fewer than four
+    seeds have no ellipse.
     """
     rows = runs.of_flow(choice.flow)
     across, up = runs.metric(choice.x, "delay_p95_ms"), runs.metric(choice.y)
@@ -470,15 +469,15 @@ def tradeoff(runs: Runs, choice: Choice) -> Figure:
 
 
 def ellipse(pairs: NDArray[np.float64]) -> tuple[float, float, float] | None:
-    """Confidence ellipse (95 %) of the mean of pairs: width, height, and the angle of the width in degrees.
+    """Returns the 95 % confidence ellipse of the mean of pairs: width, height, and angle of the width in degrees.
 
-    Hotelling's T² with two variables: the mean lies within (x̄ − μ)ᵀ S⁻¹ (x̄ − μ) ≤ 2 (n − 1) / (n (n − 2)) F(2, n − 2).
+    Hotelling's T² with two variables: the mean is within (x̄ − μ)ᵀ S⁻¹ (x̄ − μ) ≤ 2 (n − 1) / (n (n − 2)) F(2, n − 2).
     None with fewer than four pairs.
     """
     number = len(pairs)
     if number < MIN_SEEDS:
         return None
-    # With two degrees of freedom above, the quantile of F has a closed form.
+    # With two numerator degrees of freedom, the quantile of F has a closed form.
     quantile = (number - 2) / 2 * math.expm1(-2 / (number - 2) * math.log1p(-CONFIDENCE))
     limit = 2 * (number - 1) / (number * (number - 2)) * quantile
     spreads, directions = np.linalg.eigh(np.cov(pairs, rowvar=False))
@@ -487,7 +486,7 @@ def ellipse(pairs: NDArray[np.float64]) -> tuple[float, float, float] | None:
 
 
 def _groups(runs: Runs, rows: pl.DataFrame, choice: Choice) -> Iterator[tuple[str, Look, pl.DataFrame]]:
-    """Groups rows by the axis shown as colour and marker; one group without an axis."""
+    """Yields the rows of each value of the axis shown as colour and marker; one group without an axis."""
     axis = runs.main_axis() if choice.by is None else runs.axis("--by", choice.by)
     if axis is None:
         flow = str(rows["flow"][0]) if rows.height else runs.name
@@ -521,7 +520,7 @@ def _outside(figure: Figure, runs: Runs, choice: Choice) -> None:
 
 
 def _seeds(results: Results) -> pl.DataFrame:
-    """Flows of a result with the columns of a campaign, one row per seed."""
+    """Returns the flows of a result with the columns of a campaign, one row per seed."""
     shortest: dict[tuple[int, str], tuple[float, float]] = {}
     for flight in results.flights:
         for requirement in flight.requirements:

@@ -1,4 +1,4 @@
-"""Style of figures on paper: fonts, sizes, files. Colours and markers are those of `skybraid.show.palette`."""
+"""Style of figures on paper: fonts, sizes, files. For colours and markers see `skybraid.show.palette`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH_IN = 6.0
-"""Width of a figure in inches: its text stays readable on a phone and does not shout on a desk."""
+"""Width of a figure in inches: readable on a phone, not too large on a desktop."""
 
 STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
@@ -72,7 +72,7 @@ STYLE: dict[Any, Any] = {
 MM_PER_IN = 25.4
 _NARROW_MM = 125.0
 _NARROW_COLUMN_MM = 100.0
-"""Width of a plot on whose top a title and a legend do not fit next to one another."""
+"""Width in mm below which a title and a legend do not fit next to each other above a plot."""
 _LONG = 20
 _PLACES: dict[str, dict[str, Any]] = {
     "above left": {"loc": "lower left", "bbox_to_anchor": (0, 1)},
@@ -83,10 +83,10 @@ _MIN_MM, _MAX_MM = 20.0, 1000.0
 
 
 def millimetres(option: str, text: str | float) -> float:
-    """Parses a length such as "88mm" or "18cm", in mm; a bare number is mm.
+    """Parses a length such as "88mm" or "18cm"; returns mm. A bare number is in mm.
 
     Raises:
-        ResultError: it is none, or too short or long to draw on.
+        ResultError: the text is no length, or the length is out of range.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(mm|cm|in)?\s*", str(text))
     length_mm = float(found[1]) * {"cm": 10.0, "in": MM_PER_IN}.get(found[2], 1.0) if found else 0.0
@@ -96,7 +96,7 @@ def millimetres(option: str, text: str | float) -> float:
 
 
 def resize(figure: Figure, width_mm: float | None, height_mm: float | None) -> None:
-    """Sets a figure's size on paper; None keeps the width or height it was drawn with."""
+    """Sets a figure's size on paper; None keeps the width or height."""
     width_in, height_in = figure.get_size_inches()
     if width_mm is not None:
         width_in = width_mm / MM_PER_IN
@@ -113,7 +113,7 @@ def resize(figure: Figure, width_mm: float | None, height_mm: float | None) -> N
 
 
 def _raise_title(axes: Axes, columns: int) -> None:
-    """Moves a title above the legend next to it, which has that many columns."""
+    """Moves a title above the legend next to it, which has `columns` columns."""
     title, drawn = axes.get_title(loc="left"), axes.get_legend()
     if title and drawn is not None and drawn.get_label() == "above right":
         lines = -(-len(drawn.get_texts()) // columns)
@@ -136,9 +136,9 @@ def encode(figure: Figure, file_format: str, salt: str = "figure", dpi: float = 
     """Encodes a figure: fonts embedded in PDF, text kept as text in SVG; reproducible bytes.
 
     Args:
-        figure: what to encode.
+        figure: figure to encode.
         file_format: one of `FORMATS`.
-        salt: makes the identifiers within an SVG.
+        salt: seed of the identifiers within an SVG.
         dpi: pixels per inch of a PNG.
     """
     file = io.BytesIO()
@@ -152,13 +152,13 @@ def save(figure: Figure, path: str | os.PathLike[str], *, width: str | None = No
     """Writes a figure in the format of the file's suffix: .pdf, .svg or .png.
 
     Args:
-        figure: what a function of `skybraid.plots` gave.
-        path: the file.
-        width: on paper, for example "88mm" (one column) or "180mm" (two); as drawn without it.
-        height: on paper; as drawn without it.
+        figure: figure of a function of `skybraid.plots`.
+        path: file to write.
+        width: width on paper, for example "88mm" (one column) or "180mm" (two); default: as drawn.
+        height: height on paper; default: as drawn.
 
     Raises:
-        ResultError: the name ends in something else, a length is none, or the file cannot be written.
+        ResultError: the suffix is another one, a length is invalid, or the file cannot be written.
     """
     file = Path(path)
     file_format = file.suffix.removeprefix(".")
@@ -177,11 +177,11 @@ def legend(axes: Axes, place: str, columns: int, title: str | None = None) -> No
     """Places a legend where it covers no data.
 
     Args:
-        axes: what it is of.
+        axes: axes of the legend.
         place: "above left", "above right" or "beside".
-        columns: how many entries stand next to one another.
-        title: above it.
+        columns: number of columns.
+        title: title above the legend.
     """
     drawn = axes.legend(**_PLACES[place], ncols=columns, borderaxespad=0.2, title=title)
-    # By its name a figure that is made narrow finds it again.
+    # `_narrow_legends` finds it by this name.
     drawn.set_label(place)

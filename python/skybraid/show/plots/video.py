@@ -1,4 +1,4 @@
-"""Figures of a result's videos, from the table `frames`, and the series that the report shares."""
+"""Figures of a result's videos, from the table `frames`, and series shared with the report."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def frame_latency(results: Results, flow: str | None = None) -> Figure:
-    """Complementary distribution of each video's frame latency.
+    """Draws the frame latency of each video over time, and its complementary distribution.
 
-    Above, over time, the median in the band from the least to the greatest; below, the share of the frames that were
-    not shown undamaged (dashed: not shown at all) after a latency. A dashed line marks the latency that is required, a
-    marker the share that may be missing then.
+    Top: median over time in the band from minimum to maximum. Bottom: share of frames not shown undamaged (dashed: not
+    shown at all) after a latency. A dashed line marks the required latency, a marker the permitted share of later
+    frames.
 
     Raises:
         MissingTableError: the result has no `frames` table.
@@ -72,7 +72,7 @@ def frame_latency(results: Results, flow: str | None = None) -> Figure:
 
 
 def frame_rate(results: Results, flow: str | None = None) -> Figure:
-    """Frames shown per second of each video; freezes are shaded, dashed lines are required rates.
+    """Draws the frames shown per second of each video, with freezes shaded and required rates dashed.
 
     Raises:
         MissingTableError: the result has no `frames` table.
@@ -84,7 +84,7 @@ def frame_rate(results: Results, flow: str | None = None) -> Figure:
         for axes, (index, name, frames) in zip(grid, drawn, strict=False):
             colour = flow_colour(index)
             series = rates(frames, duration_s(results), PIXEL_COLUMNS)
-            # The last second needs an end to reach to.
+            # The last second needs an end point.
             times_s = np.append(series["time_s"].to_numpy(), duration_s(results))
             parts = (series[f"rate_{part}"].to_numpy() for part in ("low", "mean", "high"))
             low, mean, high = (np.append(part, part[-1:] if len(part) else 0.0) for part in parts)
@@ -106,7 +106,7 @@ def frame_rate(results: Results, flow: str | None = None) -> Figure:
 
 
 def _each(results: Results, flow: str | None) -> Iterator[tuple[int, str, pl.DataFrame]]:
-    """Iterates over single videos: index of the flow, name and frames."""
+    """Yields index of the flow, name and frames of each single video."""
     places = list(results.flows)
     for number, name in enumerate(drawn_videos(results, flow)):
         index = places.index(name) if name in places else len(places) + number

@@ -1,6 +1,6 @@
 """Report: one self-contained HTML file for screen, phone and paper.
 
-The parts are imported when they are first used: a run's report needs nothing of a campaign's or a gateway's.
+Modules are imported on first use, so that a run's report does not load those of campaigns or gateways.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ _NAMES = {
     "points": "Judged Wanted judged",
     "single": "longest_gaps path_stories single_html verdicts_so_far waits",
 }
-"""Names by the module that defines them."""
+"""Public names by their module."""
 
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def write_report(source: Results | Campaign, path: Path, budget: Budget | None = None) -> Path:
-    """Writes the report of a result or of a campaign to `path`, replacing an earlier report there.
+    """Writes the report of a result or of a campaign to `path`, replacing an earlier report.
 
     Args:
-        source: what is reported.
-        path: the file.
-        budget: of a result, runs that may show what would change a verdict; none by default.
+        source: result or campaign.
+        path: file to write.
+        budget: budget of runs that test remedies for a result; default: none.
 
     Raises:
         ResultError: the file cannot be written.
@@ -72,7 +72,7 @@ def write_report(source: Results | Campaign, path: Path, budget: Budget | None =
 
 
 def html(source: Results | Campaign, budget: Budget | None = None) -> str:
-    """Renders the report of a result or a campaign as HTML; the arguments are those of `write_report`."""
+    """Renders the report of a result or a campaign as HTML; for the arguments see `write_report`."""
     if isinstance(source, Results):
         return cast("Callable[[Results, Budget | None], str]", _imported("single_html"))(source, budget)
     return cast("Callable[[Campaign], str]", _imported("campaign_html"))(source)

@@ -1,4 +1,4 @@
-"""Report of a campaign: which points meet the requirements, and how they compare."""
+"""Report of a campaign: points that meet the requirements, and their comparison."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Contents of a campaign's report.
+    """Data of a campaign's report.
 
     Attributes:
-        runs: its flows.
-        points: a row a point: `point`, the axes' columns, `done`, `failed`.
-        columns: the axes' columns.
-        replays: the command that repeats the first run of each point.
-        seeds: the seeds of each point.
-        judged: each requirement at each point.
+        runs: flows of all runs.
+        points: one row per point: `point`, the columns of the axes, `done`, `failed`.
+        columns: columns of the axes.
+        replays: command that repeats the first run, by point.
+        seeds: seeds by point.
+        judged: verdicts on each requirement at each point.
     """
 
     runs: Runs
@@ -59,18 +59,18 @@ class Seen:
 
     @property
     def wanted(self) -> list[Wanted]:
-        """Requirements, in the order of their flows."""
+        """Returns the requirements, in the order of their flows."""
         return sorted(
             {one.wanted for one in self.judged}, key=lambda wanted: (self.runs.flows.index(wanted.flow), wanted)
         )
 
     def label(self, point: int) -> str:
-        """Label of a point."""
+        """Returns the label of a point."""
         names = short(self.columns)
         return ", ".join(f"{names[column]} {self.points[point][column]}" for column in self.columns) or "the scenario"
 
     def meeting(self) -> list[int]:
-        """Points that meet every requirement without a failed run."""
+        """Returns the points that meet every requirement without a failed run."""
         of_point: dict[int, list[Verdict]] = {}
         for one in self.judged:
             of_point.setdefault(one.point, []).append(one.verdict)
@@ -112,7 +112,7 @@ def campaign_html(campaign: Campaign) -> str:
 
 
 def ranking_so_far(campaign: Campaign) -> str:
-    """Renders the ranking of a campaign's points by the runs that are there, as a part of a page; empty without any."""
+    """Renders the ranking of a campaign's points by the finished runs, as an HTML fragment; empty without runs."""
     seen = read(campaign)
     if not seen.judged:
         return ""
@@ -139,7 +139,7 @@ def read(campaign: Campaign) -> Seen:
 
 
 def headline(seen: Seen, meeting: list[int]) -> str:
-    """Verdict in one sentence."""
+    """Returns the verdict in one sentence."""
     flown = len(seen.replays)
     if not seen.judged:
         return "The scenario states no requirement."
@@ -154,7 +154,7 @@ def headline(seen: Seen, meeting: list[int]) -> str:
 
 
 def verdict(seen: Seen, meeting: list[int]) -> Verdict | None:
-    """Verdict of the headline: met if some point meets all requirements, not met if every point fails one."""
+    """Returns the verdict: met if some point meets all requirements, not met if every point fails one."""
     if not seen.judged:
         return None
     if meeting:
@@ -163,13 +163,13 @@ def verdict(seen: Seen, meeting: list[int]) -> Verdict | None:
 
 
 def _undecided(seen: Seen) -> set[int]:
-    """Points that fail no requirement; only asked where no point meets all of them."""
+    """Returns the points that fail no requirement; for campaigns in which no point meets all of them."""
     failing = {one.point for one in seen.judged if one.verdict is Verdict.NOT_MET}
     return {one.point for one in seen.judged} - failing
 
 
 def ranking(seen: Seen) -> Ranking:
-    """Ranks the points: those that meet most requirements first, then by what they reach."""
+    """Ranks the points: those that meet most requirements first, then by their results."""
     columns = [Column(wanted.words, _scale(wanted), _target(wanted)) for wanted in seen.wanted]
     found: dict[int, dict[Wanted, Judged]] = {}
     for one in seen.judged:
@@ -197,15 +197,15 @@ def _target(wanted: Wanted) -> float:
     return wanted.deadline_ms if wanted.metric == "percentile" else wanted.target
 
 
-def _shown(wanted: Wanted, one: Judged | None) -> Shown:
-    if one is None:
+def _shown(wanted: Wanted, judged_: Judged | None) -> Shown:
+    if judged_ is None:
         return Shown("–", None, None, None, float("-inf"))
-    low, high = one.interval or (None, None)
-    return Shown(one.words, one.estimate, low, high, wanted.goodness(one.estimate), one.verdict)
+    low, high = judged_.interval or (None, None)
+    return Shown(judged_.words, judged_.estimate, low, high, wanted.goodness(judged_.estimate), judged_.verdict)
 
 
 def table(seen: Seen) -> Table:
-    """Table with one row per point: axes, seeds, verdicts, and the command that repeats its first run."""
+    """Returns a table with one row per point: axes, seeds, verdicts, and the command that repeats its first run."""
     flows, names = seen.runs.flows, short(seen.columns)
     numbers = [name for name in _COLUMNS if seen.runs.frame[name].count()]
     medians = seen.runs.frame.group_by("point", "flow").agg(pl.col(numbers).median())
@@ -232,7 +232,7 @@ def table(seen: Seen) -> Table:
         own = seen.seeds.get(point, [])
         cells += [
             Cell(seeds_text(own) if own else "–", len(own)),
-            Cell.number(_whole(row["failed"]), str(row["failed"])),
+            Cell.number(_integer(row["failed"]), str(row["failed"])),
         ]
         if seen.judged:
             cells.append(Cell("yes" if point in meeting else "no"))
@@ -250,7 +250,7 @@ def table(seen: Seen) -> Table:
 
 
 def failures(seen: Seen, failed: pl.DataFrame) -> Table:
-    """Failed runs with their errors and the commands that repeat them."""
+    """Returns a table of failed runs with their errors and the commands that repeat them."""
     rows = [
         ([Cell(seen.label(row["point"])), Cell.number(row["seed"], str(row["seed"])), Cell(_last_line(row["error"]))],
          str(row["replay"]))
@@ -269,7 +269,7 @@ def _label(value: object) -> Cell:
     return Cell(f"{value:g}", value) if isinstance(value, float) else Cell(str(value))
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 

@@ -1,4 +1,4 @@
-"""Cards of a run's report: each requirement's verdict, its cause, and what would change it."""
+"""Cards of a run's report: verdict, cause and remedies of each requirement."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 _SHARES = ("share", "frames", "ssim", "continuity", "availability", "integrity")
 
 URGENT = (Verdict.NOT_MET, Verdict.INCONCLUSIVE, Verdict.MET)
-"""Verdicts in the order in which a reader wants them."""
+"""Verdicts by urgency for the reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change that may turn a verdict: a sentence, and the command that makes it, if there is one."""
+    """Change that may turn a verdict: a sentence, and its command if there is one."""
 
     words: str
     command: str = ""
@@ -49,18 +49,18 @@ class Card:
     """Card of a requirement.
 
     Attributes:
-        flow: the flow's name.
+        flow: name of the flow.
         verdict: met, not met or inconclusive.
-        seen: the estimate with its unit; a dash without one.
-        what: what the estimate is, and what is required.
-        bar: the interval next to the requirement; None where there is none.
-        ends: the interval's ends, in words.
-        cause: the main cause in one sentence; empty where the requirement is met.
-        family: what all flights of the links' families are expected to have, where those seen were not like them.
-        changes: what would change the verdict.
-        heading: above these changes.
-        full: the whole finding in one sentence, with numbers.
-        members: of a group of flows, how each fares.
+        seen: estimate with its unit; a dash without one.
+        what: description of the estimate and of the target.
+        bar: interval next to the target; None without one.
+        ends: ends of the interval, in words.
+        cause: sentence on the main cause; empty if the requirement is met.
+        family: expectation over all flights of the links' families, if the simulated flights are not representative.
+        changes: changes that may turn the verdict.
+        heading: heading of the changes.
+        full: complete finding in one sentence, with numbers.
+        members: results of the members of a group of flows.
     """
 
     flow: str
@@ -78,11 +78,11 @@ class Card:
 
 
 def cards(results: Results, explained: Sequence[FlowExplained]) -> list[Card]:
-    """Cards of a result's requirements: what is not met first.
+    """Returns the cards of a result's requirements, unmet ones first.
 
     Args:
         results: the result.
-        explained: what `skybraid.explain` says about it; may be empty.
+        explained: explanations from `skybraid.explain`; may be empty.
     """
     reasons = {id(one.requirement): one for flow in explained for one in flow.requirements}
     found = [_card(results, one, reasons.get(id(one))) for one in results.requirements]
@@ -96,7 +96,7 @@ def _card(results: Results, one: Requirement, reason: UnmetRequirement | None) -
         one.flow,
         one.verdict,
         "–" if one.estimate is None else SHOWN[one.metric](one.estimate),
-        _what(one),
+        _description(one),
         _bar(one),
         _ends(one),
         _sentence(cause.removeprefix("Main cause: ")),
@@ -112,8 +112,8 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _what(one: Requirement) -> str:
-    """Measured and required value."""
+def _description(one: Requirement) -> str:
+    """Describes the measured and the required value."""
     within = "" if one.deadline_ms is None else f" within {milliseconds(one.deadline_ms)}"
     match one.metric:
         case "share":
@@ -145,7 +145,7 @@ def _what(one: Requirement) -> str:
 
 
 def _bar(one: Requirement) -> Bar | None:
-    """Interval next to the requirement."""
+    """Returns the interval next to the target; None without one."""
     if one.estimate is None or one.low is None or one.high is None:
         return None
     scale = "nines" if one.metric in _SHARES else "linear"
@@ -154,14 +154,14 @@ def _bar(one: Requirement) -> Bar | None:
 
 
 def _ends(one: Requirement) -> tuple[str, str]:
-    """Ends of the interval, in words."""
+    """Describes the ends of the interval."""
     shown = SHOWN[one.metric]
     upper = upper_percent if shown is percent else shown
     return shown(one.low or 0.0), upper(one.high or 0.0)
 
 
 def _changes(results: Results, one: Requirement, reason: UnmetRequirement | None) -> tuple[str, list[Change]]:
-    """Remedies that would change a verdict, and the heading above them."""
+    """Returns the heading and the list of remedies that would change a verdict."""
     if one.verdict is Verdict.MET:
         return "", []
     if is_short_of_runs(one):
@@ -172,7 +172,7 @@ def _changes(results: Results, one: Requirement, reason: UnmetRequirement | None
         command = _with_seeds(results, runs) if 1 < runs <= MAX_RUNS else ""
         found.append(Change(_sentence(f"{one.decided_by()} would decide it."), command))
     if reason is None or (one.missed == 0 and not reason.causes):
-        # Where nothing was missed, another transport has nothing to mend.
+        # Without misses, another transport cannot improve anything.
         return ("What would decide it" if found else ""), found
     if reason.remedies:
         tried = [Change(_tried(remedy), _with(results, remedy.changes)) for remedy in reason.remedies]
@@ -191,7 +191,7 @@ def _tried(remedy: Remedy) -> str:
 
 
 def _with(results: Results, changes: dict[str, object]) -> str:
-    """Command that repeats the run with some keys replaced."""
+    """Returns the command that repeats the run with some keys replaced."""
     if not changes:
         return ""
     sets = [f"--set {shlex.quote(f'{key}={toml_value(value)}')}" for key, value in changes.items()]
@@ -199,7 +199,7 @@ def _with(results: Results, changes: dict[str, object]) -> str:
 
 
 def _with_seeds(results: Results, runs: int) -> str:
-    """Command that makes so many runs with different seeds; an emulation makes one."""
+    """Returns the command for `runs` runs with different seeds; an emulation makes one."""
     if results.driver == "emulation":
         return ""
     words = shlex.split(str(results.provenance["replay"]))

@@ -18,21 +18,23 @@ if TYPE_CHECKING:
     import polars as pl
 
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
-"""The lines of `skybraid.plots` by their names in a browser."""
+"""Line styles of `skybraid.plots` by their names in a browser."""
 
 SHAPES = dict(
     zip(MARKERS, ("circle", "square", "triangle", "diamond", "inverted_triangle", "plus", "star"), strict=True)
 )
-"""The markers of `skybraid.plots` by their names in a browser."""
+"""Markers of `skybraid.plots` by their names in a browser."""
 
 DARK = dict(zip(COLOURS, DARK_COLOURS, strict=True)) | {INK: "#e6e9ee", SECOND_INK: "#a7b0bd"}
-"""What stands for each colour on a dark page."""
+"""Colour on a dark page, by colour on a light page."""
 
 _SWATCH, _NARROW, _WIDE, _ROW = 5, 46, 140, 22
-"""Letters that a legend's sample takes, and that a phone and a wide page show in a line; height of a line in pixels."""
+"""Width of a legend's sample in characters, characters per line on a phone and on a wide page, and height of a line in
+pixels.
+"""
 
 _SECONDS_UP_TO = 120.0
-"""Length in s up to which a time axis counts seconds."""
+"""Length in s up to which a time axis is in seconds."""
 
 _CLOCK = """
 const whole = Math.floor(value + 1e-6), left = Math.round((value - whole) * 1000);
@@ -41,7 +43,7 @@ const hours = Math.floor(whole / 3600), minutes = Math.floor(whole / 60) % 60;
 const shown = hours ? `${hours}:${two(minutes)}` : `${minutes}`;
 return `${shown}:${two(whole % 60)}` + (left > 0 ? `.${String(left).padStart(3, "0").replace(/0+$/, "")}` : "");
 """
-"""JavaScript that shows `value` in s as 12:34, or 1:12:34."""
+"""JavaScript that formats `value` in s as 12:34, or 1:12:34."""
 
 _LOG_TICKS = """
 const { start, end } = cb_data.range;
@@ -60,7 +62,7 @@ const ticks = [];
 for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) ticks.push(tick);
 return within([1, 2, 5]).length >= 3 ? within([1, 2, 5]) : ticks;
 """
-"""JavaScript that chooses ticks of a logarithmic axis: powers of ten where they suffice, even steps within one."""
+"""JavaScript that chooses ticks of a logarithmic axis: powers of ten if they suffice, else even steps within one."""
 
 _FONT = "system-ui, sans-serif"
 
@@ -91,7 +93,7 @@ _FRAME: dict[str, Any] = {
 _NO_MINOR: dict[str, Any] = {"num_minor_ticks": 0}
 
 BAND = 0.3
-"""Opacity of the band between the least and the greatest value."""
+"""Opacity of the band between minimum and maximum."""
 
 
 @dataclass(slots=True)
@@ -107,9 +109,9 @@ class Charts:
         return name
 
     def embedded(self) -> tuple[str, dict[str, str]]:
-        """Returns the charts as JSON for the page's script, and each chart's element id; reproducible."""
+        """Returns the charts as JSON for the page's script, and the element id of each; reproducible."""
         text, elements = document(self.figures)
-        # Whatever a name holds, it does not end the script.
+        # A name must not end the script.
         return text.replace("<", "\\u003c"), elements
 
 
@@ -117,7 +119,7 @@ class Clock:
     """Time axis shared by charts: one range, and one cursor line.
 
     Args:
-        length_s: where it ends.
+        length_s: end of the axis in s.
     """
 
     def __init__(self, length_s: float) -> None:
@@ -133,7 +135,7 @@ class Clock:
         self._formatter = Model("CustomJSTickFormatter", code=f"const value = tick; {_CLOCK}")
 
     def mark(self, drawn: Figure) -> None:
-        """Gives a chart ticks in seconds, or in minutes and seconds for longer runs."""
+        """Formats a chart's ticks in seconds, or in minutes and seconds for longer runs."""
         if self._in_seconds:
             drawn.x_axis.update(axis_label="time, s")
         else:
@@ -154,14 +156,14 @@ def chart(
     """Creates an empty chart with its tools: drag to zoom, wheel with Ctrl, pan, reset, save.
 
     Args:
-        y_label: what is up, with its unit.
-        x_label: what is across, with its unit.
-        clock: the time axis that it shares.
-        height: in pixels.
-        logarithmic: axes on a logarithmic scale: "x", "y" or "xy".
-        x_range: of the axis across, where no clock gives it.
-        y_range: of the axis up.
-        options: attributes of the chart.
+        y_label: label of the y axis, with its unit.
+        x_label: label of the x axis, with its unit.
+        clock: shared time axis.
+        height: height in pixels.
+        logarithmic: logarithmic axes: "x", "y" or "xy".
+        x_range: range of the x axis without a clock.
+        y_range: range of the y axis.
+        options: further attributes of the chart.
     """
     dimensions = "both" if clock is None else "width"
     zoom = Model("BoxZoomTool", dimensions=dimensions)
@@ -218,7 +220,7 @@ def legend(drawn: Figure, entries: Iterable[tuple[str, Sequence[Any]]], *, colum
     if sum(len(label) + _SWATCH for label, _ in named[:columns]) > _NARROW:
         columns = min(columns, 2)
     rows = -(-len(items) // columns)
-    # A legend takes its place from the chart's frame.
+    # A legend takes its space from the chart's frame.
     drawn.grow(_ROW * (rows - 1))
     look: dict[str, Any] = {
         "items": items,
@@ -244,11 +246,11 @@ def glyph(drawn: Figure, data: Source, kind: str, *, name: str | None = None, **
     """Draws a glyph.
 
     Args:
-        drawn: the chart.
-        data: its source.
-        kind: of the glyph.
-        name: that the pointer shows.
-        look: the glyph's properties; coordinates name columns.
+        drawn: chart.
+        data: source of the columns.
+        kind: kind of glyph.
+        name: name shown under the pointer.
+        look: properties of the glyph; coordinates name columns.
     """
     renderer = Renderer(data, kind, look)
     if name is not None:
@@ -266,11 +268,11 @@ def shade(drawn: Figure, spans: Sequence[tuple[float, float]], colour: str) -> R
 
 
 def source(frame: pl.DataFrame, scales: Mapping[str, float] | None = None) -> Source:
-    """Converts a frame for the page: 32-bit numbers, times to the millisecond.
+    """Converts a frame for the page, with 32-bit numbers and times in ms resolution.
 
     Args:
-        frame: columns of numbers.
-        scales: factors of the columns whose name begins with a key.
+        frame: frame with columns of numbers.
+        scales: factors by prefix of the column name.
     """
     columns: dict[str, Any] = {}
     for name in frame.columns:
@@ -300,7 +302,7 @@ def band(
             )
         )
     elif np.array_equal(mean, low, equal_nan=True):
-        # The line alone tells it all: its ends need not be sent.
+        # Minimum and maximum equal the mean, so only the line is sent.
         del data.data[f"{name}_low"], data.data[f"{name}_high"]
     return [
         glyph(
@@ -319,7 +321,7 @@ def band(
 
 
 def steps(drawn: Figure, data: Source, x: str, y: str, colour: str, name: str) -> tuple[Renderer, Renderer]:
-    """Draws a series in steps, with an invisible line for the pointer, since steps have no hover."""
+    """Draws a step series, with an invisible line for the pointer, since steps have no hover."""
     shown = glyph(drawn, data, "Step", x=x, y=y, mode="after", line_color=colour, line_width=1.4)
     unseen = glyph(drawn, data, "Line", x=x, y=y, line_color=colour, line_alpha=0, line_width=6, name=name)
     return shown, unseen
@@ -332,14 +334,14 @@ def stacked_shares(
     percents: np.ndarray,
     step_mode: Literal["before", "after"],
 ) -> None:
-    """Stacks the shares of the paths as areas in steps, with their legend.
+    """Stacks the shares of the paths as step areas, with their legend.
 
     Args:
-        drawn: the chart, whose axis reaches from 0 to 100.
+        drawn: chart with an axis from 0 to 100.
         paths: names of the paths, in the order of their colours.
-        times_s: of the steps, s; shape (steps,).
-        percents: of each path in each step; shape (paths, steps).
-        step_mode: on which side of its time a step is.
+        times_s: times of the steps in s; shape (steps,).
+        percents: share of each path in each step in %; shape (paths, steps).
+        step_mode: side of its time on which a step is drawn.
     """
     upper = np.cumsum(percents, axis=0)
     columns = {"time_s": times_s}
@@ -351,7 +353,7 @@ def stacked_shares(
         ends = {"y1": f"from_{index}", "y2": f"to_{index}"}
         look: dict[str, Any] = {"fill_color": path_colour(index), "fill_alpha": 0.85}
         entries.append((path, [glyph(drawn, data, "VAreaStep", x="time_s", step_mode=step_mode, **ends, **look)]))
-    # Areas do not answer to the pointer, an unseen line does.
+    # Areas have no hover, so an invisible line provides it.
     unseen = glyph(drawn, data, "Line", x="time_s", y=f"to_{len(paths) - 1}", line_alpha=0)
     tips = [("time", "@time_s{0.0} s"), *((path, f"@share_{i}{{0.0}} %") for i, path in enumerate(paths))]
     hover(drawn, [unseen], tips)
@@ -359,7 +361,7 @@ def stacked_shares(
 
 
 def nested(across: Sequence[float], up: Sequence[float], size: int = 9) -> list[int]:
-    """Sizes of markers, so that those at one place are all seen: the first is the largest."""
+    """Returns marker sizes such that all markers at the same place are visible: the first is the largest."""
     places = [(float(f"{x:.6g}"), float(f"{y:.6g}")) for x, y in zip(across, up, strict=True)]
     left = {place: places.count(place) for place in places}
     sizes = []
@@ -373,7 +375,7 @@ EACH = "_each"
 """Suffix of a column with the values of all runs of a mark."""
 
 MAX_CROSSES = 40
-"""Marks of a chart up to which their intervals are drawn; those of more hide one another."""
+"""Maximum number of marks with intervals; more would hide one another."""
 
 
 def mean_marks(
@@ -385,10 +387,10 @@ def mean_marks(
     """Draws marks of means at `delay` and `up` with their `size`; returns them first, then their intervals.
 
     Args:
-        drawn: the chart.
-        data: its columns.
+        drawn: chart.
+        data: columns of the marks.
         look: marker and colour.
-        each: what `crosses` takes; None: no intervals are drawn.
+        each: values of all runs for `crosses`; None: no intervals.
     """
     mark = glyph(
         drawn,
@@ -411,10 +413,10 @@ def crosses(
     """Draws the 95 % intervals of both means of each mark as a cross; a mark of a single run has none.
 
     Args:
-        drawn: the chart.
-        across: for each mark, its runs' values on the horizontal axis, which may be logarithmic.
-        up: likewise on the vertical one.
-        colour: of the marks.
+        drawn: chart.
+        across: x values of the runs of each mark; the axis may be logarithmic.
+        up: y values of the runs of each mark.
+        colour: colour of the marks.
     """
     xs: list[list[float]] = []
     ys: list[list[float]] = []
@@ -423,7 +425,7 @@ def crosses(
         if horizontal is None or vertical is None:
             continue
         x, y = math.fsum(one) / len(one), math.fsum(other) / len(other)
-        # An interval that reaches down to zero has no end on a logarithmic scale.
+        # An interval that includes zero has no lower end on a logarithmic scale.
         xs += [[max(horizontal.low, min(one) / 2), horizontal.high], [x, x]]
         ys += [[y, y], [max(vertical.low, 0.0), vertical.high]]
     if not xs:
@@ -439,7 +441,7 @@ def nines(drawn: Figure, shares: Sequence[float]) -> None:
 
 
 def plain(value: str, unit: str = "") -> Model:
-    """Formats ticks as people read them: 0.002, 45, 15.7 k, 3 M."""
+    """Returns a formatter of plain numbers: 0.002, 45, 15.7 k, 3 M."""
     return Model(
         "CustomJSTickFormatter",
         code=f"const value = {value}; const size = Math.abs(value); "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 KEYS = ("protocol", "scheduler", "congestion")
-"""Columns that name a combination."""
+"""Columns that identify a combination."""
 
 _NEEDED = {*KEYS, "seed", "flow", "within_deadline", "deadline_ms", "goodput_bps", "delay_p99_ms", "place", "tied"}
 
@@ -32,7 +32,7 @@ LINEAR = ("goodput", "frame_rate", "worst_frame_rate", "freezes")
 
 
 def is_compared(path: Path) -> bool:
-    """Whether a file's name is that of a table of `skybraid compare --out`."""
+    """Whether the file name is that of a table of `skybraid compare --out`."""
     return path.suffix in (".csv", ".parquet")
 
 
@@ -55,10 +55,10 @@ def compared_html(title: str, frame: pl.DataFrame) -> str:
 
 
 def read_table(path: Path) -> pl.DataFrame:
-    """Reads the rows that `skybraid compare SCENARIO --out` wrote.
+    """Reads the rows written by `skybraid compare SCENARIO --out`.
 
     Raises:
-        ResultError: the file cannot be read, or it is another table.
+        ResultError: the file cannot be read, or is another table.
     """
     expected = "expected rows of `skybraid compare SCENARIO --out`; of flights, `--out NAME.html` writes the page"
     try:
@@ -72,9 +72,9 @@ def read_table(path: Path) -> pl.DataFrame:
 
 
 def ranking(rows: pl.DataFrame) -> Ranking:
-    """Lists the combinations in the order of their places, with the estimates and intervals of a flow's requirements.
+    """Ranks the combinations, with estimates and intervals of a flow's requirements.
 
-    Of a flow without a requirement the share that arrived; delay and goodput of each are medians over the seeds.
+    A flow without a requirement has the delivered share. Delay and goodput are medians over the seeds.
     """
     numbers = [name.removeprefix("metric_") for name in rows.columns if name.startswith("metric_")]
     numbers = [number for number in numbers if rows[f"metric_{number}"].count()]
@@ -127,7 +127,7 @@ def _median(values: pl.Series, shown: Callable[[float], str]) -> Seen:
 
 
 def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Drawing:
-    """Goodput against the delay of 99 %, a mark for each combination."""
+    """Draws goodput against the 99th percentile of delay, one mark per combination."""
     rows = frame.filter(pl.col("flow") == flow)
     shown = ["delay_p99_ms", "goodput_bps"]
     each = pl.col(shown).drop_nulls().name.suffix(EACH)

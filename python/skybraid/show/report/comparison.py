@@ -39,14 +39,14 @@ _MAX_CELLS = 2500
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of several charts to choose from: its label and the chart."""
+    """One of several selectable charts: its label and the chart."""
 
     name: str
     drawing: Drawing
 
 
 def heat_maps(runs: Runs, charts: Charts) -> list[Option]:
-    """Heat maps of each flow and metric over the two axes with the most values."""
+    """Draws heat maps of each flow and metric over the two axes with the most values."""
     try:
         across, up = heat_axes(runs, Choice())
     except NothingToDrawError:
@@ -138,10 +138,10 @@ class Tradeoff:
     """Pair of metrics, one to maximise and one to minimise.
 
     Attributes:
-        title: both in words.
-        up: the column of what must be large; named by `metric`.
-        share: the column of the share in time.
-        delays: what the columns of the percentiles of a delay begin with; the 95th is what must be small.
+        title: description of both.
+        up: column to maximise, described by `metric`.
+        share: column of the share in time.
+        delays: prefix of the columns of delay percentiles; the 95th is minimised.
     """
 
     title: str
@@ -150,7 +150,7 @@ class Tradeoff:
     delays: str
 
     def column(self, percentile: str) -> str:
-        """Column of a delay percentile."""
+        """Returns the column of a delay percentile."""
         return f"{self.delays}_{percentile}_ms"
 
 
@@ -161,7 +161,7 @@ TRADEOFFS = (
 
 
 def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
-    """Goodput against delay, one mark per point, for each flow; for video also undamaged frames against latency."""
+    """Draws goodput against delay, one mark per point, for each flow; for video also undamaged frames and latency."""
     found: list[Option] = []
     names = short(runs.axes)
     for flow, one in product(runs.flows[:MAX_FLOWS], TRADEOFFS):
@@ -184,7 +184,7 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
         sizes = nested(means[across.column].to_list(), scaled.to_list())
         means = means.with_columns(pl.Series("size", sizes))
         crossed = means.height <= MAX_CROSSES
-        for label, look, part in _told_apart(runs, means):
+        for label, look, part in _groups(runs, means):
             each = part[across.column + EACH].to_list(), (part[up.column + EACH] * up.scale).to_list()
             drawings = mean_marks(drawn, _points_source(part, runs, one), look, each if crossed else None)
             entries.append((label, drawings))
@@ -206,7 +206,7 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
     return found
 
 
-def _told_apart(runs: Runs, rows: pl.DataFrame) -> Iterator[tuple[str, Look, pl.DataFrame]]:
+def _groups(runs: Runs, rows: pl.DataFrame) -> Iterator[tuple[str, Look, pl.DataFrame]]:
     axis = runs.main_axis()
     if axis is None:
         yield runs.name, looks("flow", [runs.name])[runs.name], rows

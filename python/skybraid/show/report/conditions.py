@@ -1,4 +1,4 @@
-"""State of the paths and of the sender in a moment, against what is usual in the run."""
+"""State of paths and sender at a moment, compared with the median of the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skybraid.model.results import Results
 
 NOTABLE_MS = 20.0
-"""Delay, queue and wait that are named; what is shorter decides no deadline of a pilot."""
+"""Minimum delay, queue or wait in ms that is mentioned; shorter ones decide no deadline of a pilot."""
 
 SAMPLE_NS = 100_000_000
 """Interval between samples of links and subflows."""
@@ -34,7 +34,7 @@ class Conditions:
     """Samples of a run's links and senders.
 
     Attributes:
-        links: rows of the table `links`, with what is usual of each direction of each path; None if it was not kept.
+        links: rows of the table `links`, with usual values of each direction of each path; None if it was not kept.
         senders: rows of the table `subflows`; None if it was not kept.
         messages: messages of the first run.
     """
@@ -64,18 +64,18 @@ class Conditions:
         return cls(links, senders, messages)
 
     def at(self, flow: str, side: str | None, begin_ns: int, end_ns: int) -> tuple[str, ...] | None:
-        """Describes what was unusual, a line for each path and one for the sender; None if no links were recorded.
+        """Describes unusual conditions, one line per path and one for the sender; None without recorded links.
 
         Args:
-            flow: the flow's name.
-            side: "uplink" or "downlink", where the flow sends; None for both.
-            begin_ns: when the first message of the moment was sent.
-            end_ns: when its last one was due.
+            flow: name of the flow.
+            side: direction of the flow, "uplink" or "downlink"; None: both.
+            begin_ns: sending time of the first message of the moment.
+            end_ns: deadline of its last message.
         """
         if self.links is None:
             return None
         inside = pl.col("time_ns").is_between(begin_ns, end_ns + SAMPLE_NS)
-        # Nothing overtakes on a link, so the packet ahead decides too: of an earlier sample.
+        # Packets of a link do not overtake one another, so earlier samples matter too.
         levels = pl.col("time_ns").is_between(begin_ns - 2 * SAMPLE_NS, end_ns)
         links = self.links.filter(inside | levels)
         senders = self.senders
@@ -83,7 +83,7 @@ class Conditions:
         parts = links.partition_by("path", "direction", as_dict=True, maintain_order=True)
         lines = []
         for (path, direction), rows in parts.items():
-            # The other direction carries acknowledgements; it is named where it alone was out.
+            # The other direction carries acknowledgements; it is mentioned if only it was out.
             carries = side in (None, direction)
             found = _out(rows) if carries or not _out(parts[path, side]) else []
             if carries:
@@ -95,7 +95,7 @@ class Conditions:
         return (*lines, *self._sender(flow, sent, begin_ns, end_ns))
 
     def _sender(self, flow: str, sent: pl.DataFrame | None, begin_ns: int, end_ns: int) -> list[str]:
-        """Describes what waited for an earlier message, and what waited for the congestion windows."""
+        """Describes messages that waited for an earlier one, and those that waited for congestion windows."""
         during = self.messages.filter(
             pl.col("flow") == flow, pl.col("sent_ns").is_between(begin_ns, max(end_ns, begin_ns + SAMPLE_NS))
         )
@@ -130,7 +130,7 @@ _LEVELS = ("delay_ms", "rate_bps")
 
 
 def _out(rows: pl.DataFrame) -> list[str]:
-    """Describes for how long one direction of a path was out."""
+    """Describes how long one direction of a path was out."""
     found = []
     for words, holds in (("down", ~pl.col("up")), ("without service", pl.col("up") & (pl.col("rate_bps") == 0))):
         number = rows.filter(holds).height
@@ -139,7 +139,7 @@ def _out(rows: pl.DataFrame) -> list[str]:
 
 
 def _link(rows: pl.DataFrame) -> list[str]:
-    """Describes what is unusual in samples of one direction of a path."""
+    """Describes unusual values in samples of one direction of a path."""
     found: list[str] = []
     if not rows.height:
         return found
@@ -162,7 +162,7 @@ def _link(rows: pl.DataFrame) -> list[str]:
 
 
 def _losses(rows: pl.DataFrame) -> list[str]:
-    """Describes what one direction of a path lost."""
+    """Describes the losses of one direction of a path."""
     found = []
     for cause, words in _CAUSES.items():
         number = int(rows[f"lost_{cause}"].sum())
@@ -171,6 +171,6 @@ def _losses(rows: pl.DataFrame) -> list[str]:
 
 
 def _subflow(rows: pl.DataFrame) -> list[str]:
-    """Describes what a sender had to send again on a path."""
+    """Describes the retransmissions of a sender on a path."""
     number = int(rows["retransmitted"].sum()) if rows.height else 0
     return [f"{count(number)} segment{'s' * (number != 1)} retransmitted"] if number else []

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from skybraid.model.results import Results
 
 MAX_FLOWS, MAX_PATHS = 8, 6
-"""Of more flows and paths than these the first are drawn over time; the tables hold all."""
+"""Maximum number of flows and paths drawn over time; tables have all."""
 
 _POINTS, _MIN_POINTS, _MAX_POINTS = 8000, 240, 1000
 _ENVELOPE = "Lines are means; bands reach from minimum to maximum."
@@ -58,7 +58,7 @@ _ENVELOPE = "Lines are means; bands reach from minimum to maximum."
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Chart on the page: its name, title and description, or why it is missing."""
+    """Chart on the page: its name, title and description, or the reason why it is missing."""
 
     title: str
     caption: str
@@ -67,7 +67,7 @@ class Drawing:
 
 
 def over_time(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
-    """Charts of the first run over a shared time axis."""
+    """Draws the first run over a shared time axis."""
     drawings: list[Drawing] = []
     for needs, draw, title in (
         ("messages", _messages, "Goodput"),
@@ -102,25 +102,25 @@ def _messages(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
 
 
 def flow_names(results: Results) -> list[str]:
-    """Flows, and the members of groups."""
+    """Returns the names of flows and of members of groups."""
     members = [name for flown in results.flights[:1] for name in flown.members]
     return [*results.flows, *members]
 
 
 def drawn_flows(results: Results, found: Iterable[str]) -> list[str]:
-    """Flows to draw of those found in a table."""
+    """Returns the flows to draw, out of those found in a table."""
     seen = set(found)
     return [name for name in flow_names(results) if name in seen][:MAX_FLOWS]
 
 
 def shares(results: Results, clock: Clock, carried: pl.DataFrame, width_ns: int) -> Figure:
-    """Share of a flow's messages delivered first by each path.
+    """Draws the share of a flow's messages delivered first by each path.
 
     Args:
-        results: whose paths they are.
-        clock: the time axis.
-        carried: of the flow, how many messages (`len`) each `path` delivered in each `bin`.
-        width_ns: of a bin.
+        results: result with the paths.
+        clock: time axis.
+        carried: number of the flow's messages (`len`) that each `path` delivered first in each `bin`.
+        width_ns: width of a bin in ns.
     """
     drawn = chart(y_label="messages, %", clock=clock, height=130, y_range=(0, 100))
     bins = -(-round(duration_s(results) * 1e9) // width_ns)
@@ -129,20 +129,20 @@ def shares(results: Results, clock: Clock, carried: pl.DataFrame, width_ns: int)
         own = carried.filter((pl.col("path") == path) & (pl.col("bin") < bins))
         numbers[row, own["bin"].to_numpy()] = own["len"].to_numpy()
     percents = 100 * numbers / np.maximum(numbers.sum(axis=0), 1)
-    # The last bin needs an end to reach to.
+    # The last bin needs an end point.
     times_s = np.append(np.arange(bins) * (width_ns * 1e-9), duration_s(results))
     stacked_shares(drawn, results.paths, times_s, np.hstack([percents, percents[:, -1:]]), "after")
     return drawn
 
 
 def _goodput(
-    results: Results, clock: Clock, names: list[str], carried: pl.DataFrame, every: pl.DataFrame, width_ns: int
+    results: Results, clock: Clock, names: list[str], carried: pl.DataFrame, width: pl.DataFrame, width_ns: int
 ) -> Figure:
     drawn = chart(y_label="goodput, Mbit/s", clock=clock)
     from_zero(drawn)
     rates = carried.group_by("flow", "bin").agg((pl.col("bytes").sum() * 8 / (width_ns * 1e-9) / 1e6).alias("rate"))
-    # What is left of the last bin is too short for a rate.
-    whole = every.filter((pl.col("bin") + 1) * width_ns <= round(duration_s(results) * 1e9))
+    # An incomplete last bin is too short for a rate.
+    whole = width.filter((pl.col("bin") + 1) * width_ns <= round(duration_s(results) * 1e9))
     entries: list[tuple[str, list[Any]]] = []
     lines: list[Any] = []
     for index, name in enumerate(names):
@@ -161,7 +161,7 @@ def _goodput(
 
 
 def limit(value: float, colour: str, dimension: Literal["width", "height"] = "width") -> Model:
-    """Draws a line at a required value."""
+    """Returns a line at a required value."""
     return Model("Span", location=value, dimension=dimension, line_color=colour, line_dash="dashed", line_width=1)
 
 
@@ -226,7 +226,7 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
 
 
 def _range_of(sources: Iterable[Source], name: str) -> str:
-    """Minimum and maximum for the pointer, if every series has them."""
+    """Returns the pointer text with minimum and maximum, if every series has them."""
     whole = all(f"{name}_low" in one.data for one in sources)
     return f", @{name}_low{{0.[00]}} to @{name}_high{{0.[00]}}" if whole else ""
 
@@ -299,7 +299,7 @@ def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
 
 
 def tail(results: Results, charts: Charts) -> Drawing | None:
-    """Delay distributions of all flows, down to the last message."""
+    """Draws delay distributions of all flows, down to the last message."""
     curves = {name: not_arrived(results, name) for name in results.flows}
     curves = {name: curve for name, curve in curves.items() if curve[0]}
     if not curves:
@@ -348,7 +348,7 @@ def tail(results: Results, charts: Charts) -> Drawing | None:
 
 
 def seeds(results: Results, charts: Charts) -> Drawing | None:
-    """Goodput against delay, one dot per flow and run, for several runs."""
+    """Draws goodput against delay, one dot per flow and run, for several runs."""
     if len(results.seeds) < 2 or not results.flows:
         return None
     drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=280, logarithmic="x")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CLASSES = ("control", "telemetry", "video", "bulk")
 
 MAX_EVENTS = 5000
-"""Maximum rows of the table of events; the log holds all."""
+"""Maximum rows of the table of events; the log has all."""
 
 _STATE_COLOURS = dict(zip(STATES, (COLOURS[2], COLOURS[1], COLOURS[6], COLOURS[3], COLOURS[4]), strict=True))
 _WAYS = {"outgoing": "to the peer", "incoming": "from the peer"}
@@ -50,8 +50,8 @@ class Finding:
     """Sentence of the verdict.
 
     Attributes:
-        kind: `met`, `not-met` or `inconclusive`, which is how it is coloured.
-        words: the sentence.
+        kind: `met`, `not-met` or `inconclusive`, which sets its colour.
+        words: text of the sentence.
     """
 
     kind: str
@@ -63,14 +63,14 @@ class Section:
     """Section of the report about one log.
 
     Attributes:
-        log: the log.
-        title: its side and name.
-        begun: when it began, as text.
-        drawings: charts that show whether traffic got through.
-        over_time: charts of the paths, which the page folds.
+        log: event log.
+        title: side and name of the gateway.
+        begun: start time, as text.
+        drawings: charts of the delivered traffic.
+        over_time: charts of the paths, collapsed on the page.
         paths: rows of the table of paths.
         classes: rows of the table of classes.
-        refused: datagrams that were refused, in words.
+        refused: text on refused datagrams.
     """
 
     log: GatewayLog
@@ -87,10 +87,10 @@ def gateway_html(files: Sequence[Path]) -> str:
     """Renders the report of a flight's logs as HTML.
 
     Args:
-        files: of one side or of both; of a gateway that was started again, each of its logs.
+        files: logs of one side or both; of a restarted gateway, all of its logs.
 
     Raises:
-        ResultError: one is no log.
+        ResultError: a file is no log.
     """
     logs = [GatewayLog.read(file) for file in files]
     begun = min(log.begun_unix for log in logs)
@@ -120,7 +120,7 @@ def gateway_html(files: Sequence[Path]) -> str:
 
 
 def headline(findings: Sequence[Finding]) -> str:
-    """Verdict in one line."""
+    """Returns the verdict in one line."""
     bad = sum(one.kind == "not-met" for one in findings)
     if bad:
         return f"{count(bad)} of {count(len(findings))} findings need attention."
@@ -130,23 +130,23 @@ def headline(findings: Sequence[Finding]) -> str:
 
 
 def verdict(logs: Sequence[GatewayLog]) -> list[Finding]:
-    """Findings of the logs, gravest first."""
-    found = [one for log, who in zip(logs, _names(logs), strict=True) for one in _of_one(log, who)]
-    found += _of_both(logs)
+    """Returns the findings of the logs, gravest first."""
+    found = [one for log, who in zip(logs, _names(logs), strict=True) for one in _log_findings(log, who)]
+    found += _flight_findings(logs)
     order = ("not-met", "inconclusive", "met")
     return sorted(found, key=lambda one: order.index(one.kind))
 
 
 def _names(logs: Sequence[GatewayLog]) -> list[str]:
-    """Names the side of each log, with the number of its start if there are several."""
+    """Names the side of each log, with the number of the start if there are several."""
     sides = [log.side.capitalize() for log in logs]
     order = sorted(range(len(logs)), key=lambda at: logs[at].begun_unix)
     starts = {at: sum(sides[other] == sides[at] for other in order[: place + 1]) for place, at in enumerate(order)}
     return [side if sides.count(side) == 1 else f"{side}, start {starts[at]}" for at, side in enumerate(sides)]
 
 
-def _of_one(log: GatewayLog, who: str) -> list[Finding]:
-    """Findings of one log."""
+def _log_findings(log: GatewayLog, who: str) -> list[Finding]:
+    """Returns the findings of one log."""
     found = [
         Finding("not-met", f"{who}: alarm at {event.time_s:.1f} s: {event.words}")
         for event in log.events
@@ -185,7 +185,7 @@ def _of_one(log: GatewayLog, who: str) -> list[Finding]:
 
 
 def dark(log: GatewayLog) -> list[tuple[float, float]]:
-    """Spans in s after the first path was up without any live path from the peer."""
+    """Returns the spans in s without any live path from the peer, after the first path was up."""
     edges: list[tuple[float, int]] = []
     for path in log.path_names:
         for one in log.spans(path, "incoming"):
@@ -204,8 +204,8 @@ def dark(log: GatewayLog) -> list[tuple[float, float]]:
     return found
 
 
-def _of_both(logs: Sequence[GatewayLog]) -> list[Finding]:
-    """Findings of both sides' logs: messages written on one and delivered on the other."""
+def _flight_findings(logs: Sequence[GatewayLog]) -> list[Finding]:
+    """Returns the findings of both sides' logs: messages written on one side and delivered on the other."""
     sides = {log.side: log for log in logs}
     if len(logs) != 2 or len(sides) != 2:
         return []
@@ -218,7 +218,7 @@ def _of_both(logs: Sequence[GatewayLog]) -> list[Finding]:
         delivered, late, superseded = (sides[receiver].counted("control", name) for name in names)
         if not written:
             continue
-        # What was written after the last sample of the other side is not missing; a second's worth is let pass.
+        # Messages written after the last sample of the other side are not missing; one second's worth is tolerated.
         lost = max(written - refused - delivered - late - superseded, 0)
         rate = written / max(sides[sender].length_s, 1)
         words = (
@@ -231,7 +231,7 @@ def _of_both(logs: Sequence[GatewayLog]) -> list[Finding]:
 
 
 def events(logs: Sequence[GatewayLog], offsets: Sequence[float]) -> Table:
-    """Events in chronological order."""
+    """Returns the events in chronological order."""
     rows = [
         (time_s, [Cell.number(time_s, f"{time_s:.3f}"), Cell(log.side), Cell(event.kind), Cell(event.words)])
         for log, offset in zip(logs, offsets, strict=True)
@@ -319,7 +319,7 @@ def _states(log: GatewayLog, offset_s: float, clock: Clock) -> Figure:
             }
         )
         colour = _STATE_COLOURS[state]
-        # A line around it keeps what is narrower than a pixel visible.
+        # An edge keeps spans narrower than a pixel visible.
         bar = glyph(
             drawn,
             data,
@@ -343,7 +343,7 @@ def _states(log: GatewayLog, offset_s: float, clock: Clock) -> Figure:
 def _series(
     log: GatewayLog, paths: pl.DataFrame, clock: Clock, names: Sequence[str], y_label: str, unit: str
 ) -> Figure:
-    """Series of the paths over time, one colour per path; the second column is dashed."""
+    """Draws series of the paths over time, one colour per path; the second column is dashed."""
     drawn = chart(y_label=y_label, clock=clock)
     from_zero(drawn)
     entries: list[tuple[str, list[Any]]] = []
@@ -384,16 +384,16 @@ def _control(classes: pl.DataFrame, clock: Clock) -> Figure:
     return drawn
 
 
-def _shares(log: GatewayLog, own: pl.DataFrame, clock: Clock) -> Figure:
-    """Messages of a class delivered first, by path, between two samples."""
+def _shares(log: GatewayLog, columns: pl.DataFrame, clock: Clock) -> Figure:
+    """Draws the messages of a class delivered first, by path, between two samples."""
     drawn = chart(y_label="messages, %", clock=clock, height=150, y_range=(0, 100))
-    own = own.sort("time_ns")
-    every = -(-own.height // _POINTS)
-    own = own.gather_every(every)
-    times_s = own["time_ns"].to_numpy() * 1e-9
+    columns = columns.sort("time_ns")
+    every = -(-columns.height // _POINTS)
+    columns = columns.gather_every(every)
+    times_s = columns["time_ns"].to_numpy() * 1e-9
     width = len(log.path_names)
-    brought = np.zeros((own.height, width))
-    for row, counts in enumerate(own["by_path"].to_list()):
+    brought = np.zeros((columns.height, width))
+    for row, counts in enumerate(columns["by_path"].to_list()):
         for column, number in enumerate((counts or [])[:width]):
             brought[row, column] = number or 0
     steps = np.diff(brought, axis=0, prepend=brought[:1] * 0)

@@ -1,6 +1,6 @@
-"""Reader of a gateway's event log: a header line, then samples of its state and events.
+"""Reader of a gateway's event log: a header line, then samples of the state and events.
 
-Each line is a JSON object. A log that was cut short (the power went, the disk was full) is read as far as it goes.
+Each line is a JSON object. A truncated log (power failure, full disk) is read as far as possible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT = "skybraid-gateway-log"
 VERSION = 1
 
 STATES = ("up", "probation", "suspected", "down", "unheard")
-"""How a path stands, in the order of legends."""
+"""States of a path, in the order of legends."""
 
 DIRECTIONS = ("outgoing", "incoming")
 
@@ -46,11 +46,11 @@ _CLASS = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Span during which a path was in one state.
+    """Span in which a path was in one state.
 
     Attributes:
-        begin_s: since the gateway's start.
-        end_s: since the gateway's start.
+        begin_s: start in s since the gateway's start.
+        end_s: end in s since the gateway's start.
         state: one of `STATES`.
     """
 
@@ -64,10 +64,10 @@ class Happening:
     """Event of a log.
 
     Attributes:
-        time_s: since the gateway's start.
+        time_s: time in s since the gateway's start.
         kind: `session`, `peer_lost`, `path`, `address`, `mtu`, `data_cap`, `alarm` or another word.
-        words: in plain words.
-        entry: as the log has it.
+        words: description in plain words.
+        entry: fields of the log entry.
     """
 
     time_s: float
@@ -81,17 +81,17 @@ class GatewayLog:
     """Event log of one gateway, from start to end.
 
     Attributes:
-        file: where it lies.
-        name: the gateway's.
+        file: path of the log.
+        name: name of the gateway.
         side: `aircraft` or `ground`.
-        begun_unix: when the gateway was started, in s since 1970.
-        length_s: from the start to the last line.
-        path_names: in the gateway's order.
-        paths: a row a sample and path: `time_ns` since the start and the fields of a path's snapshot.
-        classes: a row a sample and class: `time_ns` and the fields of a class's snapshot.
-        last: the last sample, empty without one.
-        events: in the order of the log.
-        notes: what must be known of the file itself, in sentences.
+        begun_unix: start of the gateway in s since 1970.
+        length_s: time from the start to the last line in s.
+        path_names: names of the paths in the gateway's order.
+        paths: one row per sample and path: `time_ns` since the start and the fields of a path's snapshot.
+        classes: one row per sample and class: `time_ns` and the fields of a class's snapshot.
+        last: last sample, empty without one.
+        events: events in the order of the log.
+        notes: sentences on the state of the file.
     """
 
     file: Path
@@ -111,7 +111,7 @@ class GatewayLog:
         """Reads a log.
 
         Raises:
-            ResultError: it is none, or of a newer kind, or cannot be read.
+            ResultError: the file is no log, has a newer format, or cannot be read.
         """
         try:
             text = file.read_text(encoding="utf-8", errors="replace")
@@ -128,7 +128,7 @@ class GatewayLog:
         names = [one["name"] for _, sample in samples for one in _rows(sample, "paths") if "name" in one]
         names += [one for one in head.get("paths", []) if isinstance(one, str)]
         names += [str(entry["path"]) for _, entry in events if "path" in entry]
-        # A wall clock that is set on the way moves less than half of the lines.
+        # The median is robust against a wall clock that is set during the run.
         starts = sorted(unix - time_s for time_s, unix, _ in entries if unix is not None)
         if starts and starts[-1] - starts[0] > 1:
             notes.append(
@@ -149,7 +149,7 @@ class GatewayLog:
         )
 
     def spans(self, path: str, direction: str) -> list[Span]:
-        """Spans of a path's state in one direction."""
+        """Returns the spans of a path's states in one direction."""
         found: list[Span] = []
         begin_s, state = 0.0, "unheard"
         for event in self.events:
@@ -164,7 +164,7 @@ class GatewayLog:
         return found
 
     def counted(self, class_: str, name: str) -> int:
-        """Final counter of a class: messages `written`, `delivered`, `late` …; 0 if absent."""
+        """Returns the final counter of a class, such as messages `written`, `delivered` or `late`; 0 if absent."""
         for one in _rows(self.last, "classes"):
             if one.get("name") == class_:
                 return int(one.get(name) or 0)
@@ -172,7 +172,7 @@ class GatewayLog:
 
 
 def is_log(file: Path) -> bool:
-    """Whether a file begins like a gateway's log."""
+    """Whether the file begins like a gateway's log."""
     try:
         with file.open("rb") as opened:
             return f'"{FORMAT}"'.encode() in opened.read(4096).partition(b"\n")[0]
@@ -217,7 +217,7 @@ def _header(file: Path, line: str) -> dict[str, Any]:
 
 
 def _entries(lines: Sequence[str], notes: list[str]) -> Iterator[tuple[float, float | None, dict[str, Any]]]:
-    """Parses lines into time since the start in s, wall time in s and fields; skips unreadable ones."""
+    """Yields time since the start in s, wall-clock time in s and fields of each line; skips unreadable ones."""
     broken: list[int] = []
     last = 0
     for number, line in enumerate(lines, start=2):

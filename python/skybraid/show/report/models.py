@@ -1,7 +1,7 @@
-"""Models of BokehJS, the library that draws charts in a browser, and the JSON in which a page passes them.
+"""Models of BokehJS, the library that draws charts in a browser, and their JSON encoding.
 
-Bokeh's own classes check and copy every property, which takes seconds for a page. A page needs only their JSON, so
-Bokeh itself is never imported; the tests let it read every page that they make.
+Bokeh's own classes check and copy every property, which takes seconds for a page. A page needs only the JSON, so Bokeh
+itself is never imported; the tests check their pages with it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DATA = frozenset({"x", "y", "x0", "x1", "y1", "y2", "left", "right", "xs", "ys", "text"})
-"""Properties of glyphs that name a column of their source where they are strings."""
+"""Properties of glyphs whose strings name columns of the source."""
 
 VECTOR_GLYPHS = frozenset({"HBar", "MultiLine", "Rect", "Scatter", "Text", "VStrip"})
-"""Glyphs whose looks may differ by row of their source: their values are marked as such."""
+"""Glyphs whose style may differ by row of the source; their values are marked as such."""
 
 Place = Literal["left", "right", "above", "below", "center"]
 
 
 class Model:
-    """Model of BokehJS: its kind, and the attributes that differ from the library's defaults.
+    """Model of BokehJS: its class, and the attributes that differ from the library's defaults.
 
     Args:
-        kind: name of its class.
-        attributes: by their names in the library.
+        kind: name of the class.
+        attributes: attributes by their names in the library.
     """
 
     def __init__(self, kind: str, /, **attributes: object) -> None:
@@ -50,7 +50,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Column of a source as a glyph's property, perhaps through a colour mapper."""
+    """Column of a source as a glyph's property, possibly mapped to a colour."""
 
     column: str
     transform: Model | None = None
@@ -58,7 +58,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value for all rows of a source, where a column could stand."""
+    """Constant value for all rows of a source, in place of a column."""
 
     value: object
 
@@ -67,7 +67,7 @@ class Source(Model):
     """Columns that glyphs draw: arrays of numbers, or lists.
 
     Args:
-        columns: by name.
+        columns: columns by name.
     """
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
@@ -79,9 +79,9 @@ class Renderer(Model):
     """Glyph drawn from a source.
 
     Args:
-        source: its data.
-        kind: of the glyph.
-        look: the glyph's properties; those of `DATA` name columns.
+        source: data of the glyph.
+        kind: kind of glyph.
+        look: properties of the glyph; those in `DATA` name columns.
     """
 
     def __init__(self, source: Source, kind: str, look: Mapping[str, Any]) -> None:
@@ -99,19 +99,19 @@ def _property(kind: str, name: str, value: object) -> object:
 
 
 Range = Model | tuple[float, float] | None
-"""A range, two ends, or None for that of the data."""
+"""Range of an axis: two ends, or None for that of the data."""
 
 
 class Figure(Model):
-    """Chart: two axes with their grids, tools, and what is drawn between them.
+    """Chart: two axes with grids, tools, and renderers.
 
     Args:
-        x_range: of the axis across.
-        y_range: of the axis up.
-        logarithmic: axes on a logarithmic scale, of "x" and "y".
-        tools: in the order of the toolbar.
-        height: in pixels.
-        attributes: of the model.
+        x_range: range of the x axis.
+        y_range: range of the y axis.
+        logarithmic: logarithmic axes: "", "x", "y" or "xy".
+        tools: tools in the order of the toolbar.
+        height: height in pixels.
+        attributes: further attributes of the model.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Figure(Model):
         self.update(height=self.height)
 
     def add_layout(self, model: Model, place: Place = "center") -> None:
-        """Adds an annotation, a legend or a bar of colours."""
+        """Adds an annotation, a legend or a colour bar."""
         if place not in self.places:
             self.places[place] = self.attributes[place] = []
         self.places[place].append(model)
@@ -182,10 +182,10 @@ def document(roots: Mapping[str, Model]) -> tuple[str, dict[str, str]]:
     """Encodes charts as one document, so that they share ranges; reproducible.
 
     Args:
-        roots: the charts by name.
+        roots: charts by name.
 
     Returns:
-        JSON for `Bokeh.embed.embed_items`, which holds `documents` and `items`, and the element id of each chart.
+        JSON for `Bokeh.embed.embed_items`, with `documents` and `items`, and the element id of each chart.
     """
     encoder = _Encoder()
     config = encoder.model(Model("DocumentConfig", notifications=Model("Notifications")))
@@ -199,13 +199,13 @@ def document(roots: Mapping[str, Model]) -> tuple[str, dict[str, str]]:
 
 
 class _Encoder:
-    """Writes models in the order in which they are met; one that is met again is named by its number."""
+    """Encodes each model at its first occurrence; later ones refer to it by number."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, str] = {}
 
     def model(self, model: Model) -> dict[str, Any]:
-        """Encodes a model with those that it refers to."""
+        """Encodes a model and those it refers to."""
         known = self._numbers.get(id(model))
         if known is not None:
             return {"id": known}
@@ -253,7 +253,7 @@ def _array(values: np.ndarray[Any, Any]) -> object:
 
 
 def library() -> str:
-    """Returns the script of BokehJS, from the package of Bokeh.
+    """Returns the script of BokehJS from the package Bokeh.
 
     Raises:
         ModuleNotFoundError: Bokeh is not installed.

@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from skybraid.model.results import Results
 
 MAX_DELAYS = 6
-"""Of more flows than these the first are drawn, those with a requirement before the others."""
+"""Maximum number of flows drawn; those with a requirement come first."""
 
 MAX_MOMENTS = 4
-"""Moments listed of each flow."""
+"""Maximum number of moments listed per flow."""
 
 _COLUMNS = 900
-"""Points of a series over the whole run: a chart is about so many pixels wide."""
+"""Points of a series over the whole run, about the width of a chart in pixels."""
 
 _APART_S = 1.0
-"""Misses of a flow further apart than this are two moments."""
+"""Minimum time in s between misses of a flow that are different moments."""
 
 _MISS = COLOURS[3]
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Time span in which messages missed their deadline, or were the slowest.
+    """Time span in which messages missed their deadline, or were slowest.
 
     Attributes:
-        begin_s: its first message was sent then.
-        end_s: its last one.
-        flow: the flow's name.
-        what: what happened to the messages.
-        paths: what was unusual of each path and of the sender; empty if nothing was, None if no links were recorded.
-        view: the span in s that charts show when they are led there.
+        begin_s: sending time of the first message in s.
+        end_s: sending time of the last message in s.
+        flow: name of the flow.
+        what: description of the misses.
+        paths: unusual conditions of each path and of the sender, may be empty; None if no links were recorded.
+        view: span in s that charts show for this moment.
     """
 
     begin_s: float
@@ -62,7 +62,7 @@ class Moment:
 
     @property
     def when(self) -> str:
-        """Time span, as the axes show it."""
+        """Time span, formatted like the axes."""
         begin, end = at(self.begin_s), at(self.end_s)
         return begin if begin == end else f"{begin} to {end}"
 
@@ -72,9 +72,9 @@ class Overview:
     """Charts and worst moments.
 
     Attributes:
-        drawings: the charts.
-        moments: the worst ones of each flow, worst first.
-        missed: whether they are misses; else no message missed a deadline, and they are the longest delays.
+        drawings: charts.
+        moments: worst moments of each flow, worst first.
+        missed: whether the moments are misses; else no message missed a deadline, and they are the longest delays.
     """
 
     drawings: list[Drawing]
@@ -153,14 +153,14 @@ def _caption(deadline_ms: float | None) -> str:
 
 
 def _chosen(results: Results, found: set[str]) -> list[str]:
-    """Flows to draw: those with a requirement first, what is not met before what is."""
+    """Returns the flows to draw: those with a requirement first, unmet ones before others."""
     urgent = [one.flow for one in sorted(results.requirements, key=lambda one: URGENT.index(one.verdict))]
     names = dict.fromkeys([*urgent, *flow_names(results)])
     return [name for name in names if name in found][:MAX_DELAYS]
 
 
 def deadline(results: Results, name: str) -> float | None:
-    """Shortest deadline in ms of a flow's messages; None without one."""
+    """Returns the shortest deadline in ms of a flow's messages; None without one."""
     wanted = [
         one.deadline_ms
         for one in results.requirements
@@ -170,7 +170,7 @@ def deadline(results: Results, name: str) -> float | None:
 
 
 def _sides(results: Results) -> dict[str, str]:
-    """Direction of each flow of a scenario with paths."""
+    """Returns the direction of each flow of a scenario with paths."""
     try:
         table = tomllib.loads(results.scenario).get("flow", {})
     except tomllib.TOMLDecodeError:
@@ -181,7 +181,7 @@ def _sides(results: Results) -> dict[str, str]:
 
 
 def dark_spans(results: Results) -> Dark:
-    """Times down and times without service of each direction of each path, in s; empty without the table `links`."""
+    """Returns times down and without service of each direction of each path, in s; empty without the table `links`."""
     if "links" not in list(results.tables):
         return {}
     links = first_seed(results.tables.scan("links")).select("time_ns", "path", "direction", "up", "rate_bps")
@@ -192,12 +192,12 @@ def dark_spans(results: Results) -> Dark:
 
 
 def misses(results: Results, rows: pl.LazyFrame, deadlines: dict[str, float | None]) -> pl.LazyFrame:
-    """Messages that were due within the run and came late or never.
+    """Returns the messages that were due within the run and arrived late or never.
 
     Args:
-        results: the result.
-        rows: its messages: `flow`, `path`, `sent_ns`, `delay_ns`.
-        deadlines: in ms, by flow; flows without one miss nothing.
+        results: result.
+        rows: messages of the result: `flow`, `path`, `sent_ns`, `delay_ns`.
+        deadlines: deadlines in ms by flow; flows without one miss nothing.
     """
     end_ns = round(duration_s(results) * 1e9)
     late = pl.lit(value=False)
@@ -269,7 +269,7 @@ def _delays(
 def _marks(
     drawn: Figure, late: pl.DataFrame, length_s: float, top: float, entries: list[tuple[str, list[Any]]]
 ) -> list[Any]:
-    """Marks the worst late message of each pixel, and the messages that never arrived at the top."""
+    """Marks the worst late message of each pixel, and lost messages at the top."""
     if not late.height:
         return []
     width_ns = max(round(length_s * 1e9) // (_COLUMNS // 3), 1)
@@ -319,7 +319,7 @@ def _compact(values: pl.Series) -> NDArray[np.float32]:
 
 
 def _lanes(clock: Clock, dark: Dark) -> Figure:
-    """Lane for each direction of each path with its times down and without service."""
+    """Draws a lane for each direction of each path, with its times down and without service."""
     lanes = [f"{path} {direction}" for path, direction in dark]
     rows = Model("FactorRange", factors=lanes[::-1])
     drawn = chart(y_label="", clock=clock, height=70 + 22 * len(lanes), y_range=rows)
@@ -376,7 +376,7 @@ def _moments(results: Results, names: list[str], missed: pl.DataFrame) -> list[M
 
 
 def _slowest(results: Results, bins: pl.DataFrame, width_ns: int) -> list[Moment]:
-    """Slowest messages of each flow, where none missed a deadline."""
+    """Returns the slowest messages of each flow, for runs without missed deadlines."""
     worst = bins.filter(pl.col("high").is_not_null()).sort("high", descending=True).group_by("flow").head(1)
     return [
         _moment(
@@ -390,15 +390,15 @@ def _slowest(results: Results, bins: pl.DataFrame, width_ns: int) -> list[Moment
     ]
 
 
-def _moment(begin_s: float, end_s: float, flow: str, what: str, length_s: float) -> Moment:
+def _moment(begin_s: float, end_s: float, flow: str, description: str, length_s: float) -> Moment:
     margin_s = max(2.0, (end_s - begin_s) * 0.75)
     view = (max(begin_s - margin_s, 0.0), min(end_s + margin_s, length_s))
-    return Moment(begin_s, end_s, flow, what, None, view)
+    return Moment(begin_s, end_s, flow, description, None, view)
 
 
 def _paths(
     moment: Moment, conditions: Conditions, sides: dict[str, str], deadline_ms: float | None
 ) -> tuple[str, ...] | None:
-    """What was unusual from the first message of a moment until its last one was due."""
+    """Describes unusual conditions from the first message of a moment to the deadline of its last one."""
     begin_ns, end_ns = round(moment.begin_s * 1e9), round(moment.end_s * 1e9 + (deadline_ms or 0.0) * 1e6)
     return conditions.at(moment.flow, sides.get(moment.flow), begin_ns, end_ns)

@@ -41,9 +41,9 @@ class Table:
     """Sortable, filterable table.
 
     Attributes:
-        name: its identifier on the page.
-        heads: of the columns.
-        rows: the cells of each row, and the command that repeats its run.
+        name: identifier on the page.
+        heads: headings of the columns.
+        rows: cells of each row, and the command that repeats its run.
         replay: whether the commands are shown.
     """
 
@@ -65,7 +65,7 @@ def templates(package: str = "skybraid.show") -> Environment:
 
 
 def fragment(template: str, **context: object) -> str:
-    """Renders a part of a page, without charts."""
+    """Renders a fragment of a page, without charts."""
     return _environment().get_template(template).render(**context, elements={})
 
 
@@ -92,9 +92,9 @@ def page(template: str, charts: Charts, **context: object) -> str:
     """Renders a template as a self-contained page.
 
     Args:
-        template: its name in `skybraid/show/templates`.
-        charts: what the page draws.
-        context: what the template names.
+        template: name of the template in `skybraid/show/templates`.
+        charts: charts of the page.
+        context: variables of the template.
     """
     environment = _environment()
     script, elements = charts.embedded()
@@ -124,7 +124,7 @@ def _unbroken(text: str) -> str:
 
 
 def _ticked(text: str) -> Markup:
-    """Marks what stands between backticks as code."""
+    """Marks text between backticks as code."""
     parts = _unbroken(text).split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 and place < len(parts) - 1 else part

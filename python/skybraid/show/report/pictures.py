@@ -15,7 +15,7 @@ from skybraid.show.palette import flow_colour
 from skybraid.show.report.charts import Charts, chart, hover, legend, steps
 from skybraid.show.report.flight import Drawing, limit
 from skybraid.show.report.models import Source
-from skybraid.video.strip import kept
+from skybraid.video.strip import read_pictures
 from skybraid.video.watch import QUALITY
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _MAX_MOMENTS = 12
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Moment of a video: caption, and the pictures sent and shown as data URLs."""
+    """Moment of a video: caption, and the sent and shown pictures as data URLs."""
 
     words: str
     sent: str
@@ -43,10 +43,10 @@ class Pictures:
 
 
 def pictures(results: Results, charts: Charts) -> Pictures | None:
-    """Reads the picture quality kept in a result's folder; None if the video was not decoded.
+    """Reads the picture quality from a result's folder; None if the video was not decoded.
 
     Raises:
-        ResultError: what it keeps cannot be read.
+        ResultError: the stored quality cannot be read.
     """
     if results.folder is None or not (results.folder / QUALITY).exists():
         return None
@@ -62,7 +62,7 @@ def pictures(results: Results, charts: Charts) -> Pictures | None:
             _address(sent),
             _address(shown),
         )
-        for flow, seed, frame, sent, shown in kept(results.folder)
+        for flow, seed, frame, sent, shown in read_pictures(results.folder)
     ]
     return Pictures(_distribution(results, charts, frames), moments[:_MAX_MOMENTS])
 

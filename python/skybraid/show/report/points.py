@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 _COUNTED = {"share": "messages", "frames": "frames", "continuity": "transactions", "availability": "ms"}
-"""What the metrics that are shares count."""
+"""Unit counted by each metric that is a share."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Wanted:
-    """Requirement common to a campaign's points: flow, metric and target."""
+    """Requirement shared by a campaign's points: flow, metric and target."""
 
     flow: str
     metric: str
@@ -73,7 +73,7 @@ class Wanted:
         return SHOWN[self.metric](value)
 
     def goodness(self, value: float | None) -> float:
-        """Sort key that is larger for better values; None is worst."""
+        """Returns a sort key that is larger for better values; None is worst."""
         if value is None:
             return float("-inf")
         return -value if self.metric in LESS_IS_BETTER else value
@@ -84,15 +84,16 @@ class Judged:
     """Requirement at a point, judged over the point's runs.
 
     Attributes:
-        point: its number.
-        wanted: the requirement.
+        point: number of the point.
+        wanted: requirement.
         verdict: met, not met or inconclusive.
-        estimate: share of all messages or frames (0 to 1), or the mean over the runs of a delay percentile in ms, of
-            goodput in bit/s, of a frame rate in 1/s, of freezes a minute.
-        interval: at 95 %, by episodes for a share (`skybraid.episodes`), else of the mean of the runs (Student's t).
-        episodes: of a share, in how many groups its misses came.
-        trials: messages, frames, or runs.
-        seeds: what the run of each seed reached, where that is known.
+        estimate: share of all messages or frames (0 to 1), or the mean over the runs of a delay percentile in ms,
+            goodput in bit/s, frame rate in 1/s, or freezes per minute.
+        interval: 95 % interval, by episodes for a share (`skybraid.episodes`), else of the mean of the runs (Student's
+            t).
+        episodes: number of episodes of misses, for a share.
+        trials: number of messages, frames, or runs.
+        seeds: result of the run of each seed, if known.
     """
 
     point: int
@@ -126,13 +127,13 @@ def judged(requirements: pl.DataFrame) -> list[Judged]:
     """Judges every requirement at every point.
 
     Args:
-        requirements: the campaign's table of that name.
+        requirements: table `requirements` of the campaign.
     """
     found = []
     keys = ["point", "flow", "metric", "deadline_ms", "target", "ssim"]
     for key, rows in requirements.sort(*keys, "seed").group_by(keys, maintain_order=True):
         point, flow, metric, deadline_ms, target, ssim = key
-        # 99.9 % as a share is 0.9990000000000001 in binary; nobody requires shares to a part in 10^12.
+        # 99.9 % as a share is 0.9990000000000001 in binary; no requirement has a precision of 10^-12.
         wanted = Wanted(str(flow), str(metric), _number(deadline_ms), round(_number(target), 12), _number(ssim))
         found.append(_judge(int(_number(point)), wanted, rows))
     return found

@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TOP = 10
-"""Rows that a page shows; the others are folded."""
+"""Maximum rows shown; further ones are collapsed."""
 
 MAX_ROWS = 500
 """Maximum rows of a ranking."""
 
 _NAMED = 2
-"""Maximum entries of a row that are named outside its fold."""
+"""Maximum number of a row's entries named outside its collapsed part."""
 
 _MIN_WIDTH = 0.05
-"""Minimum width of a scale: as a share of its largest value, or in decades."""
+"""Minimum width of a scale, as a share of its largest value or in decades."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Interval on a line, as places from 0 to 100 %; None where it is unknown.
+    """Interval on a line, as positions from 0 to 100 %; None if unknown.
 
     Attributes:
         low: left end of the interval.
-        high: its right end.
-        estimate: what was seen.
-        target: what is required.
+        high: right end of the interval.
+        estimate: position of the estimate.
+        target: position of the target.
     """
 
     low: float | None
@@ -46,12 +46,12 @@ class Seen:
     """Value of one row in one column.
 
     Attributes:
-        text: the estimate with its interval.
-        estimate: the number; None without one.
-        low: lower end of its interval; None without one.
-        high: upper end.
+        text: estimate with its interval.
+        estimate: value; None without one.
+        low: lower end of the interval; None without one.
+        high: upper end of the interval; None without one.
         goodness: sort key that is larger for better rows.
-        verdict: of a requirement.
+        verdict: verdict on a requirement.
     """
 
     text: str
@@ -67,9 +67,9 @@ class Column:
     """Column of a ranking.
 
     Attributes:
-        title: its head.
-        scale: "nines" for a share, which is placed by the logarithm of what it misses; "log" or "linear".
-        target: what is required; None where nothing is.
+        title: heading.
+        scale: "nines" for a share, placed by the logarithm of its complement; "log" or "linear".
+        target: target; None without a requirement.
     """
 
     title: str
@@ -77,14 +77,14 @@ class Column:
     target: float | None = None
 
     def bars(self, seen: Sequence[Seen]) -> list[Bar]:
-        """Places of the column's intervals on one scale."""
+        """Returns the bars of the column's intervals on a common scale."""
         known = [value for one in seen for value in (one.estimate, one.low, one.high) if value is not None]
         known += [] if self.target is None else [self.target]
         if not known:
             return [Bar(None, None, None, None)] * len(seen)
         floor = min((1 - value for value in known if value < 1), default=1e-6) / 2
         estimates = [one.estimate for one in seen if one.estimate is not None and one.estimate > 0]
-        # An interval that reaches down to zero has no end on a logarithmic scale.
+        # An interval that includes zero has no lower end on a logarithmic scale.
         lowest = min(estimates, default=1.0) / 2
 
         def place(value: float) -> float:
@@ -93,7 +93,7 @@ class Column:
             return math.log10(max(value, lowest)) if self.scale == "log" else value
 
         places = [place(value) for value in known]
-        # Values that round to the same text are next to each other.
+        # A minimum width keeps values that round to the same text close together.
         min_width = _MIN_WIDTH * (max(map(abs, places)) if self.scale == "linear" else 1.0)
         width = max(max(places) - min(places), min_width) or 1.0
         first = (max(places) + min(places) - width) / 2
@@ -109,10 +109,10 @@ class Entry:
     """Entry before it is ranked.
 
     Attributes:
-        values: by axis.
-        seen: what each column shows.
-        replay: the command that repeats it.
-        seeds: what the run of each seed reached in the first column, where that is known.
+        values: values by axis.
+        seen: value in each column.
+        replay: command that repeats it.
+        seeds: value of each seed's run in the first column, if known.
     """
 
     values: dict[str, str]
@@ -123,14 +123,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Row of a ranking: entries that did the same.
+    """Row of a ranking: entries with equal values.
 
     Attributes:
-        place: its place, with its mark.
-        words: names of its entries, or of the first one.
-        others: names of the others, which a page folds.
-        cells: what each column shows.
-        replay: the command that repeats the first entry.
+        place: place with its mark.
+        words: names of the entries, or of the first one.
+        others: names of the other entries, collapsed on the page.
+        cells: value in each column.
+        replay: command that repeats the first entry.
     """
 
     place: str
@@ -142,7 +142,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Ranked rows under their heads."""
+    """Ranked rows with their headings."""
 
     name: str
     columns: list[Column]
@@ -156,20 +156,20 @@ class Ranking:
 
     @property
     def rest(self) -> list[Row]:
-        """Rows that are folded."""
+        """Rows that are collapsed."""
         return self.rows[TOP:]
 
 
 def ranked(name: str, columns: list[Column], entries: Sequence[Entry]) -> Ranking:
-    """Ranks entries: fewest requirements not met, then fewest inconclusive, then the columns in their order.
+    """Ranks entries by the number of unmet requirements, then of inconclusive ones, then by the columns in their order.
 
-    Entries that agree in all columns share a row and a place. `≈` marks places with the verdicts of the first whose
-    runs of the same seeds show no difference from its runs.
+    Entries that agree in all columns share a row and a place. `≈` marks places with the same verdicts as the first
+    whose runs do not differ from its runs of the same seeds.
 
     Args:
-        name: what an entry is: "point", "transport".
-        columns: heads of what is compared.
-        entries: in any order.
+        name: kind of entry: "point", "transport".
+        columns: compared columns.
+        entries: entries in any order.
     """
 
     def order(entry: Entry) -> tuple[object, ...]:
@@ -194,7 +194,7 @@ def ranked(name: str, columns: list[Column], entries: Sequence[Entry]) -> Rankin
 
 
 def placed(name: str, columns: list[Column], groups: Sequence[tuple[str, list[Entry]]]) -> Ranking:
-    """Returns the rows of entries that share a place each, in the order given, with their intervals drawn."""
+    """Returns a ranking of groups of equal entries, in the order given."""
     shown = groups[:MAX_ROWS]
     bars = [column.bars([group[0].seen[index] for _, group in shown]) for index, column in enumerate(columns)]
     rows = [
@@ -210,9 +210,9 @@ def placed(name: str, columns: list[Column], groups: Sequence[tuple[str, list[En
 
 
 def _named(entries: Sequence[dict[str, str]]) -> tuple[str, list[str]]:
-    """Names entries together: "scheduler ecf; delay 20ms, 40ms", where they are all combinations of their values.
+    """Returns a common name, such as "scheduler ecf; delay 20ms, 40ms", for all combinations of the entries' values.
 
-    Otherwise names the first one, or two, and the others separately.
+    For an incomplete set of combinations, returns the name of the first one or two, and the names of the others.
     """
     axes = list(entries[0])
     values = {axis: list(dict.fromkeys(entry[axis] for entry in entries)) for axis in axes}

@@ -1,7 +1,7 @@
-"""Map of a run along its track, and its profile by distance.
+"""Map of a run along its track, and profile over distance.
 
-The map has no tiles and asks no server for anything: a file `map.geojson` in the result's folder, or next to the
-scenario, is its background (coast lines, airspace, base stations).
+The map has no tiles and needs no server. A file `map.geojson` in the result's folder, or next to the scenario, is the
+background (coast lines, airspace, base stations).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 BACKGROUND = "map.geojson"
-"""Name of the file that is drawn behind the track."""
+"""File name of the map's background."""
 
 MAX_POINTS = 1000
-"""Maximum number of places on the map; each stands for a time of at least `MIN_WINDOW_S`."""
+"""Maximum number of places on the map; each covers at least `MIN_WINDOW_S`."""
 
 MIN_WINDOW_S = 1.0
 
@@ -45,10 +45,10 @@ WORST = 10
 """Maximum rows of the table of the worst stretches."""
 
 EARTH_KM = 6371.0088
-"""Mean radius of the earth in km, as the tracks have it."""
+"""Mean radius of the earth in km, as for tracks."""
 
 _WIDE = 20
-"""Ratio of delays from which on their axis is logarithmic."""
+"""Ratio of delays above which their axis is logarithmic."""
 
 _BAD = 0.5
 _MAX_BACKGROUND = 50_000
@@ -58,12 +58,12 @@ _HEIGHT = 460
 
 @dataclass(frozen=True)
 class Route:
-    """Section of the report.
+    """Route section of the report.
 
     Attributes:
-        words: what the map shows, in sentences.
+        words: sentences on the map.
         drawings: map and profile.
-        table: the worst stretches.
+        table: worst stretches.
     """
 
     words: str
@@ -72,15 +72,15 @@ class Route:
 
 
 class Track(NamedTuple):
-    """Track of a node in windows of time.
+    """Track of a node, sampled in time windows.
 
     Attributes:
-        node: its name.
-        times_s: middle of each window.
-        latitude_deg: at that time.
-        longitude_deg: at that time.
-        altitude_m: at that time.
-        distance_km: over ground since the start.
+        node: name of the node.
+        times_s: middle of each window in s.
+        latitude_deg: latitude in degrees at these times.
+        longitude_deg: longitude in degrees at these times.
+        altitude_m: altitude in m at these times.
+        distance_km: distance over ground since the start in km.
     """
 
     node: str
@@ -91,7 +91,7 @@ class Track(NamedTuple):
     distance_km: Floats
 
     def local_km(self, latitude_deg: Floats, longitude_deg: Floats) -> tuple[Floats, Floats]:
-        """Returns places in km east and north of the track's middle."""
+        """Returns positions in km east and north of the track's middle."""
         middle, centre = np.mean(self.latitude_deg), self.longitude_deg[0]
         east_deg = (longitude_deg - centre + 180) % 360 - 180
         scale = np.pi / 180 * EARTH_KM
@@ -99,7 +99,7 @@ class Track(NamedTuple):
 
 
 def section(results: Results, charts: Charts) -> Route | None:
-    """Draws the first run along the track of its first node that moves; None without a track or messages."""
+    """Draws the first run along the track of its first moving node; None without a track or messages."""
     if "messages" not in list(results.tables):
         return None
     scenario = _scenario(results)
@@ -139,7 +139,7 @@ def section(results: Results, charts: Charts) -> Route | None:
 
 
 def _scenario(results: Results) -> Scenario | None:
-    """The scenario of a result, if the files that it reads are still there."""
+    """Returns the scenario of a result, if the files that it reads still exist."""
     words = shlex.split(str(results.provenance.get("replay", "")))
     if len(words) < 3:
         return None
@@ -157,7 +157,7 @@ def _track(scenario: Scenario, times_s: Floats) -> Track | None:
 
 
 def distance_km(latitude_deg: Floats, longitude_deg: Floats) -> Floats:
-    """Distance over ground from the first place to each, along all between, on a sphere (haversine)."""
+    """Returns the distance over ground along the track to each position, in km, on a sphere (haversine)."""
     latitude, longitude = np.radians(latitude_deg), np.radians(longitude_deg)
     half = (
         np.sin(np.diff(latitude) / 2) ** 2
@@ -172,20 +172,20 @@ def clock(time_s: float) -> str:
 
 
 def _flow(results: Results) -> str:
-    """The flow with the most misses next to what it may miss, then with the shortest deadline; else the first."""
+    """Returns the flow with the most misses relative to its limit, then with the shortest deadline, else the first."""
     named = [(-_misses(one), one.deadline_ms, one.flow) for one in results.requirements if one.deadline_ms is not None]
     return min(named)[2] if named else next(iter(results.flows))
 
 
-def _misses(one: Requirement) -> float:
-    """The share missed, as a multiple of the share that may be; 0 where no share is required."""
-    if one.metric not in ("share", "frames") or one.estimate is None:
+def _misses(requirement: Requirement) -> float:
+    """Returns the ratio of missed to permitted share; 0 without a required share."""
+    if requirement.metric not in ("share", "frames") or requirement.estimate is None:
         return 0.0
-    return (1 - one.estimate) / max(1 - one.target, 1e-9)
+    return (1 - requirement.estimate) / max(1 - requirement.target, 1e-9)
 
 
 def _windows(results: Results, flow: str, length_s: float, windows: int) -> pl.DataFrame:
-    """Median delay in ms, messages that are decided and those missed, of each window of the first run."""
+    """Returns the median delay in ms and the numbers of decided and missed messages, by window of the first run."""
     messages = results.tables.scan("messages")
     if "seed" in messages.collect_schema().names():
         messages = messages.filter(pl.col("seed") == results.seeds[0])
@@ -237,7 +237,7 @@ _TIPS = [
 
 
 def _parts(data: Source) -> tuple[Source, Source]:
-    """The places where some messages missed, and where at least half of them did."""
+    """Returns the places where some messages missed their deadline, and where at least half of them did."""
     missed = np.asarray(data.data["missed"])
     some, most = (missed > 0) & (missed < 100 * _BAD), missed >= 100 * _BAD
 
@@ -248,7 +248,7 @@ def _parts(data: Source) -> tuple[Source, Source]:
 
 
 def _marked(drawn: Figure, data: Source, x: str, y: str) -> list[tuple[str, list[Any]]]:
-    """Marks the places where messages missed; returns entries of a legend."""
+    """Marks the places where messages missed their deadline; returns entries of a legend."""
     some, most = _parts(data)
     entries: list[tuple[str, list[Any]]] = []
     if len(some.data[x]):
@@ -341,7 +341,7 @@ def _profile(data: Source) -> tuple[Figure, Figure]:
         from_zero(delay)
     line = glyph(delay, data, "Line", x="distance_km", y="delay_ms", line_color=COLOURS[0], line_width=1.3)
     legend(delay, _marked(delay, data, "distance_km", "delay_ms"))
-    # Where nothing arrived there is no delay to mark.
+    # Without deliveries there is no delay to mark.
     distance, missed = (np.asarray(data.data[name]) for name in ("distance_km", "missed"))
     ends = np.append(distance[1:], distance[-1])
     bad = missed >= 100 * _BAD
@@ -353,7 +353,7 @@ def _profile(data: Source) -> tuple[Figure, Figure]:
 
 
 def _worst(track: Track, seen: pl.DataFrame, window_s: float) -> Table | None:
-    """The stretches in which messages missed, those with the most misses first."""
+    """Returns a table of the stretches with misses, those with the most misses first."""
     missed, decided = seen["missed"].to_numpy(), seen["decided"].to_numpy()
     stretches: list[tuple[int, int]] = []
     for at in np.flatnonzero(missed):
@@ -391,7 +391,7 @@ def _worst(track: Track, seen: pl.DataFrame, window_s: float) -> Table | None:
 def _background(
     results: Results, scenario: Scenario, track: Track
 ) -> tuple[list[tuple[Floats, Floats]], list[tuple[str, float, float]]]:
-    """Lines near the track in km, and named points, of the file `BACKGROUND`; nothing where it is no GeoJSON."""
+    """Returns lines in km near the track, and named points, from `BACKGROUND`; empty if it is no GeoJSON."""
     folders = [folder for folder in (results.folder, Path(scenario.file).parent) if folder is not None]
     file = next((folder / BACKGROUND for folder in folders if (folder / BACKGROUND).is_file()), None)
     if file is None:
@@ -414,13 +414,13 @@ def _background(
         if kind == "point":
             places.append((name, float(east[0]), float(north[0])))
         else:
-            # Parts far away would shrink the map.
+            # Distant parts would shrink the map.
             lines.append((np.where(near, east, np.nan), np.where(near, north, np.nan)))
     return lines, places
 
 
 def _geometries(found: object, name: str = "") -> list[tuple[str, str, Floats]]:
-    """Lines and points of a GeoJSON object (RFC 7946): name, "line" or "point", and coordinates."""
+    """Parses the lines and points of a GeoJSON object (RFC 7946): name, "line" or "point", and coordinates."""
     if not isinstance(found, dict):
         return []
     kind, coordinates = found.get("type"), found.get("coordinates")

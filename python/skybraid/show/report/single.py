@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from skybraid.show.explain import Budget, FlowExplained
 
 CAUSES = ("queue", "random", "burst", "handover", "outage", "mtu")
-"""Causes of a lost packet, in the order of the tables."""
+"""Causes of lost packets, in the order of the tables."""
 
 _OF_VIDEO = ("frames", "frame_rate", "worst_frame_rate", "freezes", "ssim")
 """Metrics of requirements on a video."""
 
 MAX_ROWS = 5000
-"""Maximum rows of the page's table of runs and flows; the Parquet files hold all."""
+"""Maximum rows of the table of runs and flows; the Parquet files have all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class PathStory:
     """Summary of one direction of a path in the first run.
 
     Attributes:
-        path: the path's name.
+        path: name of the path.
         direction: "uplink" (from the vehicle) or "downlink".
         rate_bps: mean rate of the link in bit/s.
-        delay_ms: median one-way delay of the link in ms, without its queue.
-        delay_p95_ms: its 95th percentile.
-        outages: how many times the link was down, at the 100 ms resolution of the samples.
-        longest_outage_s: the longest of these in s.
+        delay_ms: median one-way delay of the link in ms, without queueing.
+        delay_p95_ms: 95th percentile of that delay in ms.
+        outages: number of times the link was down, at the 100 ms resolution of the samples.
+        longest_outage_s: longest of these in s.
         down: share of the time down, 0 to 1.
-        halted: share of the samples that found the link up but without service, 0 to 1.
+        halted: share of the samples with the link up but without service, 0 to 1.
     """
 
     path: str
@@ -67,8 +67,8 @@ def single_html(results: Results, budget: Budget | None = None) -> str:
     """Renders the report of one result as HTML.
 
     Args:
-        results: what is reported.
-        budget: runs that may show what would change a verdict; without it the cards name changes that nobody tried.
+        results: result.
+        budget: budget of runs that test remedies; without it the cards list untested changes.
     """
     charts = Charts()
     clock = Clock(duration_s(results))
@@ -109,15 +109,15 @@ def single_html(results: Results, budget: Budget | None = None) -> str:
 
 
 def verdicts_so_far(results: Results) -> str:
-    """Renders the verdicts on the runs that have ended, as a part of a page."""
+    """Renders the verdicts on the finished runs, as an HTML fragment."""
     shown = [replace(card, changes=[]) for card in cards(results, ())]
     return fragment("live_verdicts.html.j2", cards=shown, runs=len(results.flights))
 
 
 def explained_flows(results: Results, budget: Budget | None = None) -> list[FlowExplained]:
-    """Explanation of the flows, as `skybraid explain` gives it.
+    """Explains the flows, as `skybraid explain` does.
 
-    Nothing of a network, whose flows do not name their paths, nor of programs.
+    Networks, whose flows have no named paths, and programs have no explanation.
     """
     if not results.flows or "\n[path" not in f"\n{results.scenario}":
         return []
@@ -125,12 +125,12 @@ def explained_flows(results: Results, budget: Budget | None = None) -> list[Flow
 
 
 def findings(explained: list[FlowExplained]) -> dict[str, list[str]]:
-    """Bottlenecks and unused paths in words."""
+    """Returns the bottlenecks and unused paths in words."""
     return {one.flow: [finding for path in one.paths for finding in path.findings] + one.findings for one in explained}
 
 
 def table(results: Results) -> Table:
-    """Table with one row per flow and run, with the command that repeats the run."""
+    """Returns a table with one row per flow and run, with the command that repeats the run."""
     paths = results.paths
     heads = ["flow", "seed", "sent", "arrived", "lost", "goodput, Mbit/s"]
     heads += [f"delay {name}, ms" for name in PERCENTILES]
@@ -151,19 +151,19 @@ def table(results: Results) -> Table:
 
 
 def replay(results: Results, seed: int) -> str:
-    """Command that repeats one run of a result."""
+    """Returns the command that repeats one run of a result."""
     command = str(results.provenance["replay"])
     several = f"--seeds {seeds_text(results.seeds)}"
     return command.replace(several, f"--seed {seed}") if len(results.seeds) > 1 else command
 
 
 def doubts(results: Results) -> str:
-    """Reasons to doubt an emulation's numbers; empty if none."""
+    """Returns reasons to doubt an emulation's numbers; empty if there are none."""
     return str((results.flights[0].emulation or {}).get("doubtful") or "")
 
 
 def path_stories(results: Results) -> list[PathStory]:
-    """Summaries of each direction of each path; empty without the table `links`."""
+    """Returns the summary of each direction of each path; empty without the table `links`."""
     if "links" not in list(results.tables):
         return []
     links = first_seed(results.tables.scan("links"))
@@ -198,7 +198,7 @@ def path_stories(results: Results) -> list[PathStory]:
 
 
 def longest_gaps(results: Results) -> dict[str, float]:
-    """Longest gap in s between two deliveries of each flow; empty without the table `messages`."""
+    """Returns the longest gap in s between two deliveries of each flow; empty without the table `messages`."""
     if "messages" not in list(results.tables):
         return {}
     arrivals = first_seed(results.tables.scan("messages")).filter(pl.col("delivered_ns").is_not_null())
@@ -212,9 +212,9 @@ def longest_gaps(results: Results) -> dict[str, float]:
 
 
 def waits(flow: FlowSummary) -> list[str]:
-    """Head-of-line blocking of a flow, in words.
+    """Describes what held messages of a flow back.
 
-    Head-of-line blocking, the peer's receive window, chunks sent again on another path, messages refused.
+    These are head-of-line blocking, the peer's receive window, chunks sent again on another path, and refused messages.
     """
     lines = []
     if flow.held_messages:

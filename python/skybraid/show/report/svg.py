@@ -19,8 +19,8 @@ def inline_svg(figure: Figure, salt: str) -> str:
     """Renders a figure as an inline SVG element that uses the page's colours.
 
     Args:
-        figure: what to draw.
-        salt: keeps the identifiers of several drawings on one page apart.
+        figure: figure to render.
+        salt: seed of the identifiers, distinct for each drawing of a page.
     """
     file = io.StringIO()
     with mpl.rc_context(STYLE | {"svg.hashsalt": salt}):
@@ -30,7 +30,7 @@ def inline_svg(figure: Figure, salt: str) -> str:
 
 
 def inlined(text: str) -> str:
-    """Converts an SVG file to an inline element that uses the page's colours."""
+    """Converts the text of an SVG file to an inline element that uses the page's colours."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)

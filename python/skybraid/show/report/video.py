@@ -1,4 +1,4 @@
-"""Video section of a report: frames shown, their regularity and their age."""
+"""Video section of a report: frames shown, frame rate, and latency."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 FRAMES = ("frames taken", "whole", "shown undamaged", "shown")
 TIMES = ("frame rate, 1/s", "in the worst second", "freezes, 1/min", "latency p50", "p95", "p99", "most")
-"""Heads of the two tables of videos."""
+"""Headings of the two tables of videos."""
 
 _MAX_POINTS = 1000
 _MIN_BIN_NS = 100_000_000

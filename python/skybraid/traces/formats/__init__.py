@@ -84,11 +84,11 @@ FORMATS = {
     "ulog": Entry("PX4 log (`.ulg`)", "loss, radio, track", ulog.recognises, ulog.read),
     "track": Entry("GPX, KML", "track", tracks.recognises, tracks.read),
 }
-"""All formats by the name that `--format` takes."""
+"""Formats by their name for `--format`."""
 
 
 _MAX_TITLE = 12
-"""Lines above headings that an error names."""
+"""Maximum number of lines above the headings that an error shows."""
 
 _OTHER_BYTES = (
     (b"\xd0\xcf\x11\xe0", "a workbook of Excel", "its sheet saved as CSV"),
@@ -97,7 +97,7 @@ _OTHER_BYTES = (
     (b"SQLite format 3", "a database of SQLite", "its columns as CSV or Parquet"),
     (b"%PDF", "a PDF", "the measurement itself"),
 )
-"""Beginnings of other files, what they are, and what is expected instead."""
+"""First bytes of unsupported files, their kind, and the expected alternative."""
 
 _OTHER_TEXTS = (
     (r"^(\[Connecting\] |seq=\d+ rtt=)", "irtt's output for people", "its JSON: irtt client -o FILE.json"),
@@ -119,7 +119,7 @@ _OTHER_TEXTS = (
     ),
     (r"^\s*<(!doctype|html)", "a page", "the measurement itself"),
 )
-"""Outputs that are not read, what they are, and what is expected instead."""
+"""Patterns of unsupported outputs, their kind, and the expected alternative."""
 
 
 def entry_of(name: str) -> Entry:

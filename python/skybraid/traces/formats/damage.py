@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
 
 _NEIGHBOURS = 5
-"""Stamps on either side of one that it is compared with."""
+"""Number of stamps on either side with which a stamp is compared."""
 
 _MAX_OFF_S, _MAX_OFF = 60.0, 10.0
-"""Distance of a stamp from the median of its neighbours, in s and in their own median distance, that is no damage."""
+"""Maximum distance of a sound stamp from the median of its neighbours, in s and in their median distance."""
 
 
 def sound_stamps(source: Source, at_s: Floats, fate: str) -> NDArray[np.bool_]:

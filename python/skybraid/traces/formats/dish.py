@@ -26,7 +26,7 @@ _NAMES = ("pop_ping_latency_ms", "pop_ping_drop_rate", "downlink_throughput_bps"
 _RINGS = ("popPingLatencyMs", "popPingDropRate", "downlinkThroughputBps", "uplinkThroughputBps")
 _STAMPS = ("datetimestampUtc", "timestamp", "time")
 _MAX_NAMED = 20_000
-"""Characters within which a report has a name of its own."""
+"""Number of characters within which a report contains one of its own names."""
 
 _NOTE = "rates are what was carried, not what the dish could have carried"
 

@@ -31,16 +31,16 @@ _ERROR = re.compile(r"iperf3: (error - .*)")
 _SIZES = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
 
 _BEGUN = ("Connecting to host", "Client connecting to", "Accepted connection from")
-"""Words with which the log of a client or a server begins a test."""
+"""Words that begin a test in the log of a client or a server."""
 
 _MIN_TAIL = 0.1
-"""Share of the usual interval below which the last one only ends a test: its rate is that of emptied buffers."""
+"""Minimum share of the usual interval for the last one: a shorter one has the rate of emptied buffers."""
 
 OFFERED = (
     "the receiver's intervals (run with --get-server-output or -R, or import the log of the other end): a UDP sender "
     "knows what it offered, and nothing of what arrived"
 )
-"""Expected instead of the rates of a UDP sender."""
+"""Text on what is expected instead of the rates of a UDP sender."""
 
 
 def recognises(source: Source) -> bool:

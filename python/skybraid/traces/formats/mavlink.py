@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _POSITION, _RADIO_STATUS, _RADIO = 33, 109, 166
 _EXTRA = {_POSITION: 104, _RADIO_STATUS: 185, _RADIO: 21}
-"""Bytes that a message's layout adds to the checksum; packets of others are taken by their place in the file."""
+"""Byte that the layout of each message adds to the checksum; other packets are accepted by position."""
 
 _MAX_MISSED = 128
-"""Missing numbers from which on a sender has started again rather than lost packets."""
+"""Number of missing numbers from which on a sender has restarted rather than lost packets."""
 
 _GROUND = 200
 

@@ -31,14 +31,14 @@ _MAGICS = {
 _NG = b"\x0a\x0d\x0d\x0a"
 _TCP, _UDP = 6, 17
 _KEPT = 64
-"""Bytes of a packet's data that it is known by."""
+"""Bytes of a packet's data that identify it."""
 
 _MTU = 1500
-"""Bytes above which a segment of TCP was joined or is yet to be split."""
+"""Bytes above which a TCP segment was merged or will be split by the card."""
 
 
 _STAMP_S = 2e-6
-"""Time in s by which stamps are uncertain."""
+"""Uncertainty of stamps in s."""
 
 
 @dataclass(frozen=True)

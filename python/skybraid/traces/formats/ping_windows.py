@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Measurement
 
 TIMEOUT_S = 4.0
-"""How long Windows waits for a reply by default, in s."""
+"""Default time in s that Windows waits for a reply."""
 
 _REPLY = re.compile(r"[=<](?P<rtt>\d+)\s?\S{1,6}\s+TTL=\d+", re.IGNORECASE)
 _IPV6_REPLY = re.compile(r"^\S.*: ?\w+[=<](?P<rtt>\d+)\s?ms\s*$")

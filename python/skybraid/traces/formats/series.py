@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _STARTS = "# starts at "
 
 _EVEN, _JITTER = 0.9, 0.1
-"""Share of rows, and how far they may be from the median interval, of a series without pauses of its own."""
+"""Minimum share of rows within a tolerance of the median interval, and the tolerance, of an even series."""
 
 
 def recognises_csv(source: Source) -> bool:

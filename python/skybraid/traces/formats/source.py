@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
 
 MAX_ROWS = 10_000_000
-"""Rows that a measurement may have."""
+"""Maximum rows of a measurement."""
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 _VALUE = re.compile(r"[^\s,]")
-"""Beginning of a value in JSON."""
+"""Start of a JSON value."""
 
 _MARK = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-"""A string or a bracket of JSON."""
+"""String or bracket of JSON."""
 
 UNKNOWN = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--"}
-"""Cells, in lower case, that say that nothing was measured."""
+"""Contents of unmeasured cells, in lower case."""
 
 CUT = "the last line was cut off and is left out"
-"""Note on a file whose last line an interrupted tool did not finish."""
+"""Note on a file with an unfinished last line of an interrupted tool."""
 
 _LOST_TIMES = 2.0
-"""Ratio from which on a largest time that occurs more than once is taken for a mark of lost probes."""
+"""Minimum ratio to other values from which on a repeated maximum marks lost probes."""
 
 
 @dataclass(frozen=True)

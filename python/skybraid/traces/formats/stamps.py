@@ -26,7 +26,7 @@ _ZONES = {
     "EET": 120, "EEST": 180, "MSK": 180, "JST": 540, "KST": 540, "AEST": 600, "AEDT": 660, "EST": -300, "EDT": -240,
     "CDT": -300, "MST": -420, "MDT": -360, "PST": -480, "PDT": -420,
 }  # fmt: skip
-"""Minutes ahead of UTC. CST is left out: it is in America and in China."""
+"""Minutes ahead of UTC by zone. CST is left out, since it is ambiguous (America and China)."""
 
 _MONTHS = {
     name: at
@@ -60,7 +60,7 @@ _FORMS = tuple(
 
 
 KNOWN_ZONE = "--zone with the place meant (CST may be America/Chicago or Asia/Shanghai), or offsets such as +08:00"
-"""Expected instead of a zone that is of several places or of none."""
+"""Text on what is expected instead of an ambiguous or unknown zone."""
 
 _DAY_S = 86400.0
 

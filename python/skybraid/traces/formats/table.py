@@ -70,13 +70,13 @@ _TOOLS = (
         {"Download": "downlink rate [kbit/s]", "Upload": "uplink rate [kbit/s]", "Latency": "rtt [ms]"},
     ),
 )
-"""Headings by which a tool is known, and what its columns without units hold."""
+"""Headings that identify a tool, and the meaning of its columns without units."""
 
 _MIN_REPEATED = 0.1
-"""Share of rows with the date of the one before from which on dates are rounded to seconds."""
+"""Minimum share of rows with the date of the previous one for dates to be rounded to seconds."""
 
 _MAX_UNKNOWN = 0.5
-"""Share of a column that may be unknown before it is left out."""
+"""Maximum share of unknown values in a column that is read."""
 
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}|\d{8}")
 _TIME = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[AaPp]\.?[Mm]\.?)?")
@@ -87,12 +87,12 @@ _COUNT = re.compile(
     re.IGNORECASE,
 )
 _TIMED = re.compile(r"time|date|stamp|epoch|utc|unix|zeit|heure|hora|fecha|\bts\b|^t$|^\d*$", re.IGNORECASE)
-"""Headings below which a number may be s, ms, us or ns since 1970."""
+"""Headings of numbers that may be s, ms, us or ns since 1970."""
 
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _NUMBER = re.compile(r"\d+([.,]\d+)?([eE][-+]?\d+)?")
 _MEASURED = re.compile(r"(?P<number>[-+\d.,]*\d)\s*(?P<unit>[A-Za-zµμ%/]+)")
-"""A number with its unit in a cell."""
+"""Cell with a number and its unit."""
 
 _LOST = {"inf", "infinity", "timeout", "timed out", "request timed out", "lost", "*"}
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+")

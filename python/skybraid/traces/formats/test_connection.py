@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Measurement
 
 TIMEOUT_S = 5.0
-"""How long version 7 waits for a reply by default, in s."""
+"""Default time in s that version 7 waits for a reply."""
 
 _HEADING = re.compile(r"\s*(Ping\s+)?Source\s+(Address|Destination)\s.*(Latency\s+BufferSize|Bytes\s+Time\(ms\))")
 _ROW = re.compile(r"\s*\d+\s+\S+\s+\S+\s+(?P<rtt>\d+|\*)\s+(?:\d+|\*)\s+(?P<status>[A-Za-z]+)\s*")
 _OLD_ROW = re.compile(r"\S+\s+\S+\s.*\s(?P<bytes>\d+)\s+(?P<rtt>\d+)\s*")
 _OLD_LOST = re.compile(r"Test-Connection : .*")
 _MIN_RTT_MS = 1.0
-"""What a latency of 0 ms is taken for, in ms: whole ms are rounded down, and no reply takes no time."""
+"""Value in ms for a latency of 0 ms: ms are rounded down, and a round trip takes time."""
 
 
 def recognises(source: Source) -> bool:

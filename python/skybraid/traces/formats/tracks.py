@@ -15,7 +15,7 @@ from skybraid.traces.formats.source import Options, Source, unix_time, zone_of
 from skybraid.traces.measurement import Imported, MeasuredTrack
 
 _PAUSE_S = 60.0
-"""Time in s between two points from which on a note says so."""
+"""Minimum time in s between two points that a note mentions."""
 
 
 def recognises(source: Source) -> bool:

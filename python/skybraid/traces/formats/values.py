@@ -12,7 +12,7 @@ from skybraid.traces.measurement import NETWORK, Column, Measurement
 from skybraid.traces.series import UNIT_OF
 
 _UNIT = re.compile(r"[kKMGTmuµn]?(b|B|bits?|bytes?|s|sec)?(/s|ps)?")
-"""What follows a number as its unit."""
+"""Unit after a number."""
 
 
 def recognises(source: Source) -> bool:
