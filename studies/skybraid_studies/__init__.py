@@ -1,10 +1,10 @@
-"""Published studies, run again: experiments from files, and a scorecard of which findings hold.
+"""Reproductions of published studies: experiments from files, and a scorecard of the findings that hold.
 
     found = reproduce("pedrazzi2020", ["PED-E09"], quick=True)
     print(found.rows[0].verdict)
 
 Each paper has a folder here; `engine` reads, runs and judges it. `skybraid_studies.engine.experiment` describes the
-files' format, `skybraid_studies.engine.claims` the kinds of claims. Names are imported when they are first used.
+files' format, `skybraid_studies.engine.claims` the kinds of claims. Names are imported on first use.
 """
 
 from __future__ import annotations

@@ -38,16 +38,16 @@ else:
     page = Late("skybraid_studies.engine.page")
 
 ROWS = "rows.json"
-"""File of the scorecard as a list."""
+"""File of the scorecard's rows."""
 
 _COLOURS: dict[str, str] = {Holds.YES: typer.colors.GREEN, Holds.NO: typer.colors.RED, Holds.OPEN: typer.colors.YELLOW}
 
 _TELLING = 0.01
-"""Share of the runs from which on the time left is estimated."""
+"""Share of the runs from which on the remaining time is estimated."""
 
 
 OUT = RUNS / "reproduce"
-"""Folder of finished runs and scorecards by default."""
+"""Default folder of finished runs and scorecards."""
 
 
 def reproduce(
@@ -126,18 +126,18 @@ class Asked:
     """Words and options of the command.
 
     Attributes:
-        words: studies and experiments; none for all.
-        quick: fewer values and seeds, shorter runs.
-        emulate: in real time.
-        gateway: the same, with two gateways for the transports.
-        max_time: longest time of that, a text such as "30min".
-        reading: of what papers leave open; None for the studies' own.
-        out: keeps finished runs, scorecards and figures.
-        workers: runs at a time; None for one a core.
-        folder: where studies lie; None for where they usually do.
-        keep: the rows replace those of the studies' kept results.
-        as_json: rows as JSON.
-        quiet: nothing but errors.
+        words: names of studies and experiments; empty: all.
+        quick: whether to use fewer values and seeds, and shorter runs.
+        emulate: whether to run in real time.
+        gateway: whether to run in real time with two gateways for the transports.
+        max_time: maximum duration of real-time runs, such as "30min".
+        reading: name of the reading of papers; None: default of each study.
+        out: folder of finished runs, scorecards and figures.
+        workers: number of parallel runs; None: one per core.
+        folder: folder of the studies; None: the installed ones.
+        keep: whether the rows replace those of the studies' kept results.
+        as_json: whether to print rows as JSON.
+        quiet: whether to print only errors.
     """
 
     words: tuple[str, ...]
@@ -158,7 +158,7 @@ def run(asked: Asked) -> int:
     """Runs the experiments and returns the exit code.
 
     Raises:
-        ScenarioError: a file or a word of the command is not correct.
+        ScenarioError: a file or an argument is invalid.
         EmulationError: this machine cannot emulate.
         ResultError: the output cannot be written, or kept results cannot be read.
         KeyboardInterrupt: Ctrl-C; finished runs are kept.
@@ -186,16 +186,16 @@ def run(asked: Asked) -> int:
         typer.echo(json.dumps(as_json, indent=1, ensure_ascii=False, allow_nan=False))
     elif not asked.quiet:
         for card in cards:
-            _tell(card, form)
+            _print_scorecard(card, form)
         _conclude(rows, planned, asked.out)
     return NOT_MET if any(row.unexplained or row.failed for row in rows) else MET
 
 
 def _ready(asked: Asked, form: Form) -> _Chosen:
-    """Returns what must be run, and readies the machine for runs in real time.
+    """Returns the experiments to run, and prepares the machine for real-time runs.
 
     Raises:
-        ScenarioError: a word of the command is not correct, or kept results would not fit.
+        ScenarioError: an argument is invalid, or the rows would not fit the kept results.
         EmulationError: this machine cannot run in real time.
     """
     if asked.quick and asked.emulate:
@@ -221,13 +221,13 @@ def _ready(asked: Asked, form: Form) -> _Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Studies and experiments that the command's words name.
+    """Studies and experiments named by the command's arguments.
 
     Attributes:
-        studies: every one that is there.
-        selections: what must be run.
-        missing: experiments of the index that have no file.
-        ids: experiments that were named.
+        studies: all available studies.
+        selections: experiments to run, by study.
+        missing: experiments of the index without a file.
+        ids: ids of experiments named explicitly.
         index: all entries by id.
     """
 
@@ -239,10 +239,10 @@ class _Chosen:
 
 
 def _chosen(asked: Asked) -> _Chosen:
-    """Sorts out studies and experiments.
+    """Resolves the arguments to studies and experiments.
 
     Raises:
-        ScenarioError: a word names neither, or no chosen study has the reading.
+        ScenarioError: an argument names neither, or no chosen study has the reading.
     """
     words, known, index = asked.words, reproducing.studies(asked.folder), entries(reproducing.place_of(asked.folder))
     papers = [study.paper for study in known] + [paper for paper in _papers(index) if not _has(known, paper)]
@@ -267,7 +267,7 @@ def _chosen(asked: Asked) -> _Chosen:
 
 
 def _of_reading(wanted: Sequence[Study], reading: str | None, *, every: bool) -> list[tuple[Study, str]]:
-    """Studies with the reading that each is run in: the one that is asked for, where it has it, else its own."""
+    """Returns studies with their readings: the requested one, if the study has it, else its default."""
     if reading is not None:
         having = [study for study in wanted if reading in study.readings]
         if not having or (every and len(wanted) == 1 and having != list(wanted)):
@@ -294,10 +294,10 @@ def _has(known: Sequence[Study], paper: str) -> bool:
 
 
 def _emulated(chosen: _Chosen, *, named: bool, option: str = "--emulate") -> _Chosen:
-    """Returns the experiments to emulate: those that are named, or else those that are emulations in their papers.
+    """Returns the experiments to emulate: those named, else those that are emulations in their papers.
 
     Raises:
-        ScenarioError: there is none.
+        ScenarioError: there are no such experiments.
     """
     if named:
         return chosen
@@ -319,10 +319,10 @@ def _form(asked: Asked) -> Form:
 
 
 def _playable(chosen: _Chosen, *, named: bool) -> _Chosen:
-    """Returns the experiments for gateways: those that are named, or else those of which they can play something.
+    """Returns the experiments for gateways: those named, else those with a series that gateways support.
 
     Raises:
-        ScenarioError: there is none.
+        ScenarioError: there are no such experiments.
     """
     if named:
         return chosen
@@ -363,7 +363,7 @@ def _plan(chosen: _Chosen, form: Form, asked: Asked) -> Plan:
 
 
 def _rows(chosen: _Chosen, cards: Sequence[Scorecard], form: Form) -> list[Row]:
-    """Returns all rows, in the order of the index; others follow those of their paper."""
+    """Returns all rows in the order of the index; rows of other experiments follow those of their paper."""
     absent = [scorecard.missing(entry, form) for entry in chosen.missing]
     rows = [row for card in cards for row in card.rows] + absent
     places = {name: place for place, name in enumerate(chosen.index)}
@@ -377,10 +377,10 @@ def _words(now: PlanProgress) -> str:
 
 
 def list_experiments(asked: Asked) -> int:
-    """Prints what there is, experiments without a file included, and gives the exit code.
+    """Lists all experiments, those without a file included; returns the exit code.
 
     Raises:
-        ScenarioError: a file or a word of the command is not correct.
+        ScenarioError: a file or an argument is invalid.
     """
     chosen = _chosen(asked)
     rows: list[dict[str, Any]] = []
@@ -414,10 +414,10 @@ def list_experiments(asked: Asked) -> int:
 
 
 def show_kept(asked: Asked) -> int:
-    """Prints the kept rows of the studies, each in its own reading or the one that is asked for.
+    """Prints the kept rows of the studies, in the requested or default reading; returns the exit code.
 
     Raises:
-        ScenarioError: a word names neither a study nor an experiment, or no study has kept such a reading.
+        ScenarioError: an argument names neither a study nor an experiment, or no study has kept this reading.
         ResultError: kept results cannot be read.
     """
     chosen = _chosen(replace(asked, reading=None))
@@ -445,7 +445,7 @@ def show_kept(asked: Asked) -> int:
     return MET
 
 
-def _tell(card: Scorecard, form: Form) -> None:
+def _print_scorecard(card: Scorecard, form: Form) -> None:
     """Prints a scorecard."""
     kind = {
         Form.FULL: "",

@@ -1,4 +1,4 @@
-"""Commands that this distribution adds to `skybraid`, as its entry points name them."""
+"""Commands that this distribution adds to `skybraid` by entry points."""
 
 from skybraid.cli import Entry
 

@@ -12,7 +12,7 @@ from skybraid import Scenario
 from skybraid.gateway import flight, playing
 from skybraid_studies import Study
 from skybraid_studies.engine import emulating
-from skybraid_studies.engine.observe import Seen, arrival_gaps_s
+from skybraid_studies.engine.observe import RunData, arrival_gaps_s
 from skybraid_studies.engine.papers import FOLDER as STUDIES
 from skybraid_studies.engine.points import GATEWAY, SIMULATION, Point
 from skybraid_studies.engine.reproducing import selection
@@ -95,7 +95,7 @@ def test_gateways_are_no_quick_look(skybraid: Command) -> None:
 def test_control_keeps_its_period_over_two_paths_of_which_one_fails() -> None:
     short = scenario("mutran-udp").with_all({"duration": "8s", "event": [FAILURE]})
     flown = flight.fly(short, 1, "control")
-    seen = Seen(cast("Run", flown))
+    seen = RunData(cast("Run", flown))
     control = seen.messages("control")
     assert len(control) >= 10
     assert control["delivered_ns"].null_count() == 0

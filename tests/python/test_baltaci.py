@@ -14,7 +14,7 @@ from skybraid import Scenario, ScenarioError
 from skybraid_studies import Study, reproduce
 from skybraid_studies.baltaci2023 import observations as baltaci
 from skybraid_studies.engine.claims import Holds
-from skybraid_studies.engine.observe import Seen, observations
+from skybraid_studies.engine.observe import RunData, observations
 from skybraid_studies.engine.papers import FOLDER as STUDIES
 from skybraid_studies.engine.readings import measurements
 
@@ -29,7 +29,7 @@ STUDY = STUDIES / "baltaci2023"
 MS = 1_000_000
 
 
-class Made(Seen):
+class Made(RunData):
     """A run as observations see it, from tables that were written down."""
 
     def __init__(self, length_s: float = 10.0, **tables: pl.DataFrame) -> None:
@@ -37,7 +37,7 @@ class Made(Seen):
         self._frames.update(tables)
 
 
-def read(seen: Seen, name: str, **keys: Any) -> float:
+def read(seen: RunData, name: str, **keys: Any) -> float:
     """What an observation reads, its other keys at their defaults."""
     known = observations()[name].keys
     return observations()[name](seen, {key: value for key, value in known.items() if key not in keys} | keys)

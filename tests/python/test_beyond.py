@@ -5,7 +5,7 @@ import pytest
 from skybraid import Scenario
 from skybraid_studies import Study
 from skybraid_studies.beyond import observations as beyond
-from skybraid_studies.engine.observe import Seen
+from skybraid_studies.engine.observe import RunData
 from skybraid_studies.engine.papers import FOLDER as STUDIES
 
 FOLDER = STUDIES / "beyond"
@@ -24,7 +24,7 @@ LOSSY = {
 
 
 def test_messages_count_once_they_had_the_time_to_arrive() -> None:
-    flight = Seen(Scenario.build(LOSSY).native.run(1, ["messages", "packets"]))
+    flight = RunData(Scenario.build(LOSSY).native.run(1, ["messages", "packets"]))
     # 100 a second from 5 s on, up to 300 ms before the end.
     assert beyond.decided(flight, "control", 300, 5) == pytest.approx(1470, abs=1)
     late = beyond.late(flight, "control", 300, 5)

@@ -13,7 +13,7 @@ from skybraid_studies.chavali2022 import links, rules
 from skybraid_studies.chavali2022 import observations as chavali
 from skybraid_studies.engine import theory
 from skybraid_studies.engine.claims import Holds
-from skybraid_studies.engine.observe import Seen, observations
+from skybraid_studies.engine.observe import RunData, observations
 from skybraid_studies.engine.papers import FOLDER as STUDIES
 from skybraid_studies.engine.places import fill
 
@@ -39,7 +39,7 @@ def packet(path: str, direction: str, kind: str, at_ms: float, until_ms: float |
     }
 
 
-class Made(Seen):
+class Made(RunData):
     """A run whose tables are made by hand."""
 
     def __init__(self, length_s: float, **tables: list[dict[str, Any]]) -> None:
@@ -132,7 +132,7 @@ from = "vehicle"
 traffic = { kind = "cbr", rate = "1Mbit/s", packet = "1250B" }
 transport = { protocol = "tcp", ack_every = 1 }
 """
-    seen = Seen(Scenario(text).native.run(1, ["packets"]))
+    seen = RunData(Scenario(text).native.run(1, ["packets"]))
     assert chavali.packet_rtt(seen, "stream", "one", 0.5) == pytest.approx(51.1, abs=0.1)
 
 

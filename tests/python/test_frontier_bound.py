@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from skybraid_studies.frontier.bound import UpDown, best_plan, bound, deadline_ms, drawn, least_missed
+from skybraid_studies.frontier.bound import UpDown, best_plan, bound, deadline_ms, drawn, min_missed
 from skybraid_studies.frontier.frontier import CONTROL, point, replay
 from skybraid_studies.frontier.rules import in_rounds
 
@@ -42,7 +42,7 @@ def test_no_rule_of_one_round_is_below_the_bound() -> None:
             fails = [1 - path.up_after(up) for path, up in zip(BURSTS, last, strict=True)]
             missed += share * math.prod([fail for fail, used in zip(fails, sent, strict=True) if used])
             copies += share * sum(sent)
-        assert missed >= least_missed(corners, float(copies)) - 1e-12
+        assert missed >= min_missed(corners, float(copies)) - 1e-12
 
 
 # 400 s of drawn paths: 2,000 rounds, in which the share of a rule has some error of its own.
@@ -53,5 +53,5 @@ def test_schedulers_lie_above_the_bound(rule: str) -> None:
     seen = point([replay(measured, in_rounds(rule, within), CONTROL, (within,))], within)
     down = [float(np.isinf(row).mean()) for row in measured.episodes[0]]
     assert down == pytest.approx([path.down for path in BURSTS], rel=0.35)
-    least = least_missed(bound(BURSTS, 2), 1 + seen.overhead)
+    least = min_missed(bound(BURSTS, 2), 1 + seen.overhead)
     assert seen.high >= least

@@ -9,18 +9,18 @@ from skybraid import Scenario
 from skybraid_studies import Study, reproduce
 from skybraid_studies.engine import theory
 from skybraid_studies.engine.claims import Holds
-from skybraid_studies.engine.observe import Seen, observations
+from skybraid_studies.engine.observe import RunData, observations
 from skybraid_studies.engine.papers import FOLDER as STUDIES
 from skybraid_studies.lee2021mutran import observations as lee
 
 FOLDER = STUDIES / "lee2021mutran"
 
 
-def seen(system: str, *tables: str) -> Seen:
-    return Seen(Scenario.load(FOLDER / "scenarios" / f"{system}.toml").native.run(1, list(tables)))
+def seen(system: str, *tables: str) -> RunData:
+    return RunData(Scenario.load(FOLDER / "scenarios" / f"{system}.toml").native.run(1, list(tables)))
 
 
-def read(what: Seen, name: str, **keys: object) -> float:
+def read(what: RunData, name: str, **keys: object) -> float:
     one = observations()[name]
     return one(what, {key: default for key, default in one.keys.items() if key in keys} | keys)
 

@@ -9,7 +9,7 @@ import pytest
 
 from skybraid import Scenario, ScenarioError
 from skybraid_studies import Study, reproduce
-from skybraid_studies.engine.observe import Seen, observations, quantile
+from skybraid_studies.engine.observe import RunData, observations, quantile
 from test_studies import SMALL
 
 SEEN = """
@@ -47,12 +47,12 @@ require = { deadline = "20ms", share = "90%" }
 
 
 @pytest.fixture
-def seen() -> Seen:
+def seen() -> RunData:
     """A flow of one message of 1250 B each 10 ms over a path of 20 ms and 10 Mbit/s: 1 ms to send."""
-    return Seen(Scenario(STEADY).native.run(1, ["messages"]))
+    return RunData(Scenario(STEADY).native.run(1, ["messages"]))
 
 
-def test_a_steady_flow_arrives_as_its_path_says(seen: Seen) -> None:
+def test_a_steady_flow_arrives_as_its_path_says(seen: RunData) -> None:
     of = {"flow": "data"}
     known = observations()
     overhead_ms = 0.1
@@ -93,10 +93,10 @@ def test_a_sweep_along_a_distribution_needs_one_run(tmp_path: Path) -> None:
 
 
 OWN = """
-from skybraid_studies.engine.observe import Seen, observation
+from skybraid_studies.engine.observe import RunData, observation
 
 @observation("own_share", "messages")
-def own_share(seen: Seen, flow: str) -> float:
+def own_share(seen: RunData, flow: str) -> float:
     arrived = seen.messages(flow).drop_nulls("delivered_ns")
     return 100 * (arrived["delivered_ns"] > arrived["sent_ns"]).mean()
 """

@@ -21,7 +21,7 @@ from skybraid import cli
 from skybraid_studies import Study, reproduce
 from skybraid_studies.engine import index
 from skybraid_studies.engine.claims import KINDS
-from skybraid_studies.engine.observe import Seen, observation
+from skybraid_studies.engine.observe import RunData, observation
 from skybraid_studies.engine.papers import FOLDER as STUDIES
 from skybraid_studies.engine.reproducing import selection as errand_of
 from skybraid_studies.engine.runner import Form, plan
@@ -357,7 +357,7 @@ def test_a_broken_scenario_costs_its_own_experiment_alone(skybraid: Command, pla
 
 def test_a_run_that_fails_costs_its_own_experiment_alone(place: Path, tmp_path: Path) -> None:
     @observation("failing", "messages")
-    def failing(seen: Seen, flow: str) -> float:
+    def failing(seen: RunData, flow: str) -> float:
         message = "no such luck"
         raise RuntimeError(message)
 

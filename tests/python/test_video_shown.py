@@ -13,7 +13,7 @@ from skybraid.model.scenario import Scenario
 from skybraid.video import clips, quality, shown
 from skybraid.video.encode import Encoded
 from skybraid.video.flows import encoded, received, with_clips
-from skybraid_studies.engine.observe import Seen, observations
+from skybraid_studies.engine.observe import RunData, observations
 from skybraid_studies.engine.papers import FOLDER as STUDIES
 
 FRAMES = 60
@@ -38,11 +38,11 @@ transport = {{ protocol = "udp" }}
     return Scenario(text, str(folder / "scenario.toml"))
 
 
-def flown(scenario: Scenario) -> Seen:
-    return Seen(with_clips(scenario).run(1, ["frames"]), scenario)
+def flown(scenario: Scenario) -> RunData:
+    return RunData(with_clips(scenario).run(1, ["frames"]), scenario)
 
 
-def read(seen: Seen, name: str, **keys: float) -> float:
+def read(seen: RunData, name: str, **keys: float) -> float:
     known = {"flow": "video", "above": 0.5} | keys
     return observations()[name](seen, {key: known[key] for key in observations()[name].keys})
 

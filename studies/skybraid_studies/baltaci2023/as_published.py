@@ -1,7 +1,7 @@
-"""Observables as the article's evaluation computed them (docs/studies/testbed.md), from packets.
+"""Metrics computed from packets as in the article's evaluation (docs/studies/testbed.md).
 
-They are named `baltaci.…` and are next to the measures that an engineer would take: the largest round trip of each
-second for that of each acknowledgement, rows of acknowledgements for retransmissions.
+They are named `baltaci.…` and complement the usual metrics: the article takes the maximum round trip of each second
+instead of one per acknowledgement, and repeated acknowledgements instead of retransmissions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from skybraid_studies.engine.observe import MS_PER_NS, NS_PER_S, Seen, observation, quantile
+from skybraid_studies.engine.observe import MS_PER_NS, NS_PER_S, RunData, observation, quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     Times = NDArray[np.int64]
 
 _REPEATED_S = 0.2
-"""An acknowledgement of data that was first seen this long ago counts as a repetition (the authors' script)."""
+"""Age in s from which on an acknowledgement of data counts as a repetition (the authors' script)."""
 
 _NEVER = np.iinfo(np.int64).max
 
 
-def _data(seen: Seen, flow: str, path: str = "") -> pl.DataFrame:
-    """Packets with a flow's data in the direction of most of them, of one path if named, in the order of sending."""
-    rows = seen.table("packets").filter(pl.col("flow") == flow, pl.col("kind") == "data")
+def _data(run: RunData, flow: str, path: str = "") -> pl.DataFrame:
+    """Returns a flow's data packets in its main direction in sending order, optionally of one path."""
+    rows = run.table("packets").filter(pl.col("flow") == flow, pl.col("kind") == "data")
     most = rows.group_by("direction").agg(pl.col("bytes").sum()).sort("bytes", descending=True)
     if most.is_empty():
         return rows
@@ -36,29 +36,30 @@ def _data(seen: Seen, flow: str, path: str = "") -> pl.DataFrame:
     return (rows.filter(pl.col("path") == path) if path else rows).sort("in_ns")
 
 
-def _acks(seen: Seen, flow: str, path: str = "") -> pl.DataFrame:
-    """A flow's acknowledgements in the order of sending, of one path if named."""
-    rows = seen.table("packets").filter(pl.col("flow") == flow, pl.col("kind") == "ack")
+def _acks(run: RunData, flow: str, path: str = "") -> pl.DataFrame:
+    """Returns a flow's acknowledgements in sending order, optionally of one path."""
+    rows = run.table("packets").filter(pl.col("flow") == flow, pl.col("kind") == "ack")
     return (rows.filter(pl.col("path") == path) if path else rows).sort("in_ns")
 
 
-def _whole_seconds(seen: Seen) -> int:
-    return int(seen.length_s + 1e-9)
+def _whole_seconds(run: RunData) -> int:
+    return int(run.length_s + 1e-9)
 
 
 # Round trips.
 
 
-def ack_rtts(seen: Seen, flow: str, path: str) -> tuple[Times, Array]:
-    """When a subflow's acknowledgements came back, in ns, and their round-trip times in ms, as tshark computes them.
+def ack_rtts(run: RunData, flow: str, path: str) -> tuple[Times, Array]:
+    """Returns arrival times in ns and round-trip times in ms of a subflow's acknowledgements, computed like tshark.
 
-    A sample is the time from the sending of the newest segment that an acknowledgement covers. While a hole is open
-    acknowledgements are repetitions and give none; the one that fills it covers all that has arrived behind it, so
-    a loss shows as a second round trip. Packets have no sequence numbers here, so the hole is taken to end with the
-    first packet that is sent after three later ones have been acknowledged, or after the first of them and a quarter
-    of the shortest round trip (RFC 8985), or, after the last one of a burst, with the next packet on the path.
+    A sample is the time since the newest segment that an acknowledgement covers was sent. While a hole is open,
+    acknowledgements are duplicates and give no sample; the one that closes it covers all data received meanwhile, so a
+    loss appears as a second round trip. Packets have no sequence numbers here. The retransmission that closes the hole
+    is assumed to be the first packet sent after three later ones have been acknowledged, or after the first of them
+    plus a quarter of the minimum round trip (RFC 8985); after the last packet of a burst it is the next packet on the
+    path.
     """
-    data, acks = _data(seen, flow, path), _acks(seen, flow, path).drop_nulls("out_ns").filter(pl.col("cause").is_null())
+    data, acks = _data(run, flow, path), _acks(run, flow, path).drop_nulls("out_ns").filter(pl.col("cause").is_null())
     there = data.filter(pl.col("cause").is_null()).drop_nulls("out_ns")
     if there.is_empty() or acks.is_empty():
         return np.empty(0, np.int64), np.empty(0)
@@ -86,16 +87,17 @@ def ack_rtts(seen: Seen, flow: str, path: str) -> tuple[Times, Array]:
         inside = (left >= opened) & (left < end) if end == _NEVER else slice(first, int(np.searchsorted(left, end)))
         keep[inside] = False
         place = int(np.searchsorted(left, end))
-        # What the repetition uncovers was sent before it. Packets of its frame arrive at the same moment and are newer.
+        # Data covered by the retransmission were sent before it; packets of its own frame arrive simultaneously and are
+        # newer.
         if place < len(left) and newest[place] >= filled > later:
             total[place] = back[place] - sent[filled - 1]
     return back[keep], total[keep] * MS_PER_NS
 
 
-def largest_of_seconds(seen: Seen, flow: str, path: str) -> Array:
-    """The largest round-trip time in ms of each second, 0 in seconds without a sample."""
-    at_ns, found = ack_rtts(seen, flow, path)
-    many = _whole_seconds(seen)
+def max_of_seconds(run: RunData, flow: str, path: str) -> Array:
+    """Returns the maximum round-trip time in ms of each second, 0 in seconds without a sample."""
+    at_ns, found = ack_rtts(run, flow, path)
+    many = _whole_seconds(run)
     largest = np.zeros(many)
     seconds = at_ns // NS_PER_S
     np.maximum.at(largest, seconds[seconds < many], found[seconds < many])
@@ -103,42 +105,42 @@ def largest_of_seconds(seen: Seen, flow: str, path: str) -> Array:
 
 
 @observation("baltaci.second_rtt_quantile", "packets")
-def second_rtt_quantile(seen: Seen, flow: str, path: str, q: float) -> float:
-    """Largest round-trip time of a second, in ms, that a share `q` of the seconds does not exceed."""
-    return quantile(largest_of_seconds(seen, flow, path), q)
+def second_rtt_quantile(run: RunData, flow: str, path: str, q: float) -> float:
+    """Returns the quantile `q` over the seconds of the maximum round-trip time, in ms."""
+    return quantile(max_of_seconds(run, flow, path), q)
 
 
 @observation("baltaci.second_rtt_mean", "packets")
-def second_rtt_mean(seen: Seen, flow: str, path: str) -> float:
-    """Mean over the seconds of the largest round-trip time in ms, of those with a sample."""
-    found = largest_of_seconds(seen, flow, path)
+def second_rtt_mean(run: RunData, flow: str, path: str) -> float:
+    """Returns the mean over the seconds with samples of the maximum round-trip time, in ms."""
+    found = max_of_seconds(run, flow, path)
     return float(found[found > 0].mean()) if (found > 0).any() else math.nan
 
 
 @observation("baltaci.ack_rtt_quantile", "packets")
-def ack_rtt_quantile(seen: Seen, flow: str, path: str, q: float) -> float:
-    """Round-trip time in ms that a share `q` of a subflow's acknowledgements does not exceed."""
-    return quantile(ack_rtts(seen, flow, path)[1], q)
+def ack_rtt_quantile(run: RunData, flow: str, path: str, q: float) -> float:
+    """Returns the quantile `q` of the round-trip times of a subflow's acknowledgements, in ms."""
+    return quantile(ack_rtts(run, flow, path)[1], q)
 
 
-def _first_sent(seen: Seen, flow: str) -> tuple[Times, NDArray[np.intp], pl.DataFrame]:
-    """First sendings of units in ns, the unit of each message that arrived (-1 for none), and those messages."""
-    messages = seen.messages(flow).drop_nulls("delivered_ns").sort("id")
-    decided = seen.table("decisions").filter(pl.col("flow") == flow, pl.col("paths") > 0).sort("time_ns")
+def _first_sent(run: RunData, flow: str) -> tuple[Times, NDArray[np.intp], pl.DataFrame]:
+    """Returns the first sending times of units in ns, the unit of each delivered message (-1: none), and messages."""
+    messages = run.messages(flow).drop_nulls("delivered_ns").sort("id")
+    decided = run.table("decisions").filter(pl.col("flow") == flow, pl.col("paths") > 0).sort("time_ns")
     units = decided["message"].to_numpy().astype(np.int64)
     first = units > np.maximum.accumulate(np.concatenate((np.array([-1]), units[:-1])))
     place = np.searchsorted(units[first], messages["id"].to_numpy().astype(np.int64), side="right") - 1
     return decided["time_ns"].to_numpy()[first], place, messages
 
 
-def mapping_rtts(seen: Seen, flow: str) -> tuple[Times, Array]:
-    """When a flow's messages were first sent, in ns, and the time in ms until the first acknowledgement of their data.
+def mapping_rtts(run: RunData, flow: str) -> tuple[Times, Array]:
+    """Returns first sending times of a flow's messages in ns, and times in ms until their data are acknowledged.
 
-    A message is sent with the unit that has its end. Its data are acknowledged by the first acknowledgement on any
-    subflow that arrives of those that leave once it has been delivered in order.
+    A message is sent with the unit that contains its end. It is acknowledged by the first arriving acknowledgement, on
+    any subflow, of those sent after its delivery in order.
     """
-    begun, place, messages = _first_sent(seen, flow)
-    acks = _acks(seen, flow).drop_nulls("out_ns").filter(pl.col("cause").is_null())
+    begun, place, messages = _first_sent(run, flow)
+    acks = _acks(run, flow).drop_nulls("out_ns").filter(pl.col("cause").is_null())
     if messages.is_empty() or not begun.size or acks.is_empty():
         return np.empty(0, np.int64), np.empty(0)
     soonest = np.minimum.accumulate(acks["out_ns"].to_numpy()[::-1])[::-1]
@@ -149,113 +151,113 @@ def mapping_rtts(seen: Seen, flow: str) -> tuple[Times, Array]:
 
 
 @observation("baltaci.mapping_rtt_mean", "messages", "decisions", "packets")
-def mapping_rtt_mean(seen: Seen, flow: str) -> float:
-    """Mean time in ms from first sending to the acknowledgement of the data."""
-    found = mapping_rtts(seen, flow)[1]
+def mapping_rtt_mean(run: RunData, flow: str) -> float:
+    """Returns the mean time in ms from first sending to the acknowledgement of the data, see `mapping_rtts`."""
+    found = mapping_rtts(run, flow)[1]
     return float(found.mean()) if found.size else math.nan
 
 
 @observation("baltaci.mapping_rtt_quantile", "messages", "decisions", "packets")
-def mapping_rtt_quantile(seen: Seen, flow: str, q: float) -> float:
-    """What a share `q` of these times does not exceed, in ms."""
-    return quantile(mapping_rtts(seen, flow)[1], q)
+def mapping_rtt_quantile(run: RunData, flow: str, q: float) -> float:
+    """Returns the quantile `q` of these times in ms, see `mapping_rtts`."""
+    return quantile(mapping_rtts(run, flow)[1], q)
 
 
 @observation("baltaci.mapping_rtt_peak", "messages", "decisions", "packets")
-def mapping_rtt_peak(seen: Seen, flow: str) -> float:
-    """The largest of these times in ms."""
-    found = mapping_rtts(seen, flow)[1]
+def mapping_rtt_peak(run: RunData, flow: str) -> float:
+    """Returns the maximum of these times in ms, see `mapping_rtts`."""
+    found = mapping_rtts(run, flow)[1]
     return float(found.max()) if found.size else math.nan
 
 
 @observation("baltaci.mapping_rtt_share", "messages", "decisions", "packets")
-def mapping_rtt_share(seen: Seen, flow: str, above_ms: float) -> float:
-    """Share of these times, in %, above `above_ms`."""
-    found = mapping_rtts(seen, flow)[1]
+def mapping_rtt_share(run: RunData, flow: str, above_ms: float) -> float:
+    """Returns the share of these times in % that exceed `above_ms`, see `mapping_rtts`."""
+    found = mapping_rtts(run, flow)[1]
     return 100 * float(np.mean(found > above_ms)) if found.size else math.nan
 
 
 # Retransmissions.
 
 
-def _by_second(seen: Seen, at_ns: Times) -> Array:
-    many = _whole_seconds(seen)
+def _by_second(run: RunData, at_ns: Times) -> Array:
+    many = _whole_seconds(run)
     seconds = at_ns // NS_PER_S
     return np.bincount(seconds[seconds < many], minlength=many).astype(np.float64)
 
 
-def resent_of_frames(seen: Seen, flow: str, path: str) -> Array:
-    """For each second what a subflow sent again, in % of its packets both ways, acknowledgements included."""
-    rows = seen.subflows(flow, path)
-    many = _whole_seconds(seen)
+def resent_of_frames(run: RunData, flow: str, path: str) -> Array:
+    """Returns the share of a subflow's packets in both directions that it sent again, in % for each second."""
+    rows = run.subflows(flow, path)
+    many = _whole_seconds(run)
     seconds = (rows["time_ns"].to_numpy() - 1) // NS_PER_S
     inside = (seconds >= 0) & (seconds < many)
     again = np.bincount(seconds[inside], rows["retransmitted"].to_numpy()[inside].astype(float), minlength=many)
-    frames = sum(_by_second(seen, table(seen, flow, path)["in_ns"].to_numpy()) for table in (_data, _acks))
+    frames = sum(_by_second(run, table(run, flow, path)["in_ns"].to_numpy()) for table in (_data, _acks))
     return 100 * np.divide(again, frames, out=np.zeros(many), where=frames > 0)
 
 
 @observation("baltaci.resent_quantile", "subflows", "packets")
-def resent_quantile(seen: Seen, flow: str, path: str, q: float) -> float:
-    """What a share `q` of the seconds does not exceed, in % of a subflow's packets both ways."""
-    return quantile(resent_of_frames(seen, flow, path), q)
+def resent_quantile(run: RunData, flow: str, path: str, q: float) -> float:
+    """Returns the quantile `q` over the seconds of the packets sent again, in %, see `resent_of_frames`."""
+    return quantile(resent_of_frames(run, flow, path), q)
 
 
 @observation("baltaci.resent_time", "subflows", "packets")
-def resent_time(seen: Seen, flow: str, path: str) -> float:
-    """Share of the seconds, in %, in which a subflow sent something again."""
-    return 100 * float(np.mean(resent_of_frames(seen, flow, path) > 0))
+def resent_time(run: RunData, flow: str, path: str) -> float:
+    """Returns the share of the seconds in % in which a subflow sent packets again."""
+    return 100 * float(np.mean(resent_of_frames(run, flow, path) > 0))
 
 
-def repeated_rows(seen: Seen, flow: str) -> Array:
-    """For each second the acknowledgements that repeat an old one, in % of all its rows of data and acknowledgements.
+def repeated_rows(run: RunData, flow: str) -> Array:
+    """Returns the share of a flow's data and acknowledgement packets that are old acknowledgements, in % per second.
 
-    This is what the article calls MPTCP's retransmissions: an acknowledgement counts if data of the connection were
-    first acknowledged as far more than 200 ms before. Nothing in it was sent again.
+    The article calls this MPTCP's retransmissions: an acknowledgement counts if its data sequence number was first
+    acknowledged more than 200 ms before. It does not show that any data were sent again.
     """
-    acks = _acks(seen, flow)["in_ns"].to_numpy()
-    delivered = np.sort(seen.messages(flow)["delivered_ns"].drop_nulls().to_numpy())
+    acks = _acks(run, flow)["in_ns"].to_numpy()
+    delivered = np.sort(run.messages(flow)["delivered_ns"].drop_nulls().to_numpy())
     covered = np.searchsorted(delivered, acks, side="right")
     _, first, which = np.unique(covered, return_index=True, return_inverse=True)
     repeated = acks[acks - acks[first][which] > _REPEATED_S * NS_PER_S]
-    rows = _by_second(seen, acks) + _by_second(seen, _data(seen, flow)["in_ns"].to_numpy())
-    return 100 * np.divide(_by_second(seen, repeated), rows, out=np.zeros(len(rows)), where=rows > 0)
+    rows = _by_second(run, acks) + _by_second(run, _data(run, flow)["in_ns"].to_numpy())
+    return 100 * np.divide(_by_second(run, repeated), rows, out=np.zeros(len(rows)), where=rows > 0)
 
 
 @observation("baltaci.repeated_quantile", "messages", "packets")
-def repeated_quantile(seen: Seen, flow: str, q: float) -> float:
-    """What a share `q` of the seconds does not exceed, see `repeated_rows`."""
-    return quantile(repeated_rows(seen, flow), q)
+def repeated_quantile(run: RunData, flow: str, q: float) -> float:
+    """Returns the quantile `q` over the seconds in %, see `repeated_rows`."""
+    return quantile(repeated_rows(run, flow), q)
 
 
 @observation("baltaci.repeated_mean", "messages", "packets")
-def repeated_mean(seen: Seen, flow: str) -> float:
-    """Mean over the seconds, see `repeated_rows`."""
-    return float(repeated_rows(seen, flow).mean())
+def repeated_mean(run: RunData, flow: str) -> float:
+    """Returns the mean over the seconds in %, see `repeated_rows`."""
+    return float(repeated_rows(run, flow).mean())
 
 
 @observation("baltaci.repeated_time", "messages", "packets")
-def repeated_time(seen: Seen, flow: str) -> float:
-    """Share of the seconds, in %, with such a row."""
-    return 100 * float(np.mean(repeated_rows(seen, flow) > 0))
+def repeated_time(run: RunData, flow: str) -> float:
+    """Returns the share of the seconds in % with an old acknowledgement, see `repeated_rows`."""
+    return 100 * float(np.mean(repeated_rows(run, flow) > 0))
 
 
 @observation("baltaci.ack_rows", "packets")
-def ack_rows(seen: Seen, flow: str) -> float:
-    """Acknowledgements in % of a flow's packets with data and acknowledgements."""
-    acks, data = len(_acks(seen, flow)), len(_data(seen, flow))
+def ack_rows(run: RunData, flow: str) -> float:
+    """Returns the share of acknowledgements in % of a flow's packets with data or acknowledgements."""
+    acks, data = len(_acks(run, flow)), len(_data(run, flow))
     return 100 * acks / (acks + data) if acks + data else math.nan
 
 
 # One-way delays.
 
 
-def mapping_delays_ms(seen: Seen, flow: str) -> Array:
-    """Times in ms from the first sending of each message that arrived to its complete arrival.
+def mapping_delays_ms(run: RunData, flow: str) -> Array:
+    """Returns the times in ms from first sending to complete arrival of each delivered message.
 
-    The wait for order is not in it: the authors match the rows of captures at both ends.
+    They exclude reordering delay, since the authors match the packets of captures at both ends.
     """
-    begun, place, messages = _first_sent(seen, flow)
+    begun, place, messages = _first_sent(run, flow)
     arrived = messages["delivered_ns"].to_numpy() - 1000 * messages["held_us"].to_numpy().astype(np.int64)
     known = place >= 0
     found: Array = (arrived[known] - begun[place[known]]).astype(np.float64) * MS_PER_NS
@@ -263,20 +265,20 @@ def mapping_delays_ms(seen: Seen, flow: str) -> Array:
 
 
 @observation("baltaci.mapping_delay_mean", "messages", "decisions")
-def mapping_delay_mean(seen: Seen, flow: str) -> float:
-    """Mean one-way delay in ms from first sending on, see `mapping_delays_ms`."""
-    found = mapping_delays_ms(seen, flow)
+def mapping_delay_mean(run: RunData, flow: str) -> float:
+    """Returns the mean one-way delay in ms since first sending, see `mapping_delays_ms`."""
+    found = mapping_delays_ms(run, flow)
     return float(found.mean()) if found.size else math.nan
 
 
 @observation("baltaci.mapping_delay_count", "messages", "decisions")
-def mapping_delay_count(seen: Seen, flow: str, above_ms: float) -> float:
-    """Number of messages whose one-way delay from first sending on is above `above_ms`."""
-    return float(np.sum(mapping_delays_ms(seen, flow) > above_ms))
+def mapping_delay_count(run: RunData, flow: str, above_ms: float) -> float:
+    """Returns the number of messages whose one-way delay since first sending exceeds `above_ms`."""
+    return float(np.sum(mapping_delays_ms(run, flow) > above_ms))
 
 
 @observation("baltaci.mapping_late_share", "messages", "decisions")
-def mapping_late_share(seen: Seen, flow: str, limit_ms: float) -> float:
-    """Share of the messages that arrived, in %, later than `limit_ms` after their first sending."""
-    found = mapping_delays_ms(seen, flow)
+def mapping_late_share(run: RunData, flow: str, limit_ms: float) -> float:
+    """Returns the share of delivered messages in % that arrive more than `limit_ms` after first sending."""
+    found = mapping_delays_ms(run, flow)
     return 100 * float(np.mean(found > limit_ms)) if found.size else math.nan

@@ -18,7 +18,7 @@ from skybraid.model.errors import SkybraidError
 from skybraid.video import shown
 from skybraid.video.flows import MODEL, encoded
 from skybraid_studies.baltaci2023.as_published import mapping_rtts
-from skybraid_studies.engine.observe import MS_PER_NS, NS_PER_S, Seen, observation, quantile
+from skybraid_studies.engine.observe import MS_PER_NS, NS_PER_S, RunData, observation, quantile
 from skybraid_studies.engine.readings import measurements
 from skybraid_studies.engine.theory import calculation
 
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 _BINS_S = 1.0
-"""Bins of the retransmission rate; the article does not give theirs."""
+"""Bins of the retransmission rate; the article does not state them."""
 
 
 # Round-trip times and retransmissions of the connection.
 
 
-def data_rtts(seen: Seen, flow: str, back: str) -> tuple[Array, Array]:
-    """When a flow's messages were written, in s, and the round-trip time of each at the level of the connection, in ms.
+def data_rtts(run: RunData, flow: str, back: str) -> tuple[Array, Array]:
+    """Returns the writing times of a flow's messages in s, and their round-trip times at connection level in ms.
 
-    That is the time from writing a message to its delivery in order, and the way back of an acknowledgement at that
-    moment on the path that completed it: what its link's direction `back` then delays, and the queue before it.
+    The round-trip time is that from writing to delivery in order, plus the return of an acknowledgement sent at that
+    moment on the completing path: delay and queueing of the link's direction `back`.
     """
-    arrived = seen.messages(flow).filter(pl.col("delivered_ns").is_not_null(), pl.col("path").is_not_null())
+    arrived = run.messages(flow).filter(pl.col("delivered_ns").is_not_null(), pl.col("path").is_not_null())
     sent = arrived["sent_ns"].to_numpy()
     delivered = arrived["delivered_ns"].to_numpy()
     paths = arrived["path"].cast(pl.String).to_numpy()
     total = (delivered - sent) * MS_PER_NS
     for path in np.unique(paths):
-        rows = seen.table("links").filter(pl.col("path") == str(path), pl.col("direction") == back)
+        rows = run.table("links").filter(pl.col("path") == str(path), pl.col("direction") == back)
         rate = rows["rate_bps"].cast(pl.Float64).to_numpy()
         waits = np.divide(8e3 * rows["queue_bytes"].to_numpy(), rate, out=np.zeros_like(rate), where=rate > 0)
         ways = rows["delay_ns"].cast(pl.Float64).fill_null(0.0).to_numpy() * MS_PER_NS + waits
@@ -62,41 +62,41 @@ def data_rtts(seen: Seen, flow: str, back: str) -> tuple[Array, Array]:
 
 
 @observation("data_rtt_mean", "messages", "links")
-def data_rtt_mean(seen: Seen, flow: str, back: str = "uplink") -> float:
-    """Mean round-trip time in ms at the level of the connection, see `data_rtts`."""
-    _, found = data_rtts(seen, flow, back)
+def data_rtt_mean(run: RunData, flow: str, back: str = "uplink") -> float:
+    """Returns the mean round-trip time in ms at connection level, see `data_rtts`."""
+    _, found = data_rtts(run, flow, back)
     return float(found.mean()) if found.size else math.nan
 
 
 @observation("data_rtt_quantile", "messages", "links")
-def data_rtt_quantile(seen: Seen, flow: str, q: float, back: str = "uplink") -> float:
-    """What a share `q` of these round-trip times does not exceed, in ms."""
-    return quantile(data_rtts(seen, flow, back)[1], q)
+def data_rtt_quantile(run: RunData, flow: str, q: float, back: str = "uplink") -> float:
+    """Returns the quantile `q` of these round-trip times in ms, see `data_rtts`."""
+    return quantile(data_rtts(run, flow, back)[1], q)
 
 
 @observation("data_rtt_peak", "messages", "links")
-def data_rtt_peak(seen: Seen, flow: str, back: str = "uplink") -> float:
-    """The largest of these round-trip times in ms."""
-    _, found = data_rtts(seen, flow, back)
+def data_rtt_peak(run: RunData, flow: str, back: str = "uplink") -> float:
+    """Returns the maximum of these round-trip times in ms, see `data_rtts`."""
+    _, found = data_rtts(run, flow, back)
     return float(found.max()) if found.size else math.nan
 
 
 @observation("data_rtt_share", "messages", "links")
-def data_rtt_share(seen: Seen, flow: str, above_ms: float, back: str = "uplink") -> float:
-    """Share of these round-trip times, in %, above `above_ms`."""
-    _, found = data_rtts(seen, flow, back)
+def data_rtt_share(run: RunData, flow: str, above_ms: float, back: str = "uplink") -> float:
+    """Returns the share of these round-trip times in % that exceed `above_ms`, see `data_rtts`."""
+    _, found = data_rtts(run, flow, back)
     return 100 * float(np.mean(found > above_ms)) if found.size else math.nan
 
 
-def data_resent(seen: Seen, flow: str, copies: int) -> tuple[Array, Array]:
-    """Bins' begins in s, and the share (0 to 1) of packets of the connection that were sent again in each.
+def data_resent(run: RunData, flow: str, copies: int) -> tuple[Array, Array]:
+    """Returns starts of bins in s, and the share (0 to 1) of the connection's packets sent again in each.
 
-    A message counts for the bin in which it was written. Packets beyond the scheduler's own number of copies were sent
-    again: by the subflow that carried them, or by another.
+    A message counts in the bin of its writing. Packets beyond the scheduler's `copies` were sent again, by the same or
+    another subflow.
     """
-    messages = seen.messages(flow)
+    messages = run.messages(flow)
     bins = (messages["sent_ns"].to_numpy() // int(_BINS_S * NS_PER_S)).astype(np.int64)
-    many = int(seen.length_s / _BINS_S + 1e-9)
+    many = int(run.length_s / _BINS_S + 1e-9)
     inside = bins < many
     sent = messages["copies_sent"].to_numpy().astype(float)[inside]
     again = np.bincount(bins[inside], np.maximum(sent - copies, 0.0), minlength=many)
@@ -106,29 +106,29 @@ def data_resent(seen: Seen, flow: str, copies: int) -> tuple[Array, Array]:
 
 
 @observation("data_resent_mean", "messages")
-def data_resent_mean(seen: Seen, flow: str, copies: float = 1) -> float:
-    """Mean over the bins of the connection's packets sent again, in %, see `data_resent`."""
-    _, found = data_resent(seen, flow, round(copies))
+def data_resent_mean(run: RunData, flow: str, copies: float = 1) -> float:
+    """Returns the mean over the bins of the packets sent again in %, see `data_resent`."""
+    _, found = data_resent(run, flow, round(copies))
     return 100 * float(found.mean()) if found.size else math.nan
 
 
 @observation("data_resent_quantile", "messages")
-def data_resent_quantile(seen: Seen, flow: str, q: float, copies: float = 1) -> float:
-    """What a share `q` of the bins does not exceed, in %."""
-    return 100 * quantile(data_resent(seen, flow, round(copies))[1], q)
+def data_resent_quantile(run: RunData, flow: str, q: float, copies: float = 1) -> float:
+    """Returns the quantile `q` over the bins of the packets sent again in %, see `data_resent`."""
+    return 100 * quantile(data_resent(run, flow, round(copies))[1], q)
 
 
 @observation("data_resent_time", "messages")
-def data_resent_time(seen: Seen, flow: str, copies: float = 1) -> float:
-    """Share of the bins, in %, in which packets of the connection were sent again."""
-    _, found = data_resent(seen, flow, round(copies))
+def data_resent_time(run: RunData, flow: str, copies: float = 1) -> float:
+    """Returns the share of the bins in % with packets sent again, see `data_resent`."""
+    _, found = data_resent(run, flow, round(copies))
     return 100 * float(np.mean(found > 0)) if found.size else math.nan
 
 
-def scattered(seen: Seen, flow: str, copies: int) -> tuple[Array, Array]:
-    """For each bin the median round-trip time of the connection in ms and its packets sent again in %."""
-    begins, again = data_resent(seen, flow, copies)
-    at_ns, rtts = mapping_rtts(seen, flow)
+def scattered(run: RunData, flow: str, copies: int) -> tuple[Array, Array]:
+    """Returns the median round-trip time in ms and the packets sent again in % of each bin, at connection level."""
+    begins, again = data_resent(run, flow, copies)
+    at_ns, rtts = mapping_rtts(run, flow)
     at_s = at_ns / NS_PER_S
     found = np.full(begins.size, math.nan)
     bins = (at_s // _BINS_S).astype(np.int64)
@@ -142,24 +142,24 @@ def scattered(seen: Seen, flow: str, copies: int) -> tuple[Array, Array]:
 
 
 @observation("scatter_inside", "messages", "decisions", "packets")
-def scatter_inside(seen: Seen, flow: str, copies: float = 1) -> float:
-    """Share of the bins, in %, with a round-trip time of 30 to 110 ms and at most 3 % sent again."""
-    rtts, again = scattered(seen, flow, round(copies))
+def scatter_inside(run: RunData, flow: str, copies: float = 1) -> float:
+    """Returns the share of the bins in % with a round-trip time of 30 to 110 ms and at most 3 % sent again."""
+    rtts, again = scattered(run, flow, round(copies))
     return 100 * float(np.mean((rtts >= 30) & (rtts <= 110) & (again <= 3))) if rtts.size else math.nan
 
 
 @observation("scatter_high_above_median", "messages", "decisions", "packets")
-def scatter_high_above_median(seen: Seen, flow: str, copies: float = 1) -> float:
-    """Of the bins with more than 3 % sent again the share, in %, whose round-trip time is above the median."""
-    rtts, again = scattered(seen, flow, round(copies))
+def scatter_high_above_median(run: RunData, flow: str, copies: float = 1) -> float:
+    """Returns, of the bins with more than 3 % sent again, the share in % with a round-trip time above the median."""
+    rtts, again = scattered(run, flow, round(copies))
     many = again > 3
     return 100 * float(np.mean(rtts[many] > np.median(rtts))) if many.any() else math.nan
 
 
 @observation("scatter_slow_resent", "messages", "decisions", "packets")
-def scatter_slow_resent(seen: Seen, flow: str, copies: float = 1) -> float:
-    """Of the bins with a round-trip time above 200 ms the share, in %, in which anything was sent again."""
-    rtts, again = scattered(seen, flow, round(copies))
+def scatter_slow_resent(run: RunData, flow: str, copies: float = 1) -> float:
+    """Returns, of the bins with a round-trip time above 200 ms, the share in % with packets sent again."""
+    rtts, again = scattered(run, flow, round(copies))
     slow = rtts > 200
     return 100 * float(np.mean(again[slow] > 0)) if slow.any() else math.nan
 
@@ -167,9 +167,9 @@ def scatter_slow_resent(seen: Seen, flow: str, copies: float = 1) -> float:
 # Frames of video.
 
 
-def playback(seen: Seen, flow: str) -> tuple[Array, Array, Array]:
-    """When each frame was taken and when it was shown, in s, and its playback latency in ms; NaN if never shown."""
-    frames = seen.table("frames").filter(pl.col("flow") == flow).sort("frame")
+def playback(run: RunData, flow: str) -> tuple[Array, Array, Array]:
+    """Returns capture and display time of each frame in s, and its playback latency in ms; NaN if never shown."""
+    frames = run.table("frames").filter(pl.col("flow") == flow).sort("frame")
     captured, shown = (frames[name].cast(pl.Float64).fill_null(math.nan) for name in ("captured_ns", "shown_ns"))
     return (
         captured.to_numpy() / NS_PER_S,
@@ -178,167 +178,167 @@ def playback(seen: Seen, flow: str) -> tuple[Array, Array, Array]:
     )
 
 
-def _late(seen: Seen, flow: str, above_ms: float) -> NDArray[np.bool_]:
-    """Of each frame that had this long before the end, whether it was shown later than that, or never."""
-    captured_s, _, latencies_ms = playback(seen, flow)
-    late: NDArray[np.bool_] = ~(latencies_ms[captured_s + above_ms / 1e3 <= seen.length_s] <= above_ms)
+def _late(run: RunData, flow: str, above_ms: float) -> NDArray[np.bool_]:
+    """Returns whether each frame due before the end was shown later than `above_ms`, or never."""
+    captured_s, _, latencies_ms = playback(run, flow)
+    late: NDArray[np.bool_] = ~(latencies_ms[captured_s + above_ms / 1e3 <= run.length_s] <= above_ms)
     return late
 
 
 @observation("playback_share", "frames")
-def playback_share(seen: Seen, flow: str, above_ms: float = 300) -> float:
-    """Share of the frames, in %, that were shown later than `above_ms` after they were taken, or never."""
-    late = _late(seen, flow, above_ms)
+def playback_share(run: RunData, flow: str, above_ms: float = 300) -> float:
+    """Returns the share of frames in % shown later than `above_ms` after capture, or never."""
+    late = _late(run, flow, above_ms)
     return 100 * float(np.mean(late)) if late.size else math.nan
 
 
 @observation("playback_peak", "frames")
-def playback_peak(seen: Seen, flow: str) -> float:
-    """The largest playback latency, in s, of a frame that was shown."""
-    latencies_ms = playback(seen, flow)[2]
+def playback_peak(run: RunData, flow: str) -> float:
+    """Returns the maximum playback latency in s of the frames shown."""
+    latencies_ms = playback(run, flow)[2]
     found = latencies_ms[np.isfinite(latencies_ms)]
     return float(found.max()) / 1e3 if found.size else math.nan
 
 
 @observation("playback_spikes", "frames")
-def playback_spikes(seen: Seen, flow: str, above_ms: float = 300) -> float:
-    """How often the playback latency rises above `above_ms`."""
-    return float(np.sum(np.diff(_late(seen, flow, above_ms).astype(np.int8), prepend=0) == 1))
+def playback_spikes(run: RunData, flow: str, above_ms: float = 300) -> float:
+    """Returns how often the playback latency rises above `above_ms`."""
+    return float(np.sum(np.diff(_late(run, flow, above_ms).astype(np.int8), prepend=0) == 1))
 
 
 @observation("frame_rate_quantile", "frames")
-def frame_rate_quantile(seen: Seen, flow: str, q: float) -> float:
-    """Frames shown a second that a share `q` of the whole seconds does not exceed, from the first frame on."""
-    shown_s = playback(seen, flow)[1]
+def frame_rate_quantile(run: RunData, flow: str, q: float) -> float:
+    """Returns the quantile `q` over whole seconds of the number of frames shown, from the first frame on."""
+    shown_s = playback(run, flow)[1]
     shown_s = shown_s[np.isfinite(shown_s)]
     if not shown_s.size:
         return math.nan
-    edges = np.arange(shown_s[0], seen.length_s)
+    edges = np.arange(shown_s[0], run.length_s)
     return quantile(np.histogram(shown_s, edges)[0].astype(float), q) if edges.size > 1 else math.nan
 
 
-def similarity(seen: Seen, flow: str) -> Array:
-    """SSIM of each frame that was shown, against the camera's picture of the same frame, as its time code tells it.
+def similarity(run: RunData, flow: str) -> Array:
+    """Returns the SSIM of each frame shown, against the camera's picture with the same time code.
 
     Raises:
         SkybraidError: the flow has no clip, or PyAV is missing.
     """
-    return shown.similarity(*_filmed(seen, flow))
+    return shown.similarity(*_filmed(run, flow))
 
 
-def _filmed(seen: Seen, flow: str) -> tuple[Clip, Encoded, dict[str, Any], pl.DataFrame]:
-    video = None if seen.scenario is None else seen.scenario.native.videos().get(flow)
-    if seen.scenario is None or video is None or video["clip"] == MODEL:
+def _filmed(run: RunData, flow: str) -> tuple[Clip, Encoded, dict[str, Any], pl.DataFrame]:
+    video = None if run.scenario is None else run.scenario.native.videos().get(flow)
+    if run.scenario is None or video is None or video["clip"] == MODEL:
         raise SkybraidError(f"flow.{flow}.traffic: found no clip, expected one whose pictures can be compared")
-    clip, made = encoded(flow, video, Path(seen.scenario.file).parent)
-    return clip, made, video, seen.table("frames").filter(pl.col("flow") == flow)
+    clip, made = encoded(flow, video, Path(run.scenario.file).parent)
+    return clip, made, video, run.table("frames").filter(pl.col("flow") == flow)
 
 
 @observation("ssim_mean", "frames")
-def ssim_mean(seen: Seen, flow: str) -> float:
-    """Mean SSIM of the frames that were shown, see `similarity`."""
-    found = similarity(seen, flow)
+def ssim_mean(run: RunData, flow: str) -> float:
+    """Returns the mean SSIM of the frames shown, see `similarity`."""
+    found = similarity(run, flow)
     return float(found.mean()) if found.size else math.nan
 
 
 @observation("ssim_quantile", "frames")
-def ssim_quantile(seen: Seen, flow: str, q: float) -> float:
-    """SSIM that a share `q` of the frames that were shown does not exceed."""
-    return quantile(similarity(seen, flow), q)
+def ssim_quantile(run: RunData, flow: str, q: float) -> float:
+    """Returns the quantile `q` of the SSIM of the frames shown, see `similarity`."""
+    return quantile(similarity(run, flow), q)
 
 
 @observation("ssim_share", "frames")
-def ssim_share(seen: Seen, flow: str, above: float = 0.5) -> float:
-    """Share of the frames that were shown, in %, whose SSIM is above `above`."""
-    found = similarity(seen, flow)
+def ssim_share(run: RunData, flow: str, above: float = 0.5) -> float:
+    """Returns the share of frames shown in % with an SSIM above `above`, see `similarity`."""
+    found = similarity(run, flow)
     return 100 * float(np.mean(found > above)) if found.size else math.nan
 
 
-def on_the_screen(seen: Seen, flow: str, worth: Callable[[Array], Array]) -> float:
-    """What is on the screen against what the camera has just seen, each time that a frame is due.
+def on_the_screen(run: RunData, flow: str, worth: Callable[[Array], Array]) -> float:
+    """Returns the mean worth of the SSIM of the screen against the camera's current picture, whenever a frame is due.
 
     Args:
-        seen: the run.
-        flow: of the video.
-        worth: what counts of an SSIM.
+        run: data of the run.
+        flow: name of the video flow.
+        worth: function of an SSIM that is averaged.
 
     Returns:
-        The mean over the flight of what counts; NaN if nothing was shown.
+        Mean over the run; NaN if nothing was shown.
 
     Raises:
         SkybraidError: as for `similarity`.
     """
-    clip, made, _, frames = _filmed(seen, flow)
-    behind = shown.screen_ages(frames, seen.length_s * NS_PER_S)
+    clip, made, _, frames = _filmed(run, flow)
+    behind = shown.screen_ages(frames, run.length_s * NS_PER_S)
     if not behind.size:
         return math.nan
     return float(shown.similarity_at(behind, clip, made, worth).mean())
 
 
 @observation("screen_ssim_mean", "frames")
-def screen_ssim_mean(seen: Seen, flow: str) -> float:
-    """Mean SSIM of the screen against what the camera has just seen, see `on_the_screen`."""
-    return on_the_screen(seen, flow, lambda similar: similar)
+def screen_ssim_mean(run: RunData, flow: str) -> float:
+    """Returns the mean SSIM of the screen against the camera's current picture, see `on_the_screen`."""
+    return on_the_screen(run, flow, lambda similar: similar)
 
 
 @observation("screen_ssim_share", "frames")
-def screen_ssim_share(seen: Seen, flow: str, above: float = 0.5) -> float:
-    """Share of the flight, in %, in which that SSIM is above `above`."""
-    return 100 * on_the_screen(seen, flow, lambda similar: (similar > above).astype(float))
+def screen_ssim_share(run: RunData, flow: str, above: float = 0.5) -> float:
+    """Returns the share of the run in % in which that SSIM exceeds `above`, see `on_the_screen`."""
+    return 100 * on_the_screen(run, flow, lambda similar: (similar > above).astype(float))
 
 
-# What the two protocols do, as table 2 has it: each 1 for yes, 0 for no.
+# Features of the two protocols in table 2: 1 for yes, 0 for no.
 
 
-def _packets(seen: Seen, flow: str) -> pl.DataFrame:
-    return seen.table("packets").filter(pl.col("flow") == flow)
+def _packets(run: RunData, flow: str) -> pl.DataFrame:
+    return run.table("packets").filter(pl.col("flow") == flow)
 
 
 @observation("opens_first", "packets")
-def opens_first(seen: Seen, flow: str) -> float:
-    """1 if packets of a handshake go before the first data, both ways."""
-    rows = _packets(seen, flow)
+def opens_first(run: RunData, flow: str) -> float:
+    """Returns 1 if handshake packets precede the first data in both directions, else 0."""
+    rows = _packets(run, flow)
     data = rows.filter(pl.col("kind") == "data")["in_ns"].min()
     before = rows.filter(pl.col("kind") == "handshake", pl.col("in_ns") < data)
     return float(before["direction"].n_unique() == 2)
 
 
 @observation("all_arrive", "messages", "packets")
-def all_arrive(seen: Seen, flow: str) -> float:
-    """1 if links lost data of the flow and yet all its messages but those of the last second arrived."""
-    lost = _packets(seen, flow).filter(pl.col("kind") == "data", pl.col("cause").is_not_null()).height
-    missing = seen.messages(flow, to_s=seen.length_s - 1)["delivered_ns"].null_count()
+def all_arrive(run: RunData, flow: str) -> float:
+    """Returns 1 if links lost data of the flow, but all messages up to the last second arrived, else 0."""
+    lost = _packets(run, flow).filter(pl.col("kind") == "data", pl.col("cause").is_not_null()).height
+    missing = run.messages(flow, to_s=run.length_s - 1)["delivered_ns"].null_count()
     return float(missing == 0) if lost else math.nan
 
 
 @observation("slows_down", "subflows")
-def slows_down(seen: Seen, flow: str) -> float:
-    """1 if windows were reduced and what was in flight kept below the largest window."""
-    rows = seen.subflows(flow)
+def slows_down(run: RunData, flow: str) -> float:
+    """Returns 1 if windows were reduced and data in flight stayed below the maximum window, else 0."""
+    rows = run.subflows(flow)
     kept = (rows["in_flight_bytes"] <= rows["cwnd_bytes"].max()).all()
     return float(bool(rows["window_reductions"].sum() > 0) and bool(kept))
 
 
 @observation("sends_again", "subflows")
-def sends_again(seen: Seen, flow: str) -> float:
-    """1 if the sender took segments for lost and sent some again, 0 if it took some for lost and sent none again."""
-    rows = seen.subflows(flow)
+def sends_again(run: RunData, flow: str) -> float:
+    """Returns 1 if the sender retransmitted segments declared lost, 0 if it retransmitted none; NaN without losses."""
+    rows = run.subflows(flow)
     return float(rows["retransmitted"].sum() > 0) if rows["lost"].sum() > 0 else math.nan
 
 
 @observation("in_order", "messages")
-def in_order(seen: Seen, flow: str) -> float:
-    """1 if messages were passed on in the order in which they were written."""
-    arrived = seen.messages(flow).filter(pl.col("delivered_ns").is_not_null()).sort("id")["delivered_ns"]
+def in_order(run: RunData, flow: str) -> float:
+    """Returns 1 if messages were delivered in the order of writing, else 0."""
+    arrived = run.messages(flow).filter(pl.col("delivered_ns").is_not_null()).sort("id")["delivered_ns"]
     return float((arrived.diff().drop_nulls() >= 0).all())
 
 
 @observation("late_ratio", "messages")
-def late_ratio(seen: Seen, flow: str, one: str, other: str, limit_ms: float = 300) -> float:
-    """Late or lost messages of `flow`, as a share, over the product of the shares of `one` and `other`."""
+def late_ratio(run: RunData, flow: str, one: str, other: str, limit_ms: float = 300) -> float:
+    """Returns the ratio of `flow`'s share of late or lost messages to the product of those of `one` and `other`."""
     shares = []
     for name in (flow, one, other):
-        found = seen.messages(name, to_s=seen.length_s - limit_ms / 1e3)
+        found = run.messages(name, to_s=run.length_s - limit_ms / 1e3)
         late = ((found["delivered_ns"] - found["sent_ns"]) * MS_PER_NS > limit_ms).fill_null(value=True)
         shares.append(float(np.mean(late.to_numpy())) if late.len() else math.nan)
     both = shares[1] * shares[2]
@@ -346,9 +346,9 @@ def late_ratio(seen: Seen, flow: str, one: str, other: str, limit_ms: float = 30
 
 
 @observation("single_copies", "messages")
-def single_copies(seen: Seen, flow: str) -> float:
-    """Of the messages that were lost the share, in %, of which one copy alone was sent."""
-    lost = seen.messages(flow, to_s=seen.length_s - 3).filter(pl.col("delivered_ns").is_null())
+def single_copies(run: RunData, flow: str) -> float:
+    """Returns the share of lost messages in % of which only one copy was sent."""
+    lost = run.messages(flow, to_s=run.length_s - 3).filter(pl.col("delivered_ns").is_null())
     return 100 * float(np.mean(lost["copies_sent"].to_numpy() == 1)) if lost.height else math.nan
 
 
@@ -372,7 +372,7 @@ _LENGTH_S = 1800
 
 
 def _input(name: str, unit: str) -> Array | None:
-    """A series of one value a second, in `unit`, or None where there is neither input nor stand-in."""
+    """Returns a series of one value per second in `unit`; None if both the input and its replacement are missing."""
     theirs, shipped = _INPUTS[name]
     file, column = measurements() / theirs, "2"
     if not file.is_file():
@@ -393,10 +393,10 @@ def _steps(values: Array, unit: str) -> str:
     return "{ steps = [" + ", ".join(f'["{at}s", "{value:.6g}{unit}"]' for at, value in enumerate(values)) + "] }"
 
 
-def aligned(emulated: Array, series: Array, most: int = 5) -> float:
-    """Pearson's correlation of two series after the shift, up to `most` samples either way, that makes it largest."""
+def aligned(emulated: Array, series: Array, max_shift: int = 5) -> float:
+    """Returns the maximum of Pearson's correlation of two series over shifts of up to `most` samples."""
     found = []
-    for shift in range(-most, most + 1):
+    for shift in range(-max_shift, max_shift + 1):
         one = emulated[max(shift, 0) : emulated.size + min(shift, 0)]
         other = series[max(-shift, 0) : series.size + min(-shift, 0)]
         length = min(one.size, other.size)
@@ -406,7 +406,7 @@ def aligned(emulated: Array, series: Array, most: int = 5) -> float:
 
 
 def _carried(direction: str, rates: Array, seed: int) -> Array:
-    """Mbit/s in each second over a saturated LTE link with these rates."""
+    """Returns the throughput in Mbit/s in each second of a saturated LTE link with these rates."""
     link = Link(f'preset = "lte-aerial"\ndrx = "off"\n{direction}.rate = {_steps(rates, "Mbit/s")}\n', direction, seed)
     sizes, every_s = 1400, 1400 * 8 / (1.2e6 * float(rates.max()))
     times = np.arange(round(rates.size / every_s)).astype(np.float64) * every_s
@@ -416,7 +416,7 @@ def _carried(direction: str, rates: Array, seed: int) -> Array:
 
 
 def _probed(text: str, direction: str, seconds: int, seed: int) -> Array:
-    """Mean delay in ms of a probe each 10 ms over a link, in each second."""
+    """Returns the mean delay in ms in each second of probes sent every 10 ms over a link."""
     link = Link(text, direction, seed)
     times = np.arange(seconds * 100).astype(np.float64) * 0.01
     arrivals, _ = link.admit(times, np.full(times.size, 100, np.uint32))
@@ -429,7 +429,7 @@ def _probed(text: str, direction: str, seconds: int, seed: int) -> Array:
 @calculation("baltaci.rate")
 @cache
 def rate_correlation(x: float, seed: int) -> float:
-    """Correlation of what a saturated LTE link carries with its capacity: x = 0 downlink, 1 uplink."""
+    """Returns the correlation of a saturated LTE link's throughput with its capacity: x = 0 downlink, 1 uplink."""
     name, direction = (("rate_down", "downlink"), ("rate_up", "uplink"))[round(x)]
     rates = _input(name, "Mbit/s")
     return math.nan if rates is None else aligned(_carried(direction, rates, seed), rates)
@@ -438,7 +438,7 @@ def rate_correlation(x: float, seed: int) -> float:
 @calculation("baltaci.latency")
 @cache
 def latency_correlation(x: float, seed: int) -> float:
-    """Correlation of the delays of probes with those of the input: x = 0 LTE's uplink, 1 Starlink's round trip."""
+    """Returns the correlation of probe delays with the input: x = 0 LTE uplink, 1 Starlink round trip."""
     if round(x) == 0:
         delays = _input("delay_up", "ms")
         if delays is None:
@@ -462,8 +462,8 @@ _DRAWS = 20_000
 
 @cache
 def handover_lengths_ms(seed: int, many: int = _DRAWS) -> Array:
-    """Lengths in ms drawn from the mixture of the preset `lte-aerial`, by the link's own sampler."""
-    # The mixture is given to a link as its delay, so that each probe's delay is a draw.
+    """Returns random handover lengths in ms of the preset `lte-aerial`, drawn by the link's own sampler."""
+    # The mixture is used as a link's delay, so that each probe's delay is one draw.
     link = Link(
         'uplink.rate = "10Gbit/s"\nuplink.reorder = true\nuplink.delay = { mixture = "lte-aerial" }\n', seed=seed
     )
@@ -473,9 +473,9 @@ def handover_lengths_ms(seed: int, many: int = _DRAWS) -> Array:
 
 
 def mixture_of_normals(values: Array, many: int, rounds: int = 500) -> tuple[Array, Array, Array]:
-    """Weights, means and standard deviations of `many` normals, fitted by expectation maximisation, by ascending mean.
+    """Fits `many` normals by expectation maximisation; returns weights, means and deviations by ascending mean.
 
-    It begins from equally wide slices of the values' logarithms.
+    The initial components are equally wide slices of the values' logarithms.
     """
     logs = np.log(np.maximum(values, 1e-9))
     low, high = np.quantile(logs, [0.001, 0.999])
@@ -498,14 +498,13 @@ def _clusters(seed: int) -> Array:
 
 @calculation("baltaci.handover")
 def handover(x: float, seed: int) -> float:
-    """What is said of the lengths of handovers.
+    """Returns a statistic of handover lengths.
 
-    For x = 1 to 4 the mean in ms of that cluster of a mixture of four normals which is fitted to them; 5 their mean, 6
-    their standard deviation, in ms; beyond, the probability that `x` of them show as large a dip if there were one
-    mode (Hartigan's dip test).
+    x = 1 to 4: mean in ms of that component of a fitted mixture of four normals; 5: mean in ms; 6: standard deviation
+    in ms; above: p-value of Hartigan's dip test for unimodality with `x` lengths.
 
     Raises:
-        SkybraidError: the package of the test is not installed.
+        SkybraidError: the package of the dip test is not installed.
     """
     lengths = handover_lengths_ms(seed)
     match round(x):
@@ -557,5 +556,5 @@ def _cost(seed: int) -> tuple[float, float]:
 
 @calculation("baltaci.cost")
 def cost(x: float, seed: int) -> float:
-    """Of five minutes of flight: x = 0 processor time over its length, in % of a core; 1 the process's memory in MB."""
+    """Returns the cost of five simulated minutes: x = 0 CPU time in % of a core, 1 memory in MB."""
     return _cost(seed)[round(x)]

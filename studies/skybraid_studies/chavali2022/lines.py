@@ -1,10 +1,10 @@
-"""Scenario lines of the testbed of Chavali 2022, as scenarios.
+"""Conversion of scenario lines of the testbed of Chavali 2022 to scenarios.
 
-A line such as `-N 10 -O LEO -E 10,10 -L 0.001 -r MP -S blest -c balia` describes measurements over an
-emulated LTE and satellite link. `expand` reads it, with every combination of its lists; `scenario_toml`
-writes one combination as a scenario; the command is `skybraid import-lines`. Option letters, their lists
-and defaults are those of the testbed (KaushikChavali/cellular-satcom-emulator, README); links are those
-of the thesis, Table 5.1. `docs/chavali.md` describes both.
+A line such as `-N 10 -O LEO -E 10,10 -L 0.001 -r MP -S blest -c balia` describes measurements over an emulated LTE and
+satellite link. `expand` parses it into every combination of its lists; `scenario_toml` writes one combination as a
+scenario; the command is `skybraid import-lines`. Option letters, their lists and defaults are those of the testbed
+(KaushikChavali/cellular-satcom-emulator, README); links are those of the thesis, Table 5.1. `docs/chavali.md` describes
+both.
 """
 
 import itertools
@@ -26,14 +26,14 @@ PATH_MANAGERS = ("default", "fullmesh", "ndiffports", "binder", "netlink")
 
 
 class LineError(SkybraidError):
-    """A scenario line is not one; says which line and option, what was found and what was expected."""
+    """A scenario line is invalid; the message has line, option, value and expectation."""
 
 
 def _bad(option: str, found: str, expected: str) -> LineError:
     return LineError(f"-{option}: found {found or 'nothing'}, expected {expected}")
 
 
-def _whole(option: str, text: str) -> int:
+def _integer(option: str, text: str) -> int:
     if not text.isdecimal():
         raise _bad(option, text, "a whole number")
     return int(text)
@@ -45,9 +45,9 @@ def _count(option: str, text: str) -> int:
     return int(text)
 
 
-def _number(option: str, text: str, what: str = "a number") -> float:
+def _number(option: str, text: str, expected: str = "a number") -> float:
     if not re.fullmatch(r"\d+(\.\d+)?", text):
-        raise _bad(option, text, what)
+        raise _bad(option, text, expected)
     return float(text)
 
 
@@ -71,11 +71,11 @@ def _modulation(option: str, text: str) -> int:
     return int(text)
 
 
-def _choice(known: tuple[str, ...]) -> Callable[[str, str], str]:
+def _choice(choices: tuple[str, ...]) -> Callable[[str, str], str]:
     def read(option: str, text: str) -> str:
-        by_lower = {name.lower(): name for name in known}
+        by_lower = {name.lower(): name for name in choices}
         if text.lower() not in by_lower:
-            raise _bad(option, text, f"one of {', '.join(known)}")
+            raise _bad(option, text, f"one of {', '.join(choices)}")
         return by_lower[text.lower()]
 
     return read
@@ -88,22 +88,22 @@ def _letters(option: str, text: str) -> str:
 
 
 def _congestion(option: str, text: str) -> str:
-    # The thesis's own listing gives the four letters of -C to -c.
+    # The thesis's own listing passes the four letters of -C to -c.
     return _letters(option, text) if re.fullmatch("[rcRC]{4}", text) else _choice(CONGESTION)(option, text)
 
 
 def _several(
-    count: int, what: str, one: Callable[[str, str], float], *, alone: bool = False
+    count: int, names: str, parse: Callable[[str, str], float], *, allow_single: bool = False
 ) -> Callable[[str, str], tuple[float, ...]]:
-    """Reads `count` values between commas; with `alone`, one value stands for all."""
+    """Returns a parser of `count` values separated by commas; with `alone`, one value applies to all."""
 
     def read(option: str, text: str) -> tuple[float, ...]:
         parts = text.split(",")
-        if alone and len(parts) == 1:
+        if allow_single and len(parts) == 1:
             parts *= count
         if len(parts) != count:
-            raise _bad(option, text, f"{count} values: {what}")
-        return tuple(one(option, part) for part in parts)
+            raise _bad(option, text, f"{count} values: {names}")
+        return tuple(parse(option, part) for part in parts)
 
     return read
 
@@ -131,11 +131,11 @@ class _Option:
     """Meaning of an option letter.
 
     Attributes:
-        name: the key in what `expand` gives.
-        read: turns its text into a value.
-        default: the testbed's.
-        lists: commas separate alternatives. Otherwise alternatives are given by repeating the option.
-        once: holds for the whole line and takes a single value.
+        name: key in the result of `expand`.
+        read: parser of the value.
+        default: default of the testbed.
+        lists: whether commas separate alternatives; otherwise the option is repeated.
+        once: whether the option applies to the whole line and has a single value.
     """
 
     name: str
@@ -148,7 +148,7 @@ class _Option:
 OPTIONS = {
     "O": _Option("orbit", _choice(ORBITS), "GEO", lists=True),
     "A": _Option("attenuation_db", _attenuation, 0.0, lists=True),
-    "E": _Option("space_delays_ms", _several(2, "ms at gateway and terminal", _delay_ms, alone=True), None),
+    "E": _Option("space_delays_ms", _several(2, "ms at gateway and terminal", _delay_ms, allow_single=True), None),
     "L": _Option("loss_percent", _percent, None, lists=True),
     "r": _Option("route", _choice(ROUTES), "LTE", lists=True),
     "S": _Option("scheduler", _choice(tuple(SCHEDULERS)), "default", lists=True),
@@ -163,45 +163,44 @@ OPTIONS = {
     ),
     "I": _Option(
         "initial_windows",
-        _several(4, "segments of server, gateway, terminal and client", _count, alone=True),
+        _several(4, "segments of server, gateway, terminal and client", _count, allow_single=True),
         (10, 10, 10, 10),
     ),
     "M": _Option("modulation", _modulation, None, once=True),
     "N": _Option("runs", _count, 1, once=True),
-    "T": _Option("timing_runs", _whole, 4, once=True),
-    "P": _Option("priming_s", _whole, 5, once=True),
-    "D": _Option("dumped_packets", _whole, 0, once=True),
-    # Of QUIC, video and newer versions; taken, and named in the scenario as without counterpart.
+    "T": _Option("timing_runs", _integer, 4, once=True),
+    "P": _Option("priming_s", _integer, 5, once=True),
+    "D": _Option("dumped_packets", _integer, 0, once=True),
+    # Options of QUIC, video and newer versions; accepted, and listed in the scenario as unsupported.
     "B": _Option("transfer_buffers", _text, None),
     "F": _Option("ack_frequency", _text, None),
     "Q": _Option("quic_buffers", _text, None),
     "U": _Option("udp_buffers", _text, None),
     "l": _Option("qlog_files", _text, None, once=True),
 }
-"""The options that take a value."""
+"""Options with a value."""
 
 SWITCHES = {
     "H": "http", "W": "pep", "Y": "quic", "X": "ping", "Z": "tcp", "V": "plain",
     "R": "rtp", "d": "duplex", "o": "video_log",
 }  # fmt: skip
-"""The options that switch a measurement off."""
+"""Options that switch a measurement off."""
 
 
 def expand(line: str) -> list[dict[str, Any]]:
-    """Every combination that a scenario line describes, in the order of its options' values.
+    """Returns every combination described by a scenario line, in the order of its options' values.
 
-    Each has a value for every option, the testbed's default where the line gives none: `orbit`, `route`,
-    `scheduler`, `congestion`, `end_congestion`, `path_manager` (text), `attenuation_db`, `modulation` (a
-    MODCOD, None: not given), `loss_percent` (percent, None: not given), `space_delays_ms` (gateway,
-    terminal; None: not given), `ground_delays_ms` (client to satellite, client to LTE, server),
-    `rates_mbps` (UL, DL), `initial_windows` (segments of server, gateway, terminal, client), `runs`,
-    `timing_runs`, `priming_s`, `dumped_packets`, `off` (the measurements switched off) and `given` (the
-    option letters in the line).
+    Each has a value for every option, by default that of the testbed: `orbit`, `route`, `scheduler`, `congestion`,
+    `end_congestion`, `path_manager` (text), `attenuation_db`, `modulation` (a MODCOD, None: not given), `loss_percent`
+    (percent, None: not given), `space_delays_ms` (gateway, terminal; None: not given), `ground_delays_ms` (client to
+    satellite, client to LTE, server), `rates_mbps` (UL, DL), `initial_windows` (segments of server, gateway, terminal,
+    client), `runs`, `timing_runs`, `priming_s`, `dumped_packets`, `off` (the measurements switched off) and `given`
+    (the option letters in the line).
 
-    Four letters behind `-c` are those of `-C`, as in the thesis's listing.
+    Four letters after `-c` are read as those of `-C`, as in the thesis's listing.
 
     Raises:
-        LineError: an unknown option or value; names it, what was found and what was expected.
+        LineError: an option or value is unknown.
     """
     given: dict[str, list[Any]] = {}
     off: set[str] = set()
@@ -229,7 +228,7 @@ def expand(line: str) -> list[dict[str, Any]]:
 
 
 def _words(line: str) -> Iterator[tuple[str, str]]:
-    """Returns the options of a line with their values; a switch has an empty one. Switches may be joined: `-HWY`."""
+    """Yields the options of a line with their values; a switch has an empty one. Switches may be joined: `-HWY`."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -259,12 +258,12 @@ def _words(line: str) -> Iterator[tuple[str, str]]:
 
 
 def read_lines(text: str, source: str) -> dict[str, str]:
-    """The scenarios of a text of lines, by file name; blank lines and those that begin with # are skipped.
+    """Returns the scenarios of a text of lines by file name; blank lines and comments (#) are skipped.
 
-    Combinations of a line that differ only in what their route does not use are one scenario.
+    Combinations that differ only in options unused by their route are one scenario.
 
     Raises:
-        LineError: a line is not one, or makes no scenario; says which line of `source` and why.
+        LineError: a line is invalid, or makes no scenario; the message names the line of `source`.
     """
     scenarios: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -284,9 +283,9 @@ def read_lines(text: str, source: str) -> dict[str, str]:
     return scenarios
 
 
-def _free(name: str, taken: Mapping[str, str]) -> str:
+def _free(name: str, names: Mapping[str, str]) -> str:
     free, number = name, 1
-    while free in taken:
+    while free in names:
         number += 1
         free = name.replace(".toml", f"-{number}.toml")
     return free

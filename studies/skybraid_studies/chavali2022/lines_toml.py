@@ -1,8 +1,8 @@
-"""Writing of scenarios from the scenario lines of Chavali 2022; `chavali` reads them and describes them.
+"""Scenario files from the scenario lines of Chavali 2022, which `lines` parses.
 
-What belongs to a path is its own; the PEP, the client's and the server's ground delays and the single-homed server
-are in `[testbed]`, which the simulator leaves out. So the delay between gateway and server is the satellite's
-wherever nothing splits the connections there.
+The PEP, ground delays of client and server, and the single-homed server are in `[testbed]`, which the simulator
+ignores. The delay between gateway and server is therefore added to the satellite link unless a PEP splits the
+connections.
 """
 
 import json
@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 MEASURED_S = 30
-"""Duration of each measurement (section 5.1)."""
+"""Duration of each measurement in s (section 5.1)."""
 
 MEASURED_MBPS = 20.0
-"""Rate of the flow whose goodput the thesis judges, and `-b` left out."""
+"""Rate in Mbit/s of the flow whose goodput the thesis judges, if `-b` is missing."""
 
 ENOUGH_OF_IT = 0.95
-"""Share of the rate that has to arrive: 19 of 20 Mbit/s (section 5.2)."""
+"""Required share of the rate: 19 of 20 Mbit/s (section 5.2)."""
 
 SCHEDULERS = {"default": "low_rtt", "roundrobin": "round_robin", "redundant": "redundant", "blest": "blest"}
 LETTERS = {"r": "reno", "c": "cubic"}
@@ -27,16 +27,16 @@ SPACE_MS = {
     "MEO": ((30.0, 30.0), "assumed, as in the preset meo"),
     "GEO": ((125.0, 125.0), "the testbed's default"),
 }
-"""One-way delay at gateway and terminal where `-E` is not given, and whose it is."""
+"""One-way delay in ms at gateway and terminal if `-E` is missing, by orbit, with its source."""
 
 GROUND_MS = {"LEO": (10.0, "Table 5.1"), "MEO": (60.0, "the testbed's"), "GEO": (40.0, "the testbed's")}
-"""One-way delay between gateway and server, which the testbed adds by the orbit."""
+"""One-way delay in ms between gateway and server, which the testbed adds by orbit."""
 
 LTE_MS = {"uplink": 30.0, "downlink": 10.0}
-"""Baseline one-way delay of LTE (Table 5.1)."""
+"""Baseline one-way delay of LTE in ms (Table 5.1)."""
 
 LEO_LOSS_PERCENT = 0.166
-"""Loss of the satellite where `-L` is not given (Table 5.1: a ratio of 0.00166)."""
+"""Loss of the satellite in % if `-L` is missing (Table 5.1: a ratio of 0.00166)."""
 
 CLEAR_SKY_DB = 17.0
 """Es/N0 without attenuation: 20 dB up and 20 dB down (osnd:setup-opensand.sh); `-A` lowers both."""
@@ -45,7 +45,7 @@ WAVEFORM_DB = {3: 0.22, 4: 2.34, 5: 4.29, 6: 5.36, 7: 6.68, 8: 8.08, 9: 9.31, 10
 """Es/N0 that each waveform of a burst of 536 symbols needs (OpenSAND 5.2, table of DVB-RCS2)."""
 
 MODCOD = 1
-"""Modulation of the forward link where `-M` is not given (osnd:setup-opensand.sh)."""
+"""Modulation of the forward link if `-M` is missing (osnd:setup-opensand.sh)."""
 
 _LTE = """\
 # LTE: Table 5.1 and, for DRX, section 4; overhead, listening time and repetitions are MoonGen's.
@@ -110,9 +110,13 @@ require = {{ goodput = "{enough}" }}  # the thesis: more than this in 70 % of it
 
 
 def scenario_toml(combination: Mapping[str, Any], line: str, place: str = "a scenario line", file: str = "FILE") -> str:
-    """One combination of `expand` as a scenario; comments say where it came from and what has no counterpart.
+    """Formats one combination of `expand` as a scenario, with comments on its origin and unsupported options.
 
-    line: as it stood; place: where, for example "lines.txt, line 3"; file: the scenario's name, for commands.
+    Args:
+        combination: combination of `expand`.
+        line: text of the scenario line.
+        place: position of the line, such as "lines.txt, line 3".
+        file: name of the scenario file, for commands.
     """
     one = combination
     paths = _paths(one)
@@ -140,28 +144,28 @@ def scenario_toml(combination: Mapping[str, Any], line: str, place: str = "a sce
 
 
 def _split(one: Mapping[str, Any]) -> bool:
-    """Whether a PEP splits the connections. It is on both sides of the satellite, and MPTCP does not pass it."""
+    """Whether a PEP splits the connections. It is on both sides of the satellite; MPTCP cannot pass it."""
     return one["route"] == "SAT" and "pep" not in one["off"]
 
 
 def _satellite_ms(one: Mapping[str, Any]) -> tuple[float, float, float]:
-    """One-way delays at gateway and terminal, and between the gateway and the server."""
+    """Returns the one-way delays in ms at gateway, at terminal, and between gateway and server."""
     gateway, terminal = one["space_delays_ms"] or SPACE_MS[one["orbit"]][0]
     return gateway, terminal, GROUND_MS[one["orbit"]][0]
 
 
 def _path_ms(one: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """One-way delay of each direction of each path, without the parts that are in `[testbed]`."""
+    """Returns the one-way delay in ms of each path and direction, without the parts in `[testbed]`."""
     satellite = one["orbit"].lower()
     space_ms = sum(_satellite_ms(one)[: 2 if _split(one) else 3])
     known = {("lte", way): delay for way, delay in LTE_MS.items()}
-    # The frames have their own.
+    # Frames have their own delays.
     known |= {(satellite, way): 0.0 if _framed(one) else space_ms for way in LTE_MS}
     return {place: delay for place, delay in known.items() if place[0] in _paths(one)}
 
 
 def _framed(one: Mapping[str, Any]) -> bool:
-    """Whether the satellite is one of frames, on whose coding `-A` and `-M` act."""
+    """Whether the satellite link has frames, to whose coding `-A` and `-M` apply."""
     return one["route"] != "LTE" and (one["attenuation_db"] > 0 or one["modulation"] is not None)
 
 
@@ -171,7 +175,7 @@ def _paths(one: Mapping[str, Any]) -> list[str]:
 
 
 def _around_ms(one: Mapping[str, Any], path: str) -> dict[str, float]:
-    """One-way delays in `[testbed]` that a packet on a path meets, by key; only what there is."""
+    """Returns the one-way delays in `[testbed]` in ms of a packet on a path, by key, without zeros."""
     to_satellite, to_lte, server = one["ground_delays_ms"]
     found = {
         f"path.{path}.vehicle_delay": to_lte if path == "lte" else to_satellite,
@@ -262,7 +266,7 @@ def _transport(one: Mapping[str, Any], paths: list[str]) -> str:
         congestion = LETTERS[one["end_congestion"][0]]
         head = f'profile = "linux", protocol = "tcp", paths = {json.dumps(paths)}'
         return f'{{ {head}, congestion = "{congestion}", {window} }}'
-    # The manager `default` of that MPTCP opens no subflow beyond the first.
+    # The path manager `default` of that MPTCP opens only the first subflow.
     used = paths[:1] if one["path_manager"] == "default" else paths
     manager = "{ ports = 2 }" if one["path_manager"] == "ndiffports" else '"full_mesh"'
     algorithms = f'scheduler = "{SCHEDULERS[one["scheduler"]]}", congestion = "{one["congestion"]}"'
@@ -271,7 +275,7 @@ def _transport(one: Mapping[str, Any], paths: list[str]) -> str:
 
 
 def _heading(one: Mapping[str, Any], line: str, place: str, file: str) -> str:
-    """Where a scenario comes from, how to run it, what its line measures besides and what it lacks."""
+    """Returns a comment with the scenario's origin, its commands, further measurements of its line, and omissions."""
     runs = one["runs"]
     lines = [
         f"From {place}, of Chavali 2022:",
@@ -297,7 +301,7 @@ def _heading(one: Mapping[str, Any], line: str, place: str, file: str) -> str:
 
 
 def _left_out(one: Mapping[str, Any], file: str) -> list[str]:
-    """What `skybraid run` of this scenario means, which leaves `[testbed]` out, and how it gets the delays there."""
+    """Returns a comment on simulating without `[testbed]`, and on how to keep its delays."""
     around_ms = {path: sum(_around_ms(one, path).values()) for path in _paths(one)}
     if not any(around_ms.values()):
         return ["skybraid run leaves [testbed] out, which has no delay: all of it is the paths'."]
@@ -351,7 +355,7 @@ def _lacking(one: Mapping[str, Any]) -> list[str]:
 
 
 def _aligned(text: str) -> str:
-    """With the comments behind keys in one column, where they fit."""
+    """Aligns the comments after keys in one column, if they fit."""
     return re.sub(r"(?m)^([^#\n]+?)  # ", lambda match: f"{match[1]:<40}  # ", text)
 
 
@@ -364,7 +368,7 @@ def _mbps(rate: float) -> str:
 
 
 def name_of(combination: Mapping[str, Any]) -> str:
-    """A name that tells the options of a combination: route, orbit, algorithms, and what else its line gave."""
+    """Returns a file name from the options of a combination: route, orbit, algorithms, and other given options."""
     one = combination
     words = [one["route"], one["orbit"]]
     words += [one["scheduler"], one["congestion"]] if one["route"] == "MP" else [one["end_congestion"]]

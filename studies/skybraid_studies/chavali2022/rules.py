@@ -1,4 +1,4 @@
-"""Calculations of the study of Chavali (2022) about rules: windows, BLEST, MPTCP's options, scenario lines, ARP."""
+"""Calculations about rules of the study of Chavali (2022): windows, BLEST, MPTCP options, scenario lines, ARP."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SEGMENT = 1000
 """Payload of a segment in bytes."""
 
 CONTROLS = ("lia", "olia", "balia", "wvegas", "reno", "cubic")
-"""In the order of the thesis' tables."""
+"""Congestion controls in the order of the thesis' tables."""
 
 RTTS_S = (0.05, 0.1)
-"""Round-trip times of the two paths on which windows grow."""
+"""Round-trip times in s of the two paths on which windows grow."""
 
 _GROWTH = """
 duration = "42s"
@@ -71,7 +71,7 @@ path.two.uplink.loss = { uniform = "10%" }
 at = "20.6s"
 path.two.uplink.loss = []
 """
-"""A round trip in which the second path loses some packets: one reduction."""
+"""Loss of some packets of the second path in one round trip: one reduction."""
 
 
 # Windows.
@@ -79,7 +79,7 @@ path.two.uplink.loss = []
 
 @cache
 def _windows(control: str, *, burst: bool) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Of each path: times in s, windows and thresholds in segments."""
+    """Returns times in s, windows and thresholds in segments, by path."""
     scenario = Scenario(_GROWTH.format(control=control) + (_BURST if burst else ""), "growth.toml")
     rows = frame(scenario.native.run(1, ["subflows"]).columns("subflows")).filter(pl.col("side") == "vehicle")
     found = {}
@@ -98,29 +98,31 @@ def _at(path: tuple[np.ndarray, np.ndarray, np.ndarray], time_s: float, column: 
 
 
 Increase = Callable[[np.ndarray, np.ndarray, int], float]
-"""What an acknowledgement of one segment adds to a path's window: of all windows, all round-trip times, the path."""
+"""Increase of a path's window by an acknowledgement of one segment, from all windows, all round-trip times, and the
+path.
+"""
 
 
 def lia(windows: np.ndarray, rtts_s: np.ndarray, path: int) -> float:
-    """min(α / w_tot, 1 / w_r)."""
+    """Returns the increase of LIA: min(α / w_tot, 1 / w_r)."""
     alpha = windows.sum() * (windows / rtts_s**2).max() / (windows / rtts_s).sum() ** 2
     return float(min(alpha / windows.sum(), 1 / windows[path]))
 
 
 def olia(windows: np.ndarray, rtts_s: np.ndarray, path: int) -> float:
-    """Of paths without losses, where the best one also has the largest window, so that the second term is zero."""
+    """Returns the increase of OLIA without losses, if the best path has the largest window: its second term is zero."""
     return float(windows[path] / rtts_s[path] ** 2 / (windows / rtts_s).sum() ** 2)
 
 
 def balia(windows: np.ndarray, rtts_s: np.ndarray, path: int) -> float:
-    """With Σx squared, which the thesis' Table 3.1 leaves out."""
+    """Returns the increase of BALIA with Σx squared, which is missing in the thesis' Table 3.1."""
     rates = windows / rtts_s
     alpha = rates.max() / rates[path]
     return float(rates[path] / rtts_s[path] / rates.sum() ** 2 * (1 + alpha) / 2 * (4 + alpha) / 5)
 
 
 def reno(windows: np.ndarray, _rtts_s: np.ndarray, path: int) -> float:
-    """1 / w_r."""
+    """Returns the increase of Reno: 1 / w_r."""
     return float(1 / windows[path])
 
 
@@ -129,13 +131,13 @@ RULES: dict[int, Increase] = {1: lia, 2: olia, 3: balia, 5: reno}
 
 @calculation("chavali.growth_one")
 def growth_one(x: float, _seed: int) -> float:
-    """Growth of the faster path's window from 10 to 40 s over what the rule of control `x` gives."""
+    """Returns the ratio of the faster path's window growth from 10 to 40 s to that of rule `x`."""
     return _growth(round(x))[0]
 
 
 @calculation("chavali.growth_two")
 def growth_two(x: float, _seed: int) -> float:
-    """The same of the slower path."""
+    """Returns the ratio of the slower path's window growth from 10 to 40 s to that of rule `x`."""
     return _growth(round(x))[1]
 
 
@@ -155,7 +157,7 @@ def _growth(control: int) -> tuple[float, ...]:
 
 @calculation("chavali.decrease")
 def decrease(x: float, _seed: int) -> float:
-    """What is left of the slower path's window after a loss, over what the rule of control `x` leaves."""
+    """Returns the ratio of the slower path's window after a loss to that of rule `x`."""
     control = round(x)
     found = _windows(CONTROLS[control - 1], burst=True)
     before = np.array([_at(found[path], 20.5) for path in found])
@@ -166,7 +168,7 @@ def decrease(x: float, _seed: int) -> float:
 
 @calculation("chavali.slower_by")
 def slower_by(_x: float, _seed: int) -> float:
-    """How many times slower the slower path is with BALIA when it loses; from 1.5 on three quarters are lost."""
+    """Returns the rate ratio of the faster to the slower path before a loss with BALIA; above 1.5 it cuts by 3/4."""
     found = _windows("balia", burst=True)
     one, two = (_at(found[path], 20.5) / rtt_s for path, rtt_s in zip(found, RTTS_S, strict=True))
     return one / two
@@ -180,20 +182,20 @@ def _control(name: str, window: int) -> Congestion:
 
 
 @calculation("chavali.alone")
-def alone(x: float, _seed: int) -> float:
-    """What is left of 100 segments after a loss with control `x` on a path alone."""
+def single_path_decrease(x: float, _seed: int) -> float:
+    """Returns the window after a loss at 100 segments with control `x` on a single path, as a share."""
     control = _control(CONTROLS[round(x) - 1], 100)
     control.on_loss(Lost(now_s=1.0, in_flight_bytes=100 * SEGMENT))
     return control.window_bytes / SEGMENT / 100
 
 
 CUBIC_RTT_S = 0.5
-"""Long enough that the cubic curve is above what NewReno would have."""
+"""Round-trip time in s above which the cubic curve exceeds NewReno."""
 
 
 @calculation("chavali.cubic")
 def cubic(x: float, _seed: int) -> float:
-    """CUBIC's window `x` s after a loss at 100 segments, over C (t − K)³ + W_max."""
+    """Returns the ratio of CUBIC's window `x` s after a loss at 100 segments to C (t − K)³ + W_max."""
     control = _control("cubic", 100)
     now_s, delivered = 10.0, 0
     control.on_loss(Lost(now_s=now_s, in_flight_bytes=100 * SEGMENT))
@@ -239,7 +241,7 @@ transport = { protocol = "mptcp", scheduler = "low_rtt", congestion = "wvegas", 
 
 @cache
 def _queued() -> tuple[float, float, float, float]:
-    """Of wVegas: segments in queues, the first path's share of these and of the rates, and how full it is."""
+    """Returns for wVegas the queued segments, the first path's share of these and of the rates, and the utilisation."""
     run = Scenario(_VEGAS, "vegas.toml").native.run(1, ["subflows"])
     rows = frame(run.columns("subflows")).filter(pl.col("side") == "vehicle", pl.col("time_ns") > 20_000_000_000)
     waiting, rates = [], []
@@ -259,10 +261,10 @@ def _queued() -> tuple[float, float, float, float]:
 
 @calculation("chavali.vegas")
 def vegas(x: float, _seed: int) -> float:
-    """What wVegas does, by the number `x`.
+    """Returns statistic `x` of wVegas.
 
-    1: segments that it keeps in queues. 2: the first path's share of these over its share of the rates. 3: how much of
-    its link it fills.
+    1: queued segments. 2: ratio of the first path's share of these to its share of the rates. 3: utilisation of the
+    link.
     """
     total, queued, rate, filled = _queued()
     return (total, queued / rate, filled)[round(x) - 1]
@@ -299,13 +301,13 @@ receive_buffer = "{buffer}kB"
 
 @calculation("chavali.blest")
 def blest(x: float, _seed: int) -> float:
-    """BLEST's bound where it stops to use the slow path, over a receive buffer of `x` kB.
+    """Returns the ratio of BLEST's bound, when it stops using the slow path, to a receive buffer of `x` kB.
 
-    The fast path's window grows by a segment a round trip. With it grows what that path could send meanwhile,
-    MSS · (w + (r − 1) / 2) · r with r = 5, until this and what the slow path has on its way leave no room.
+    The fast path's window grows by a segment per round trip, and with it the data that this path could send meanwhile,
+    MSS · (w + (r − 1) / 2) · r with r = 5, until these and the slow path's data in flight fill the buffer.
     """
     run = Scenario(_BLEST.format(buffer=f"{x:g}"), "blest.toml").native.run(1, ["decisions", "subflows"])
-    # Rows of the scheduler's own estimate: it sends on the slow path, or waits for the fast one.
+    # Decisions of the scheduler: it sends on the slow path, or waits for the fast one.
     decisions = frame(run.columns("decisions")).filter(pl.col("side") == "vehicle")
     sends = decisions.filter(pl.col("reason") == "no blocking expected", pl.col("paths") == 2)["time_ns"]
     waits = decisions.filter(pl.col("reason") == "blocking expected")["time_ns"]
@@ -348,7 +350,7 @@ _ADD_ADDR = 3
 
 @calculation("chavali.setup")
 def setup(x: float, _seed: int) -> float:
-    """1 if what Fig. 3.2 says of MPTCP's set-up (check number `x`) is so in a capture of a simulated connection."""
+    """Returns 1 if check `x` of Fig. 3.2 (MPTCP set-up) holds in a capture of a simulated connection, else 0."""
     return float(_setup_checks()[round(x) - 1])
 
 
@@ -363,22 +365,23 @@ def _setup_checks() -> tuple[bool, ...]:
     capable = [one.options[MP_CAPABLE] for one in first if MP_CAPABLE in one.options]
     joins = [one.options[MP_JOIN] for one in second if MP_JOIN in one.options]
     return (
-        # MP_CAPABLE opens the connection, and the server's answer has a key of 64 bits.
+        # MP_CAPABLE opens the connection, and the server's response has a key of 64 bits.
         len(capable) >= 2 and any(len(option) >= 12 for option in capable),
-        # MP_JOIN with a token of 32 bits in the SYN, an HMAC of 64 bits in the answer, one of 160 in the third packet.
+        # MP_JOIN with a token of 32 bits in the SYN, an HMAC of 64 bits in the response, one of 160 in the third
+        # packet.
         [len(option) for option in joins[:3]] == [12, 16, 24],
         # The second path carries no data before it has joined.
         all(one.at > min(join.at for join in second if MP_JOIN in join.options) for one in second if one.payload),
         # With announced addresses the second path opens later than without.
         min(one.at for one in told_second) > min(one.at for one in second),
-        # ADD_ADDR can be seen.
+        # ADD_ADDR is in the capture.
         any(_ADD_ADDR in one.options for one in told_first),
-        # With a peer that knows no MPTCP, data goes by TCP on the first path.
+        # With a peer without MPTCP, data use TCP on the first path.
         all(DSS not in one.options for one in plain[0] if one.payload) and not plain[1],
     )
 
 
-# Round-trip times as tshark has them.
+# Round-trip times as computed by tshark.
 
 _PERMUTATIONS = (
     ("low_rtt", "lia"),
@@ -391,10 +394,10 @@ _PERMUTATIONS = (
 
 
 def tshark_ms(packets: Sequence[Packet]) -> list[float]:
-    """Round-trip times in ms of a subflow captured at its sender, as tshark's `tcp.analysis.ack_rtt` has them.
+    """Returns round-trip times in ms of a subflow captured at its sender, as in tshark's `tcp.analysis.ack_rtt`.
 
-    For each acknowledgement that moves on: since the segment was sent, for the last time, that ends where it points.
-    Where a hole is filled that segment came long before and waited for it.
+    Each advancing acknowledgement gives the time since the last transmission of the segment that ends at its number. If
+    it closes a hole, that segment arrived long before.
     """
     sent_ns: dict[int, int] = {}
     highest, found = -1, []
@@ -424,14 +427,14 @@ def _recovered_ms(number: int, delay: str, seed: int) -> float:
 
 
 @calculation("chavali.longest_as_tshark")
-def longest_as_tshark(x: float, seed: int) -> float:
-    """The longest round trip over the satellite in ms, as tshark measures, with permutation `x` of `_PERMUTATIONS`."""
+def max_rtt_as_tshark(x: float, seed: int) -> float:
+    """Returns the maximum round trip over the satellite in ms, as in tshark, with permutation `x`."""
     return _recovered_ms(round(x), "28ms", seed)
 
 
 @calculation("chavali.longest_as_tshark_92")
-def longest_as_tshark_92(x: float, seed: int) -> float:
-    """The same where the satellite's round trip takes 92 ms."""
+def max_rtt_as_tshark_92(x: float, seed: int) -> float:
+    """Returns the maximum round trip as in `longest_as_tshark`, for a satellite round trip of 92 ms."""
     return _recovered_ms(round(x), "46ms", seed)
 
 
@@ -447,11 +450,11 @@ _ALL = "-N 10 -O LEO -r MP -S default,roundrobin,redundant,blest -c lia,olia,bal
 
 @calculation("chavali.lines")
 def lines(x: float, _seed: int) -> float:
-    """What Listing 4.1 becomes, by the number `x`.
+    """Returns property `x` of the conversion of Listing 4.1.
 
-    1: scenarios of its three lines. 2: of the line for all permutations. 3: the third line's loss in ppm. 4: runs that
-    it asks for. 5: the satellite's one-way delay in ms. 6: whether `-c cccc` is read as the ends' CUBIC. 7: whether an
-    unknown value is refused.
+    1: number of scenarios of its three lines. 2: number of scenarios of the line for all permutations. 3: loss of the
+    third line in ppm. 4: its number of runs. 5: one-way delay of its satellite in ms. 6: whether `-c cccc` is read as
+    the ends' CUBIC. 7: whether an unknown value is refused.
     """
     first, _, third = (expand(line)[0] for line in _LISTING)
     answers: Sequence[Callable[[], float]] = (
@@ -467,7 +470,7 @@ def lines(x: float, _seed: int) -> float:
 
 
 def _satellite_delay_ms() -> float:
-    """The satellite's one-way delay in the scenario of the listing's third line."""
+    """Returns the satellite's one-way delay in ms in the scenario of the listing's third line."""
     (text,) = read_lines(_LISTING[2], "listing").values()
     delay: str = tomllib.loads(text)["path"]["leo"]["downlink"]["delay"]
     return float(delay.removesuffix("ms"))
@@ -509,9 +512,9 @@ print(open("/proc/net/arp").read())
 
 @calculation("chavali.forwarding")
 def forwarding(x: float, _seed: int) -> float:
-    """Over an emulated link that loses all: 1: share of 5 datagrams that it lost. 2: whether ARP found the other end.
+    """Returns, for a link with total loss, 1: the share of 5 datagrams lost; 2: whether ARP resolved the other end.
 
-    NaN where the machine allows no sandbox.
+    NaN if the machine allows no sandbox.
     """
     return _forwarded()[round(x) - 1]
 
@@ -531,5 +534,5 @@ def _forwarded() -> tuple[float, float]:
         except (OSError, subprocess.TimeoutExpired, ValueError, LookupError):
             return math.nan, math.nan
     uplink = next(link for link in links if link["direction"] == "uplink")
-    # The flag 0x2 marks an entry that was answered.
+    # The flag 0x2 marks a resolved entry.
     return uplink["lost_random"] / 5, float(any(" 0x2 " in line for line in log.splitlines()))

@@ -1,4 +1,4 @@
-"""Captures of simulated connections, read packet by packet: TCP with its MPTCP options."""
+"""Captures of simulated connections: TCP packets with MPTCP options."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Packet(NamedTuple):
     """A captured packet.
 
     Attributes:
-        at: when, in ns.
+        at: time in ns.
         syn: whether it is a SYN.
-        payload: in B.
-        options: MPTCP's, by subtype.
-        sequence: its sequence number.
-        acknowledged: its acknowledgement number.
+        payload: payload length in bytes.
+        options: MPTCP options by subtype.
+        sequence: sequence number.
+        acknowledged: acknowledgement number.
     """
 
     at: int
@@ -40,7 +40,7 @@ class Packet(NamedTuple):
 
 
 def captured(text: str, paths: Sequence[str], end: str = "vehicle", seed: int = 1) -> list[list[Packet]]:
-    """Returns the packets of each path of a run, as one end sees them."""
+    """Returns the packets of each path of a run, captured at one end."""
     with tempfile.TemporaryDirectory() as folder:
         run(Scenario(text, "captured.toml"), seed=seed, tables=[], out=Path(folder) / "result", pcap=True)
         captures = Path(folder) / "result" / "pcap"
@@ -48,7 +48,7 @@ def captured(text: str, paths: Sequence[str], end: str = "vehicle", seed: int = 
 
 
 def packets(capture: bytes) -> Iterator[Packet]:
-    """Reads a pcapng file of raw IPv4 with TCP."""
+    """Parses a pcapng file of raw IPv4 with TCP; yields its packets."""
     place = 0
     while place < len(capture):
         kind, length = (int.from_bytes(capture[place + at : place + at + 4], "little") for at in (0, 4))

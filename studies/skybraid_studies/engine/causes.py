@@ -1,10 +1,10 @@
-"""Causes: why claims do not hold, each stated once in a study's file and named by the claims.
+"""Causes of claims that do not hold, defined once in a study's file and referenced by the claims.
 
     [cause.framing]
     explained = "A packet of 1350 B is in seven bursts, and one lost burst loses it."
 
-A cause is `explained` if runs show it, `contradicted` if the paper's own numbers exclude one another, and `open` if it
-is not known; its text then has what was tried.
+A cause is `explained` if runs show it, `contradicted` if the paper's own numbers contradict each other, and `open` if
+it is unknown; its text then lists what was tried.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Status(enum.StrEnum):
-    """How much is known of a cause."""
+    """Certainty of a cause."""
 
     EXPLAINED = "explained"
     CONTRADICTED = "contradicted"
@@ -27,12 +27,12 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a claim does not hold.
+    """Cause of a claim that does not hold.
 
     Attributes:
-        name: in the study's file; nothing for a cause that a single claim tells itself.
-        status: how much is known.
-        text: in words.
+        name: name in the study's file; empty for a cause stated by a single claim.
+        status: certainty of the cause.
+        text: description.
     """
 
     name: str
@@ -41,10 +41,10 @@ class Cause:
 
     @classmethod
     def parse(cls, name: str, keys: Keys) -> Cause:
-        """Reads one of a study's file.
+        """Parses a cause from a study's file.
 
         Raises:
-            ScenarioError: a key is missing, unknown or of another kind.
+            ScenarioError: a key is missing, unknown or of another type.
         """
         found = {status: keys.take(str(status), str, "") for status in Status}
         keys.done()

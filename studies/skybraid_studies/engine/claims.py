@@ -1,39 +1,38 @@
-"""Claims: statements of a paper about its figures, in a form that can be judged.
+"""Claims: statements of a paper about its figures, in a testable form.
 
-A claim compares numbers of an experiment's series. Every comparison is made for each seed by itself and then has a
-95 % interval over the seeds (Student's t of the mean; of its logarithm for ratios). A comparison holds if its whole
-interval is in the wanted range, does not hold if its whole interval is outside, and cannot be judged otherwise. A
-claim holds if all its comparisons do, and does not hold if one of them does not.
+A claim compares numbers of an experiment's series. Every comparison is made for each seed and has a 95 % interval over
+the seeds (Student's t of the mean; of its logarithm for ratios). A comparison holds if its interval is within the
+wanted range, does not hold if its interval is outside, and is inconclusive otherwise. A claim holds if all its
+comparisons do, and does not hold if one of them does not.
 
-`kind` says what is compared; the table has its keys with their defaults:
+The kinds of comparisons, with their keys and defaults:
 
-- `ratio` (`of`, `to`, `at_least`, `at_most`): one series over another at each x.
-- `above` (`of`, `to`, `by` 1): the same; the ratio is at least `by`.
-- `equal` (`of`, `to`, `within` 0.1): the same; between 1 / (1 + within) and 1 + within.
-- `difference` (`of`, `to`, `at_least`, `at_most`): one series less another at each x, in the unit.
-- `value` (`of`, `at_least`, `at_most`): the value at each x, in the unit.
-- `rises`, `falls` (`of`, `tolerance` 0.05, `by` 1): along x each value may go the wrong way by the tolerance from the
-  one before; from the first to the last it goes the right way by a factor of at least `by`.
-- `flat` (`of`, `within` 0.1): each value over the series' mean along x.
-- `linear` (`of`, `within` 0.2): each series over the first one, by the ratio of their parameters k.
+- `ratio` (`of`, `to`, `at_least`, `at_most`): ratio of one series to another at each x.
+- `above` (`of`, `to`, `by` 1): a ratio of at least `by` at each x.
+- `equal` (`of`, `to`, `within` 0.1): a ratio between 1 / (1 + within) and 1 + within at each x.
+- `difference` (`of`, `to`, `at_least`, `at_most`): difference of two series at each x, in the unit.
+- `value` (`of`, `at_least`, `at_most`): value at each x, in the unit.
+- `rises`, `falls` (`of`, `tolerance` 0.05, `by` 1): each value may deviate by the tolerance in the wrong direction from
+  the previous one; from the first to the last the factor in the right direction is at least `by`.
+- `flat` (`of`, `within` 0.1): ratio of each value to the series' mean along x.
+- `linear` (`of`, `within` 0.2): ratio of each series to the first, divided by that of their parameters k.
 - `fair` (`of`, `at_least` 0.95): Jain's index of the series' values at each x, 1 for equal shares.
-- `published` (`of`, `at_least` 0.8, `at_most` 1.25): the median over all points of the value over the published one.
-- `mean`, `peak` (`of`, `at_least`, `at_most`): mean or largest value along x, in the unit.
-- `time_of_peak` (`of`, `at_least`, `at_most`): x of the largest value.
-- `time_of_level` (`of`, `level`, `at_least`, `at_most`): the first x at which the value is at least the level.
-- `share_above` (`of`, `to`, `at_least`, `at_most`): share (0 to 1) of the x at which one series is above another.
-- `pooled` (`of`, `to`, `at_least`, `at_most`): counts of one series over those of another, in %, all flights together.
-  Its interval is the wider of two on each side: Clopper and Pearson's, as if messages were independent, which tells
-  something where nothing was lost; and a bootstrap over flights, since what befalls a flight befalls many messages.
+- `published` (`of`, `at_least` 0.8, `at_most` 1.25): median over all points of the ratio to the published value.
+- `mean`, `peak` (`of`, `at_least`, `at_most`): mean or maximum along x, in the unit.
+- `time_of_peak` (`of`, `at_least`, `at_most`): x of the maximum.
+- `time_of_level` (`of`, `level`, `at_least`, `at_most`): first x at which the value reaches the level.
+- `share_above` (`of`, `to`, `at_least`, `at_most`): share (0 to 1) of x at which one series exceeds another.
+- `pooled` (`of`, `to`, `at_least`, `at_most`): ratio of the counts of two series over all flights, in %. Its
+  interval is the wider of two on each side: Clopper and Pearson's, for independent messages, which is valid without any
+  loss; and a bootstrap over flights, since messages of a flight are correlated.
 
-`of` is a name, or a list of names that are each compared; `to` is one name, or a list as long. A name with `*` stands
-for all series that it matches, in the order of the file. `at` (an x or a list of
-them), or `from` and `to_x` (bounds, included), choose x; all of them by default. `words` are the paper's and `theirs`
-its number where it gives one. A claim that is known not to hold has `cause`, the name of a cause of the study's file
-(`skybraid_studies.engine.causes`), or a text of its own: `known` if runs explain it, `contradicted` if the paper's own
-numbers exclude it. Each may be a table by reading. `role` is "finding" (the paper's, the default), "check" if it holds
-the product against itself, or "fit" if a number was chosen so that it holds; an experiment's `role` is that of its
-claims without one.
+`of` is a name, or a list of names to compare one by one; `to` is one name, or a list of the same length. A name with
+`*` matches several series, in the order of the file. `at` (an x or a list), or the inclusive bounds `from` and `to_x`,
+select x; by default all. `words` are those of the paper, and `theirs` its number, if any. A claim that is known not to
+hold has a `cause`, the name of a cause of the study's file (`skybraid_studies.engine.causes`), or a text: `known` if
+runs explain it, `contradicted` if the paper's own numbers exclude it. Each of these may be a table by reading. `role`
+is "finding" (of the paper, the default), "check" (of the simulator), or "fit" (a number was fitted so that it holds);
+the `role` of an experiment is the default of its claims.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class Holds(enum.StrEnum):
 
 
 class Role(enum.StrEnum):
-    """What a claim says something about."""
+    """Subject of a claim: the paper, the simulator, or a fitted number."""
 
     FINDING = "finding"
     CHECK = "check"
@@ -80,17 +79,17 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A series as it came out.
+    """Values of a series.
 
     Attributes:
-        name: of the series.
-        x: in ascending order.
-        values: one row a seed, one column an x; NaN where there is none.
+        name: name of the series.
+        x: x values in ascending order.
+        values: one row per seed, one column per x; NaN: no value.
         published: the authors' numbers by x.
-        k: the series' parameter.
-        counted: the values by the authors' way of counting, where it differs from ours; published numbers are
-            compared with these.
-        absent: what NaN means; runs without a value are left out then.
+        k: parameter of the series.
+        counted: values computed in the authors' way, if it differs from ours; published numbers are compared with
+            these.
+        absent: meaning of NaN; if given, runs without a value are left out.
     """
 
     name: str
@@ -102,25 +101,25 @@ class Line:
     absent: str = ""
 
     def at(self, x: float) -> NDArray[np.float64]:
-        """The values of all seeds at an x."""
+        """Returns the values of all seeds at an x."""
         return self.values[:, self.x.index(x)]
 
     def counted_at(self, x: float) -> NDArray[np.float64]:
-        """The values of all seeds at an x, as the authors counted."""
+        """Returns the values of all seeds at an x, computed in the authors' way."""
         return (self.values if self.counted is None else self.counted)[:, self.x.index(x)]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One number that a claim bounds.
+    """Number that a claim bounds.
 
     Attributes:
-        what: what was compared, in words.
-        estimate: over the seeds.
-        low: of its interval; NaN where there is none.
-        high: the same.
-        at_least: the wanted range.
-        at_most: the same.
+        what: description of the comparison.
+        estimate: estimate over the seeds.
+        low: lower end of the interval; NaN: none.
+        high: upper end of the interval; NaN: none.
+        at_least: lower end of the wanted range.
+        at_most: upper end of the wanted range.
     """
 
     what: str
@@ -132,7 +131,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Holds:
-        """Verdict from the interval and the wanted range."""
+        """Verdict by the interval and the wanted range."""
         if math.isnan(self.low) or math.isnan(self.high):
             return Holds.OPEN
         if self.at_least <= self.low and self.high <= self.at_most:
@@ -141,7 +140,7 @@ class Comparison:
 
     @property
     def excess(self) -> float:
-        """Distance of the estimate from the range, negative inside it, relative to the range's size."""
+        """Distance of the estimate from the range, relative to the size of the range; negative inside."""
         if math.isnan(self.estimate):
             return -math.inf
         below = self.at_least - self.estimate if math.isfinite(self.at_least) else -math.inf
@@ -152,13 +151,13 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A claim with what the runs show about it.
+    """Claim with its verdict.
 
     Attributes:
-        claim: the claim.
-        verdict: over all its comparisons.
-        decisive: the comparison that decides it, or None if nothing could be compared.
-        comparisons: how many there were.
+        claim: claim.
+        verdict: verdict over all comparisons.
+        decisive: deciding comparison; None if nothing could be compared.
+        comparisons: number of comparisons.
     """
 
     claim: Claim
@@ -169,7 +168,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the paper and how it is judged; the attributes are the keys of the module's table."""
+    """Sentence of the paper and its test; for the attributes see the keys in the module's description."""
 
     words: str
     kind: str
@@ -192,11 +191,11 @@ class Claim:
 
     @property
     def series(self) -> tuple[str, ...]:
-        """Every series that it names."""
+        """Returns the names of all series of the claim."""
         return (*self.of, *self.to)
 
     def explanation(self, reading: str, causes: Mapping[str, Cause]) -> Cause | None:
-        """Returns the known cause why the claim does not hold in a reading, of those of its study."""
+        """Returns the cause for which the claim is known not to hold in a reading, if any."""
         name, excluded, text = (
             one if isinstance(one, str) else one.get(reading, "") for one in (self.cause, self.contradicted, self.known)
         )
@@ -207,7 +206,7 @@ class Claim:
         return Cause("", Status.EXPLAINED, text) if text else None
 
     def check_causes(self, causes: Mapping[str, Cause], where: str) -> None:
-        """Refuses a cause that the study does not have.
+        """Checks that the study defines the causes of the claim.
 
         Raises:
             ScenarioError: there is no such cause.
@@ -217,9 +216,9 @@ class Claim:
                 Keys({}, where).refuse("cause", name, f"one of {', '.join(causes)}")
 
     def among(self, names: Sequence[str]) -> Claim:
-        """The claim with each pattern, such as `MPTCP *`, replaced by those of the names that it matches.
+        """Returns the claim with patterns such as `MPTCP *` replaced by the matching names.
 
-        Those that a pattern of `of` matches leave out what `to` names, so that nothing is compared with itself.
+        Patterns in `of` do not match names in `to`, so that nothing is compared with itself.
         """
         to = tuple(found for name in self.to for found in _matching(name, names))
         of = tuple(found for name in self.of for found in _matching(name, names) if "*" not in name or found not in to)
@@ -227,10 +226,10 @@ class Claim:
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], where: str, role: str = Role.FINDING) -> Claim:
-        """Reads a claim of an experiment's file, with the role that it has unless it says another.
+        """Parses a claim of an experiment's file; `role` is its default role.
 
         Raises:
-            ScenarioError: a key is missing, unknown or of another kind.
+            ScenarioError: a key is missing, unknown or of another type.
         """
         keys = Keys(table, where)
         words = keys.take("words", str)
@@ -260,7 +259,7 @@ class Claim:
         return claim
 
     def judge(self, lines: Mapping[str, Line]) -> Judgement:
-        """Judges it by what came out."""
+        """Judges the claim by the values of the series."""
         found = list(KINDS[self.kind].compare(self, lines))
         verdicts = {comparison.verdict for comparison in found}
         order = (Holds.NO, Holds.OPEN, Holds.YES)
@@ -269,7 +268,7 @@ class Claim:
         return Judgement(self, verdict, max(deciding, key=lambda one: one.excess, default=None), len(found))
 
     def chosen(self, line: Line) -> list[float]:
-        """The x of a series that the claim is about."""
+        """Returns the x values of a series to which the claim applies."""
         return [
             x
             for x in line.x
@@ -313,36 +312,36 @@ def _pairs(claim: Claim, lines: Mapping[str, Line]) -> list[tuple[Line, Line]]:
     return [(lines[one], lines[other]) for one, other in zip(claim.of, others, strict=True)]
 
 
-def plain(what: str, values: NDArray[np.float64], at_least: float, at_most: float) -> Comparison:
-    """Compares the mean of one number a seed with a range."""
+def mean_comparison(label: str, values: NDArray[np.float64], at_least: float, at_most: float) -> Comparison:
+    """Compares the mean over the seeds with a range."""
     if values.size > 1 and np.isposinf(values).all():
-        return Comparison(what, math.inf, math.inf, math.inf, at_least, at_most)
+        return Comparison(label, math.inf, math.inf, math.inf, at_least, at_most)
     if values.size == 0 or not np.isfinite(values).all():
-        return Comparison(what, math.nan, math.nan, math.nan, at_least, at_most)
+        return Comparison(label, math.nan, math.nan, math.nan, at_least, at_most)
     interval = mean_interval([float(value) for value in values])
     low, high = interval if interval is not None else (math.nan, math.nan)
-    return Comparison(what, float(values.mean()), low, high, at_least, at_most)
+    return Comparison(label, float(values.mean()), low, high, at_least, at_most)
 
 
-def ratio(
-    what: str, above: NDArray[np.float64], below: NDArray[np.float64], at_least: float, at_most: float
+def ratio_comparison(
+    label: str, above: NDArray[np.float64], below: NDArray[np.float64], at_least: float, at_most: float
 ) -> Comparison:
-    """Compares the geometric mean of a ratio over the seeds with a range; the interval is that of the logarithm."""
+    """Compares the geometric mean over the seeds of a ratio with a range; the interval is that of the logarithm."""
     if not (np.isfinite(above).all() and np.isfinite(below).all() and (above > 0).all() and (below > 0).all()):
-        return Comparison(what, math.nan, math.nan, math.nan, at_least, at_most)
-    logs = plain(what, np.log(above / below), at_least, at_most)
-    return Comparison(what, math.exp(logs.estimate), math.exp(logs.low), math.exp(logs.high), at_least, at_most)
+        return Comparison(label, math.nan, math.nan, math.nan, at_least, at_most)
+    logs = mean_comparison(label, np.log(above / below), at_least, at_most)
+    return Comparison(label, math.exp(logs.estimate), math.exp(logs.low), math.exp(logs.high), at_least, at_most)
 
 
 def _present(
-    what: str, lines: Sequence[Line], *columns: NDArray[np.float64]
+    label: str, lines: Sequence[Line], *columns: NDArray[np.float64]
 ) -> tuple[str, Sequence[NDArray[np.float64]]]:
-    """Leaves out the runs that have no value, where the lines say what that means, and says how many they are."""
+    """Returns the description, with the number of runs without a value, and the values of the other runs."""
     absent = next((line.absent for line in lines if line.absent), "")
     missing = np.isnan(columns).any(axis=0)
     if not absent or not missing.any():
-        return what, columns
-    return f"{what}; {absent} in {missing.sum()} of {missing.size} runs", [column[~missing] for column in columns]
+        return label, columns
+    return f"{label}; {absent} in {missing.sum()} of {missing.size} runs", [column[~missing] for column in columns]
 
 
 def _ratios(at_least: Callable[[Claim], float], at_most: Callable[[Claim], float]) -> Any:  # noqa: ANN401
@@ -352,7 +351,7 @@ def _ratios(at_least: Callable[[Claim], float], at_most: Callable[[Claim], float
             for x in claim.chosen(one):
                 words = f"{one.name} / {other.name} at {x:g}"
                 what, (above, below) = _present(words, (one, other), one.at(x), other.at(x))
-                found.append(ratio(what, above, below, at_least(claim), at_most(claim)))
+                found.append(ratio_comparison(what, above, below, at_least(claim), at_most(claim)))
         return found
 
     return compare
@@ -360,7 +359,7 @@ def _ratios(at_least: Callable[[Claim], float], at_most: Callable[[Claim], float
 
 def _differences(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
     return [
-        plain(f"{one.name} − {other.name} at {x:g}", one.at(x) - other.at(x), claim.at_least, claim.at_most)
+        mean_comparison(f"{one.name} − {other.name} at {x:g}", one.at(x) - other.at(x), claim.at_least, claim.at_most)
         for one, other in _pairs(claim, lines)
         for x in claim.chosen(one)
     ]
@@ -371,7 +370,7 @@ def _values(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
     for line in (lines[name] for name in claim.of):
         for x in claim.chosen(line):
             what, (values,) = _present(f"{line.name} at {x:g}", (line,), line.at(x))
-            found.append(plain(what, values, claim.at_least, claim.at_most))
+            found.append(mean_comparison(what, values, claim.at_least, claim.at_most))
     return found
 
 
@@ -382,16 +381,16 @@ def _slope(sign: int) -> Callable[[Claim, Mapping[str, Line]], list[Comparison]]
             chosen = claim.chosen(line)
             if len(chosen) < 2:
                 continue
-            # Falling series are compared backwards, so that every ratio is wanted above a bound.
+            # Falling series are compared backwards, so that every ratio has a lower bound.
             along = chosen[::sign]
             found += [
-                ratio(
+                ratio_comparison(
                     f"{line.name} at {x:g} / at {before:g}", line.at(x), line.at(before), 1 - claim.tolerance, UNBOUNDED
                 )
                 for before, x in itertools.pairwise(along)
             ]
             ends = f"{line.name} at {along[-1]:g} / at {along[0]:g}"
-            found.append(ratio(ends, line.at(along[-1]), line.at(along[0]), claim.by, UNBOUNDED))
+            found.append(ratio_comparison(ends, line.at(along[-1]), line.at(along[0]), claim.by, UNBOUNDED))
         return found
 
     return compare
@@ -405,7 +404,9 @@ def _flat(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
             continue
         mean = np.mean([line.at(x) for x in chosen], axis=0)
         found += [
-            ratio(f"{line.name} at {x:g} / its mean", line.at(x), mean, 1 / (1 + claim.within), 1 + claim.within)
+            ratio_comparison(
+                f"{line.name} at {x:g} / its mean", line.at(x), mean, 1 / (1 + claim.within), 1 + claim.within
+            )
             for x in chosen
         ]
     return found
@@ -417,7 +418,7 @@ def _linear(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
     for line in others:
         slope = (line.k or math.nan) / (first.k or math.nan)
         found += [
-            ratio(
+            ratio_comparison(
                 f"{line.name} / {slope:g} × {first.name} at {x:g}",
                 line.at(x),
                 slope * first.at(x),
@@ -436,7 +437,7 @@ def _fair(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
         shares = np.array([line.at(x) for line in chosen])
         with np.errstate(invalid="ignore"):
             index = shares.sum(axis=0) ** 2 / (len(chosen) * (shares**2).sum(axis=0))
-        found.append(plain(f"Jain's index at {x:g}", index, claim.at_least, claim.at_most))
+        found.append(mean_comparison(f"Jain's index at {x:g}", index, claim.at_least, claim.at_most))
     return found
 
 
@@ -446,11 +447,11 @@ def _published(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
         return []
     what = f"ours / theirs, median of {medians[0][1]} points"
     numbers = np.array([median for median, _ in medians])
-    return [ratio(what, numbers, np.ones_like(numbers), claim.at_least, claim.at_most)]
+    return [ratio_comparison(what, numbers, np.ones_like(numbers), claim.at_least, claim.at_most)]
 
 
 def published_ratios(lines: Sequence[Line], claim: Claim | None = None) -> list[tuple[float, int]]:
-    """For each seed that all lines have the median ratio of ours to the published numbers, and of how many points."""
+    """Returns, for each seed common to all lines, the median ratio of ours to the published numbers, and its points."""
     points = [
         line.counted_at(x) / line.published[x][0]
         for line in lines
@@ -459,14 +460,14 @@ def published_ratios(lines: Sequence[Line], claim: Claim | None = None) -> list[
     ]
     if not points:
         return []
-    # Experiments of a comparison may have more runs than others: those of the first seeds, which all have, count.
+    # Experiments may differ in their number of seeds; the first seeds, common to all, count.
     common = min(len(point) for point in points)
     median = np.nanmedian if any(line.absent for line in lines) else np.median
     return [(float(median(seed)), len(points)) for seed in np.array([point[:common] for point in points]).T]
 
 
-def _along(what: str, number: Callable[[Claim, Line, NDArray[np.float64]], float]) -> Any:  # noqa: ANN401
-    """Compares a number of each seed's whole line."""
+def _along(label: str, number: Callable[[Claim, Line, NDArray[np.float64]], float]) -> Any:  # noqa: ANN401
+    """Returns a comparison of a number computed from each seed's line."""
 
     def compare(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
         found = []
@@ -474,7 +475,7 @@ def _along(what: str, number: Callable[[Claim, Line, NDArray[np.float64]], float
             columns = [line.x.index(x) for x in claim.chosen(line)]
             part = Line(line.name, tuple(line.x[column] for column in columns), line.values[:, columns], {}, line.k)
             numbers = np.array([number(claim, part, seed) for seed in part.values])
-            found.append(plain(f"{line.name}, {what}", numbers, claim.at_least, claim.at_most))
+            found.append(mean_comparison(f"{line.name}, {label}", numbers, claim.at_least, claim.at_most))
         return found
 
     return compare
@@ -490,26 +491,28 @@ def _share_above(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
     for one, other in _pairs(claim, lines):
         chosen = claim.chosen(one)
         shares = np.mean([one.at(x) > other.at(x) for x in chosen], axis=0)
-        found.append(plain(f"share of x with {one.name} above {other.name}", shares, claim.at_least, claim.at_most))
+        found.append(
+            mean_comparison(f"share of x with {one.name} above {other.name}", shares, claim.at_least, claim.at_most)
+        )
     return found
 
 
-def pooled(
-    what: str, hits: NDArray[np.float64], trials: NDArray[np.float64], at_least: float, at_most: float
+def pooled_comparison(
+    label: str, hits: NDArray[np.float64], trials: NDArray[np.float64], at_least: float, at_most: float
 ) -> Comparison:
-    """Compares a share of the messages of all flights, in %, with a range; both counts hold one number a flight."""
+    """Compares a share of the messages of all flights, in %, with a range; both counts have one number per flight."""
     if hits.size < 2 or not (np.isfinite(hits).all() and np.isfinite(trials).all()) or trials.sum() == 0:
-        return Comparison(what, math.nan, math.nan, math.nan, at_least, at_most)
+        return Comparison(label, math.nan, math.nan, math.nan, at_least, at_most)
     runs = [RunShare.of_counts(round(of), round(hit)) for hit, of in zip(hits, trials, strict=True)]
     share = share_interval(runs)
     return Comparison(
-        what, 100 * share.estimate, 100 * share.interval.low, 100 * share.interval.high, at_least, at_most
+        label, 100 * share.estimate, 100 * share.interval.low, 100 * share.interval.high, at_least, at_most
     )
 
 
 def _pooled(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
     return [
-        pooled(f"{one.name} at {x:g}", one.at(x), other.at(x), claim.at_least, claim.at_most)
+        pooled_comparison(f"{one.name} at {x:g}", one.at(x), other.at(x), claim.at_least, claim.at_most)
         for one, other in _pairs(claim, lines)
         for x in claim.chosen(one)
     ]
@@ -538,4 +541,4 @@ KINDS: Mapping[str, _Kind] = {
     "pooled": _Kind({"to": (), **_RANGE}, _pooled),
     "share_above": _Kind({"to": (), **_RANGE}, _share_above),
 }
-"""Every kind of claim with its own keys and their defaults, and what compares."""
+"""Kinds of claims with their keys, defaults and comparison functions."""

@@ -1,4 +1,4 @@
-"""Tables and lists of a study's page, made from scorecards as `Scorecard.to_dict` or kept results give them."""
+"""Markdown tables and lists of a study's page, from the dicts of scorecards or of kept results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows (as `Row.to_dict` gives them) as a table of a document."""
+    """Formats rows (of `Row.to_dict`) as a Markdown table."""
     lines = ["| id | figure | finding | claims held | ours / published | verdict |", "|---|---|---|---|---|---|"]
     for one in rows:
         ratio = one["published"]["median"] if one["published"] else None
@@ -25,7 +25,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def by_gateways(rows: Sequence[Mapping[str, Any]], simulated: Sequence[Mapping[str, Any]]) -> str:
-    """Returns rows of gateways next to those of the simulator, claim by claim, as a table of a document."""
+    """Formats rows of gateways next to those of the simulator, claim by claim, as a Markdown table."""
     lines = [
         "| id | claim | wanted | published | simulated (95 %) | | by gateways (95 %) | |",
         "|---|---|---|---|---|---|---|---|",
@@ -36,7 +36,7 @@ def by_gateways(rows: Sequence[Mapping[str, Any]], simulated: Sequence[Mapping[s
             theirs = others.get((row["id"], claim["words"]))
             ours = _of_table(claim)
             sides = ["–", ""] if theirs is None else [interval_text(_of_table(theirs)), theirs["verdict"]]
-            # What is compared is "SERIES at X" or "SERIES / SERIES at X".
+            # Comparisons are named "SERIES at X" or "SERIES / SERIES at X".
             unplayed = sorted((name for name in row["simulated"] if name in ours.compared), key=len)
             played = [interval_text(ours), ours.verdict]
             if unplayed and all(part.partition(" at ")[0] in unplayed for part in ours.compared.split(" / ")):
@@ -58,7 +58,7 @@ SURVIVES = {Holds.YES: "survives", Holds.NO: "does not", Holds.OPEN: "cannot be 
 
 
 def conclusions(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Each claim of the rows as a conclusion of the source that `figure` names, as a table of a document."""
+    """Formats each claim of the rows as a conclusion of the source that `figure` names, as a Markdown table."""
     lines = ["| conclusion | source | survives? | ours (95 %) | theirs | |", "|---|---|---|---|---|---|"]
     for one in rows:
         for claim in one["claims"]:
@@ -81,13 +81,13 @@ _COUNTED = (
     ("fits: claims for which a number was chosen", Role.FIT, False),
     ("checks: the product against itself", Role.CHECK, False),
 )
-"""Rows of a headline: words, role, and whether experiments are counted or claims."""
+"""Rows of a headline: words, role, and whether experiments or claims are counted."""
 
 
 def counted(rows: Sequence[Mapping[str, Any]], role: Role, *, experiments: bool) -> tuple[int, int]:
-    """Returns how many claims of a role hold, and of how many; or how many experiments that have such claims.
+    """Returns the numbers of claims of a role that hold, and of all; or of experiments with such claims.
 
-    Experiments of our own, which no paper has, are not counted among experiments.
+    Our own experiments, which are in no paper, do not count as experiments.
     """
     if experiments:
         own = [row for row in rows if role_of(claim["role"] for claim in row["claims"]) == role and not row["further"]]
@@ -97,7 +97,7 @@ def counted(rows: Sequence[Mapping[str, Any]], role: Role, *, experiments: bool)
 
 
 def headline(cards: Sequence[Mapping[str, Any]]) -> str:
-    """How much holds in each of several readings of a study, side by side, as a table of a document."""
+    """Formats the numbers of claims that hold in several readings of a study, side by side, as a Markdown table."""
     lines = [f"| hold | {' | '.join(map(_named, cards))} |", "|---|" + "---|" * len(cards)]
     for words, role, experiments in _COUNTED:
         found = [counted(card["rows"], role, experiments=experiments) for card in cards]
@@ -115,7 +115,7 @@ def headline(cards: Sequence[Mapping[str, Any]]) -> str:
 
 
 def total(cards: Mapping[str, Mapping[str, Any]]) -> str:
-    """How much holds of several studies, by the words that name each, in their own readings, as a table."""
+    """Formats the numbers of claims that hold in several studies, in their default readings, as a Markdown table."""
     lines = [
         "| study | reading | experiments that hold | claims that hold | open claims | fits | checks |",
         "|---|---|---|---|---|---|---|",
@@ -137,7 +137,7 @@ def _total(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def explanations(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Each claim of the rows that does not hold or cannot be judged, and each cause once, as lists of a document."""
+    """Formats each claim that does not hold or is inconclusive, and each cause once, as Markdown lists."""
     lines: list[str] = []
     causes: dict[str, Mapping[str, Any]] = {}
     by_cause: dict[str, list[str]] = {}
@@ -161,7 +161,7 @@ def explanations(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def readings(cards: Sequence[Mapping[str, Any]]) -> str:
-    """Several scorecards of a study, each in another reading, as a table of a document: how close the numbers are."""
+    """Formats the median ratios of several scorecards of a study, one per reading, as a Markdown table."""
     words = list(dict.fromkeys(about for card in cards for about in card["comparisons"]))
     lines = [
         "| ours / published, median (95 % interval) | " + " | ".join(map(_named, cards)) + " |",

@@ -1,4 +1,4 @@
-"""Experiments in real time under the machine's own kernel: what it lacks, and what there is time for."""
+"""Real-time experiments in the machine's kernel: their duration and a plan that fits into a time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _AROUND_S = 1.5
-"""Overhead of a run in s: a sandbox's networks are made and removed."""
+"""Overhead of a run in s: creating and removing the networks of a sandbox."""
 
 
 def estimate_s(planned: Plan) -> float:
-    """Returns the wall time of the missing runs in s, one at a time."""
+    """Returns the wall-clock time in s of the missing runs, one after another."""
     return sum(map(_cost_s, planned.missing))
 
 
@@ -27,7 +27,7 @@ def _cost_s(job: Job) -> float:
 
 
 def affordable(selections: Sequence[Selection], max_s: float, folder: Path | None, form: Form = Form.EMULATED) -> Plan:
-    """A plan in real time that takes `max_s` at most: with fewer seeds, then without the last experiments."""
+    """Returns a plan of at most `max_s`: with fewer seeds, then without the last experiments."""
     most = max((len(one.emulate.seeds) for selection in selections for one in selection.experiments), default=1)
     for seeds in range(most, 0, -1):
         planned = plan([_with_seeds(selection, seeds) for selection in selections], form=form, folder=folder)
@@ -45,7 +45,7 @@ def _with_seeds(selection: Selection, number: int) -> Selection:
 
 
 def _leave_out(planned: Plan, max_s: float) -> None:
-    """Takes experiments out of a plan that do not fit into what those before them leave."""
+    """Removes experiments that exceed the time left by those before them."""
     spent_s, chosen = 0.0, set(planned.done)
     for selection in planned.selections:
         for experiment in selection.experiments:

@@ -1,82 +1,82 @@
-"""Studies and their experiments, as files describe them.
+"""Studies and experiments, read from files.
 
-A study is a folder named after its paper: `study.toml` has what its experiments share, `experiments/ID.toml` one
-experiment each, `scenarios/` the base scenarios that they name, and `published/` CSV files of the authors' numbers. A
-small study may have all but the last in the folder itself. `observations.py` registers calculations and observations of
-its own. Every table is strict: an unknown key is an error that suggests the right one.
+A study is a folder named after its paper: `study.toml` has the settings shared by its experiments,
+`experiments/ID.toml` one experiment each, `scenarios/` their base scenarios, and `published/` CSV files of the authors'
+numbers. A small study may have all but the last in the folder itself. `observations.py` registers its own calculations
+and observations. An unknown key in any table is an error that suggests the right one.
 
 `study.toml`:
 
     title = "Evaluation of MPTCP in satellite networks"
     author = "Pedrazzi, 2020"
-    default_reading = "repo"               # the reading that is used unless another is asked for
+    default_reading = "repo"               # the reading used by default
 
-    [runs]                                 # of every experiment, unless its file says otherwise
+    [runs]                                 # defaults of all experiments
     seeds = 4                              # 1 to 4
-    duration = "480s"                      # replaces the scenarios' own; leave out to keep it
-    checkpoints = ["30s", "480s"]          # a goodput is the mean over these lengths of the run; by default its own
+    duration = "480s"                      # replaces that of the scenarios; optional
+    checkpoints = ["30s", "480s"]          # goodput is the mean over these lengths of the run; default: its length
 
     [quick]                                # the same keys for --quick
     seeds = 2
     duration = "60s"
     checkpoints = ["60s"]
 
-    [emulate]                              # the same for --emulate, in real time; without a duration 30 s at most
+    [emulate]                              # the same keys for --emulate; default duration: at most 30 s
     seeds = 3
 
-    [comparisons]                          # medians of ours over published, over several experiments
+    [comparisons]                          # median ratios of ours to published numbers of several experiments
     "TCP alone" = ["PED-E09", "PED-E10"]
 
-    [cause.buffer]                         # why claims do not hold, see skybraid_studies.engine.causes
+    [cause.buffer]                         # cause of claims that do not hold, see skybraid_studies.engine.causes
     explained = "A socket's buffer of 128 KiB is the ceiling of a connection."
 
-    [reading.repo]                         # one way to read what the paper leaves open or contradicts
+    [reading.repo]                         # interpretation of what the paper leaves open or contradicts
     about = "What the author's scripts did."
-    set = { "routing.ecmp" = "flow" }      # keys of every scenario that are replaced
-    scenario."tcp.toml" = { "routing.ecmp" = "packet" }            # of one scenario
-    series.mixed = { "flow.tcp.connections" = 1 }                  # of one template of a series
-    hosts.mptcp = { buffers = "auto" }     # of transports of this protocol that a series gives as a table
-    runs = { duration = "240s" }           # keys of [runs] that differ
+    set = { "routing.ecmp" = "flow" }      # replaced keys of every scenario
+    scenario."tcp.toml" = { "routing.ecmp" = "packet" }            # replaced keys of one scenario
+    series.mixed = { "flow.tcp.connections" = 1 }                  # replaced keys of one template of a series
+    hosts.mptcp = { buffers = "auto" }     # keys of transports of this protocol that a series gives as a table
+    runs = { duration = "240s" }           # replaced keys of [runs]
 
-    [sweep.bit_errors]                     # sweeps that experiments share
+    [sweep.bit_errors]                     # sweep shared by experiments
     label = "BER"
     values = [1e-4, 1e-5]
-    quick = [1e-5]                         # fewer values for --quick; by default all
-    log = true                             # the axis is logarithmic
+    quick = [1e-5]                         # values for --quick; default: all
+    log = true                             # logarithmic axis
     set = { "link.rise.loss" = { bit_errors = "{x}" } }
 
-    [series.tcp_bulk]                      # templates of series that experiments share
+    [series.tcp_bulk]                      # template of series, shared by experiments
     scenario = "tcp.toml"
     set = { "flow.tcp.connections" = "{k}", "flow.tcp.traffic" = { kind = "bulk" } }
     measure = { kind = "goodput", flow = "tcp" }
 
-A reading that needs files which are not shipped names them and the reading that replaces it, see
+A reading that needs files which are not shipped lists them and the reading that replaces it, see
 `skybraid_studies.engine.readings`.
 
 In the values of `set`, `{x}` is the sweep's value and `{k}` the series' parameter; `{20/k}` and `{100*x}` divide and
-multiply, and `{min(k, 13)}` is 13 at most. `{x:lia|olia|balia}` is the first of these for 1, the second for 2 and so
-on, `{k:…}` likewise. A text that is nothing but such a place becomes a number. Keys of the reading come first, then
-those of the sweep, the template, the experiment and the series; a later one wins.
+multiply, and `{min(k, 13)}` is at most 13. `{x:lia|olia|balia}` is the first word for 1, the second for 2 and so on,
+`{k:…}` likewise. A text that consists of one placeholder becomes a number. Keys are set in the order reading, sweep,
+template, experiment, series; later ones take precedence.
 
 `ID.toml`:
 
     figure = "Fig. 9"
     finding = "Throughput of TCP grows linearly with the number of connections."
-    unit = "kbit/s"                        # of its values, for tables
-    sweep = "bit_errors"                   # a shared one, or a table of its own; without it there is one point, x = 0
-    runs = { duration = "100s" }           # keys of [runs] that differ; [quick] and [emulate] likewise
-    role = "check"                         # of its claims: "finding", "check" or "fit"
-    draw = "lines"                         # or "bars", "cdf", "boxes", "table": by default from the sweep's shape
-    set = { … }                            # keys of all its scenarios
+    unit = "kbit/s"                        # unit of its values, for tables
+    sweep = "bit_errors"                   # name of a shared sweep, or a table; default: one point, x = 0
+    runs = { duration = "100s" }           # replaced keys of [runs]; [quick] and [emulate] likewise
+    role = "check"                         # role of its claims: "finding", "check" or "fit"
+    draw = "lines"                         # or "bars", "cdf", "boxes", "table"; default: by the sweep
+    set = { … }                            # replaced keys of all its scenarios
 
-    [series.TCP]                           # becomes "TCP 1", "TCP 5" … where `k` is given, else "TCP"
-    use = "tcp_bulk"                       # a template; `scenario`, `set` and `measure` may be given here too
+    [series.TCP]                           # with `k`: "TCP 1", "TCP 5" …
+    use = "tcp_bulk"                       # template; `scenario`, `set` and `measure` may be given here too
     k = [1, 5, 10, 15]
-    largest_of = 10                        # or smallest_of: of so many runs each, as a paper that pools them has it
-    published = "fig09.csv"                # the authors' numbers: columns x, mean, sd and, with `k`, k; or, where
-                                           # there is one point, a number
+    largest_of = 10                        # or smallest_of: each value is that of so many pooled runs
+    published = "fig09.csv"                # the authors' numbers: columns x, mean, sd and, with `k`, k; or, for a
+                                           # single point, a number
 
-    [series."{cc} over {path}"]            # one for each choice of the words in `each`, for `{word}` in any text
+    [series."{cc} over {path}"]            # one series per combination of the words in `each`
     each = { cc = ["reno", "cubic"], path = ["lte", "leo"] }
     use = "tcp_bulk"
     set = { "flow.tcp.transport.congestion" = "{cc}", "flow.tcp.transport.paths" = ["{path}"] }
@@ -91,30 +91,28 @@ those of the sweep, the template, the experiment and the series; a later one win
     theirs = 5
     known = "Why it does not hold, once that is known."
 
-`measure` says what a series shows at each x:
+`measure` is the number of a series at each x:
 
-- `{ kind = "goodput", flow = "…" }`, in kbit/s: the bytes that arrived at all of a flow's receivers, by the run's
-  length. `estimator = "last_byte"` divides instead by the mean over the receivers of the time of their last byte, as
-  Pedrazzi did; the default is `"run"`.
-- `{ kind = "delay", flow = "…" }`, in ms: the median of the one-way delay.
-- `{ kind = "transfer_time", flow = "…" }`, in s: when the flow's last message arrived, from when the first was
-  written; infinite if one is missing.
-- `{ kind = "window", flow = "…" }`, in B, or in segments with `unit = "1500B"`: the sum of the congestion windows of a
-  flow's subflows, with `paths = ["…"]` of those on these paths (links) alone, with `sides = ["truck.downstream"]` of
-  those of these sides alone. Its x is time in s:
-  `times = { until = "100s", every = "0.5s" }` at the file's top.
-
-- an observation of `skybraid_studies.engine.observe` or of the paper's `observations.py`, by its name and with its
-  keys. `{x}` in a key is the sweep's value, so that a sweep may go along a distribution:
+- `{ kind = "goodput", flow = "…" }`, in kbit/s: bytes delivered to all receivers of a flow, divided by the length
+  of the run. `estimator = "last_byte"` divides instead by the mean time of the receivers' last byte, like Pedrazzi; the
+  default is `"run"`.
+- `{ kind = "delay", flow = "…" }`, in ms: median one-way delay.
+- `{ kind = "transfer_time", flow = "…" }`, in s: time from the writing of the first message to the delivery of
+  the last; infinite if one is missing.
+- `{ kind = "window", flow = "…" }`, in B, or in segments with `unit = "1500B"`: sum of the congestion windows of a
+  flow's subflows, or of those on `paths = ["…"]` (links) or at `sides = ["truck.downstream"]`. Its x is time in s:
+  `times = { until = "100s", every = "0.5s" }` at the top of the file.
+- an observation of `skybraid_studies.engine.observe` or of the paper's `observations.py`, by name and with its keys.
+  `{x}` in a key is the sweep's value, for example to sweep a distribution:
   `{ kind = "rtt_quantile", flow = "…", q = "{x}" }`.
 
-A flow may be a group's, or one of its instances such as `bulk.left-3`.
+A flow may be a group, or one of its instances such as `bulk.left-3`.
 
-An experiment that needs what is not here says so, `needs = "video"` or `needs = "hardware"`, and has neither series nor
-claims. One of decoded pictures has both and `needs = "video"`: it is run where PyAV is installed.
+An experiment that cannot be run has `needs = "video"` or `needs = "hardware"`, and neither series nor claims. One with
+decoded pictures has series, claims and `needs = "video"`: it is run if PyAV is installed.
 
-An experiment that no simulation answers has `compute = "NAME"` in each series in place of a scenario: a calculation
-registered in `skybraid_studies.engine.theory`, which is given the sweep's values and the seed.
+An experiment without a simulation has `compute = "NAME"` in each series instead of a scenario: a calculation registered
+in `skybraid_studies.engine.theory`, which receives the sweep's values and the seed.
 """
 
 from __future__ import annotations
@@ -143,10 +141,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STUDY = "study.toml"
-"""The file of what a study's experiments share."""
+"""File with the settings shared by a study's experiments."""
 
 EXPERIMENTS, SCENARIOS, PUBLISHED = "experiments", "scenarios", "published"
-"""Folders of the experiments, the base scenarios and the authors' numbers inside a study."""
+"""Folders of experiments, base scenarios and the authors' numbers inside a study."""
 
 MEASURES = {
     "goodput": {"flow", "estimator"},
@@ -154,13 +152,13 @@ MEASURES = {
     "transfer_time": {"flow"},
     "window": {"flow", "unit", "paths", "sides"},
 }
-"""Keys of `measure`, by its kind; observations have their own."""
+"""Keys of `measure` by kind; observations have their own."""
 
 EMULATED_SEEDS = 3
-"""Real time costs real time: so many seeds, unless a study says otherwise."""
+"""Default number of seeds of real-time runs."""
 
 NEEDS = ("video", "hardware")
-"""Needs of an experiment besides a run."""
+"""Requirements of an experiment besides a run."""
 
 ESTIMATORS = ("run", "last_byte")
 
@@ -173,9 +171,9 @@ class Runs:
     """Seeds and duration of an experiment's runs.
 
     Attributes:
-        seeds: roots of the random streams.
-        duration: replaces the scenario's, a text such as "480s"; None keeps it.
-        checkpoints_s: lengths of the run whose goodputs are averaged, in s; none for the run's own.
+        seeds: random seeds.
+        duration: duration such as "480s"; None: that of the scenario.
+        checkpoints_s: lengths of the run in s whose goodputs are averaged; empty: that of the run.
     """
 
     seeds: tuple[int, ...] = (1,)
@@ -185,14 +183,14 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Values of the parameter that is varied.
+    """Values of the varied parameter.
 
     Attributes:
-        label: of the axis.
-        values: in the order of the file.
-        quick: fewer of them.
+        label: label of the axis.
+        values: values in the order of the file.
+        quick: subset for `--quick`.
         log: whether the axis is logarithmic.
-        set: keys that are replaced, with places for the value.
+        set: replaced keys, with placeholders for the value.
     """
 
     label: str = ""
@@ -204,16 +202,16 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Number that a series shows of a run, as `measure` in an experiment's file.
+    """Number that a series takes from a run: `measure` in an experiment's file.
 
     Attributes:
-        kind: a key of `MEASURES`, or an observation's name.
-        flow: a flow's name, or a group's.
+        kind: key of `MEASURES`, or name of an observation.
+        flow: name of a flow or a group.
         estimator: one of `ESTIMATORS`.
-        segment_bytes: what a window is counted in; 1 for bytes.
-        paths: paths whose subflows count; none for all.
-        sides: sides of the connection, as the table `subflows` names them; none for all.
-        keys: of an observation, with places for the sweep's value.
+        segment_bytes: unit of a window in bytes; 1 for bytes.
+        paths: paths whose subflows count; empty: all.
+        sides: sides of the connection, named as in the table `subflows`; empty: all.
+        keys: keys of an observation, with placeholders for the sweep's value.
     """
 
     kind: str
@@ -226,11 +224,11 @@ class Measure:
 
     @property
     def is_observation(self) -> bool:
-        """Whether it is an observation rather than one of `MEASURES`."""
+        """Whether the measure is an observation."""
         return self.kind not in MEASURES
 
     def spec(self, x: float) -> str:
-        """An observation at a value of the sweep: its name and keys, as JSON."""
+        """Returns the observation at a value of the sweep as JSON: name and keys."""
         return json.dumps([self.kind, fill(self.keys, x=x)], sort_keys=True)
 
 
@@ -239,15 +237,15 @@ class Series:
     """One line of a figure.
 
     Attributes:
-        name: with its parameter, such as "TCP 5".
-        scenario: the base scenario's file, or None for a calculation.
-        measure: what is read from a run, or None for a calculation.
-        compute: the calculation's name, or None.
-        set: keys that are replaced, the places of `k` filled in.
+        name: name with the parameter, such as "TCP 5".
+        scenario: file of the base scenario, or None for a calculation.
+        measure: number taken from a run, or None for a calculation.
+        compute: name of the calculation, or None.
+        set: replaced keys, with the placeholders of `k` filled in.
         published: the authors' numbers by x: (mean, standard deviation or None).
-        k: its parameter.
-        largest_of: so many runs make one value, the largest of theirs; 0 for each its own.
-        smallest_of: the same with the smallest.
+        k: parameter of the series.
+        largest_of: number of runs of which the largest value is taken; 0: each run has a value.
+        smallest_of: number of runs of which the smallest value is taken; 0: each run has a value.
     """
 
     name: str
@@ -266,20 +264,20 @@ class Experiment:
     """One experiment of a study.
 
     Attributes:
-        id: such as "PED-E09".
-        paper: the study's name.
-        figure: where it is in the paper.
-        finding: what the paper found, in a sentence.
-        unit: of the values.
-        sweep: what is varied.
-        times_s: of a window over time, the times in s; these are then the x.
-        series: its lines.
-        claims: what is checked.
-        runs: how often and how long.
-        quick: the same for a quick look.
-        needs: what it needs besides a run, one of `NEEDS`, or nothing.
-        emulate: the same as `runs` in real time.
-        draw: the form of its figure, one of `FORMS`, or nothing where its shape says it.
+        id: id such as "PED-E09".
+        paper: name of the study.
+        figure: figure or section of the paper.
+        finding: finding of the paper in a sentence.
+        unit: unit of the values.
+        sweep: varied parameter.
+        times_s: x values of a window over time, in s.
+        series: lines of the figure.
+        claims: claims to test.
+        runs: seeds and duration.
+        quick: seeds and duration for `--quick`.
+        needs: requirement besides a run, one of `NEEDS`, or empty.
+        emulate: seeds and duration in real time.
+        draw: form of the figure, one of `FORMS`; empty: chosen by the shape of the data.
     """
 
     id: str
@@ -299,33 +297,33 @@ class Experiment:
 
     @property
     def lacks(self) -> str:
-        """Its need that this machine does not meet, or nothing; pictures are decoded where PyAV is installed."""
+        """Returns the requirement that this machine lacks, or an empty string; decoding pictures needs PyAV."""
         runs = self.needs == "video" and self.series and find_spec("av") is not None
         return "" if runs else self.needs
 
     def xs(self, *, quick: bool) -> tuple[float, ...]:
-        """The x values of its series."""
+        """Returns the x values of the series."""
         return self.times_s or (self.sweep.quick if quick else self.sweep.values)
 
 
 class Study:
-    """A study's folder.
+    """Study in a folder.
 
     Attributes:
-        paper: its name, the folder's.
-        title: the paper's.
-        author: and the year.
-        readings: by name.
-        reading: the name of the one that is used unless another is asked for.
-        comparisons: experiments by what the median of ours over their published numbers is about.
-        causes: why claims do not hold, by name.
+        paper: name of the study and its folder.
+        title: title of the paper.
+        author: author and year.
+        readings: readings by name.
+        reading: name of the default reading.
+        comparisons: experiments whose ratios to published numbers are summarised by a median, by its description.
+        causes: causes of claims that do not hold, by name.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Reads `study.toml` and imports `observations.py`; experiments are read when they are asked for.
+        """Reads `study.toml` and imports `observations.py`; experiments are read on demand.
 
         Raises:
-            ScenarioError: a file is missing or not correct.
+            ScenarioError: a file is missing or invalid.
         """
         self.folder = Path(folder)
         self.paper = self.folder.name
@@ -357,7 +355,7 @@ class Study:
                 keys.refuse("reading.otherwise", reading.otherwise, f"one of {', '.join(self.readings)}")
 
     def check_reading(self, name: str) -> None:
-        """Refuses a reading that the study does not have.
+        """Checks that the study has a reading.
 
         Raises:
             ScenarioError: there is no such reading.
@@ -366,10 +364,10 @@ class Study:
             raise ScenarioError(f"--reading: found {name}, expected one of {', '.join(self.readings)}")
 
     def experiments(self, reading: str | None = None) -> dict[str, Experiment]:
-        """Returns the experiments by id, in the order of their ids, in a reading; the study's own by default.
+        """Returns the experiments by id, in order, in a reading; default: that of the study.
 
         Raises:
-            ScenarioError: a file is not correct, or there is no such reading.
+            ScenarioError: a file is invalid, or there is no such reading.
         """
         name = self.reading if reading is None else reading
         self.check_reading(name)
@@ -402,7 +400,7 @@ class Study:
         return Scenario.load(series.scenario, filled)
 
     def _below(self, name: str) -> Path:
-        """Returns a folder of the study, or the study's own: a small study may have all its files there."""
+        """Returns a folder of the study; a small study may have all files in its own folder."""
         folder = self.folder / name
         return folder if folder.is_dir() else self.folder
 
@@ -587,7 +585,7 @@ def _observation(keys: Keys, kind: str) -> Measure:
 
 
 def _published(file: Path) -> dict[tuple[float | None, float], tuple[float, float | None]]:
-    """The authors' numbers by (k or None, x)."""
+    """Reads the authors' numbers by (k or None, x): mean, and standard deviation or None."""
     found: dict[tuple[float | None, float], tuple[float, float | None]] = {}
     try:
         with file.open(encoding="utf-8", newline="") as lines:
@@ -602,10 +600,10 @@ def _published(file: Path) -> dict[tuple[float | None, float], tuple[float, floa
 
 
 def folder_of(studies: Path, paper: str) -> Path:
-    """Returns the folder of a paper's study, among those of a folder.
+    """Returns the folder of a paper's study, inside a folder of studies.
 
     Raises:
-        ScenarioError: there is none.
+        ScenarioError: there is no such study.
     """
     known = {file.parent.name: file.parent for file in sorted(studies.glob(f"*/{STUDY}"))}
     if paper not in known:

@@ -1,7 +1,7 @@
-"""Figures of experiments, drawn as in the papers: a line for each series with its band over the seeds.
+"""Figures of experiments, drawn as in the papers: one line per series with its band over the seeds.
 
-Published numbers are hollow markers in the colour of their series. The form comes from the experiment's file (`draw`)
-or from its shape: one value of the sweep gives bars, a sweep along a distribution gives its cumulative form.
+Published numbers are hollow markers in the colour of their series. The form is that of the experiment's file (`draw`),
+or follows from the data: a single value of the sweep gives bars, a sweep over quantiles a cumulative distribution.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _QUARTILES = (0.25, 0.5, 0.75)
 _LEGEND_COLUMNS = 3
 _NAME_WIDTH = 30
 _MANY = 40
-"""From how many points on a line is drawn without markers."""
+"""Number of points from which on a line has no markers."""
 
 
 def form(experiment: Experiment) -> str:
-    """The form of an experiment's figure, one of `skybraid_studies.engine.experiment.FORMS`."""
+    """Returns the form of an experiment's figure, one of `skybraid_studies.engine.experiment.FORMS`."""
     if experiment.draw:
         return experiment.draw
     if experiment.times_s:
@@ -64,7 +64,7 @@ def _along_a_distribution(experiment: Experiment) -> bool:
 
 
 def draw(experiment: Experiment, lines: Mapping[str, Line], *, remark: str = "") -> Figure:
-    """Draws what came out of an experiment; the remark follows its title."""
+    """Draws the values of an experiment; `remark` follows its title."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Drawn
 
@@ -86,10 +86,10 @@ def draw(experiment: Experiment, lines: Mapping[str, Line], *, remark: str = "")
 
 
 def keep(experiment: Experiment, lines: Mapping[str, Line], row: Row, folder: Path) -> Path:
-    """Draws an experiment into `folder` as `ID.svg` and `ID.png`, unless the same lies there; gives the first.
+    """Draws an experiment to `ID.svg` and `ID.png` in `folder`, unless they are up to date; returns the first.
 
     Raises:
-        ResultError: it cannot be written.
+        ResultError: a file cannot be written.
     """
     remark = ", ".join(
         word
@@ -144,14 +144,14 @@ _CALLED = {
     "rr": "round_robin",
     "cpf": "cheapest_path",
 }
-"""Names of algorithms in papers, in small letters, and their names here."""
+"""Names of algorithms in papers, in lower case, and their names here."""
 
 
 def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Colour, marker and line of each series.
+    """Returns colour, marker and line style of each series.
 
-    Where each is named by a scheduler, or each by a congestion control, they have the looks that these have everywhere,
-    and several of one differ in their lines. Else they go by their place.
+    If all are named after schedulers, or all after congestion controls, they have the usual looks of these, with
+    different line styles for several of the same. Otherwise looks follow from their order.
     """
     heads = [re.split(r"[ ,]", line.name.lower(), maxsplit=1)[0] for line in lines]
     names = [_CALLED.get(head, head) for head in heads]
@@ -190,7 +190,7 @@ def _wrapped(name: str) -> str:
 
 
 def _bands(line: Line) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean over the seeds at each x, and the ends of its 95 % interval; NaN where a value is missing or infinite."""
+    """Returns mean over the seeds and the 95 % interval at each x; NaN if a value is missing or infinite."""
     mean, low, high = (np.full(len(line.x), math.nan) for _ in range(3))
     for column in range(len(line.x)):
         seeds = line.values[:, column]
@@ -231,7 +231,7 @@ def _bars(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
         mean, low, high = _bands(line)
         for column, x in enumerate(line.x):
             colours = {"color": own["color"], "ecolor": skybraid.plots.INK}
-            # Of equal values the mean may be rounded to the other side of a bound.
+            # The mean of equal values may be rounded across a bound.
             reach = np.array([[mean[column] - low[column]], [high[column] - mean[column]]]).clip(min=0.0)
             axes.barh(place, mean[column], xerr=reach, height=0.65, capsize=2, error_kw={"linewidth": 0.9}, **colours)
             if x in line.published:
@@ -259,7 +259,7 @@ def _cdf(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
 
 
 def _boxes(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
-    """A box from quartile to quartile and whiskers to the ends, of the distribution or of all values."""
+    """Draws boxes between quartiles with whiskers to the extremes, of the distribution or of all values."""
     quantiles = _along_a_distribution(experiment)
     for index, (line, own) in enumerate(zip(lines, _looks(lines), strict=True)):
         if quantiles:
@@ -289,7 +289,7 @@ def _boxes(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
 
 
 def _table(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
-    """Values as a table, the larger the darker; published ones in brackets."""
+    """Draws a table of values, larger ones darker; published ones in brackets."""
     xs = lines[0].x
     means = np.array([_bands(line)[0] for line in lines])
     finite = means[np.isfinite(means)]

@@ -1,6 +1,6 @@
 """Index of the papers' experiments, those without a file included.
 
-`index.toml` lies next to the studies' folders:
+`index.toml` is next to the studies' folders:
 
     [palazzi2007]
     PAL-E02 = { type = "simulation", line = "Fig. 5 throughput over 230 s" }
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INDEX = "index.toml"
-"""The index's file."""
+"""File name of the index."""
 
 TYPES = ("simulation", "emulation", "theory", "validation")
-"""Type of an experiment in its paper; an emulation may be one of real devices."""
+"""Types of experiments in papers; an emulation may use real devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An experiment of a paper.
+    """Experiment of a paper.
 
     Attributes:
-        id: such as "PED-E09".
-        paper: the study's name.
+        id: id such as "PED-E09".
+        paper: name of the study.
         type: one of `TYPES`.
-        line: what it shows, in a line.
+        line: summary in one line.
     """
 
     id: str
@@ -43,10 +43,10 @@ class Entry:
 
 
 def entries(folder: Path) -> dict[str, Entry]:
-    """Returns the index of a folder of studies by id, in the order of the file; empty where there is none.
+    """Returns the index of a folder of studies by id, in the order of the file; empty without a file.
 
     Raises:
-        ScenarioError: the file is not correct.
+        ScenarioError: the file is invalid.
     """
     file = folder / INDEX
     try:

@@ -1,8 +1,8 @@
-"""Kept results of a study: for each reading the numbers that its page quotes, in two small files that git can hold.
+"""Kept results of a study: the numbers quoted by its page, in two small files per reading for git.
 
-`results/READING.toml` has what belongs to the whole and a line for each experiment, `results/READING.csv` a line for
-each claim. What a claim says is not repeated: `check` is a digest of its words, and `digest` one of the CSV file, so
-that a later run can be compared.
+`results/READING.toml` has global data and one line per experiment, `results/READING.csv` one line per claim. The text
+of a claim is not repeated: `check` is a digest of its words, and `digest` that of the CSV file, for comparison with a
+later run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DIGITS = 9
 
 
 def files(card: Mapping[str, Any]) -> dict[str, bytes]:
-    """Returns the files of a scorecard, as `Scorecard.to_dict` gives it, by name."""
+    """Returns the files of a scorecard (a dict of `Scorecard.to_dict`) by name."""
     rows: Sequence[Mapping[str, Any]] = card["rows"]
     experiments = {row["id"]: _experiment(row) for row in rows}
     comparisons = {about: _short(found) for about, found in card["comparisons"].items()}
@@ -46,11 +46,11 @@ def files(card: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def merged(study: Study, card: Mapping[str, Any]) -> dict[str, bytes]:
-    """Returns the study's kept files with the rows of a scorecard in place of their own, by name.
+    """Returns the study's kept files, by name, with rows replaced by those of a scorecard.
 
     Raises:
         ResultError: the kept files cannot be read.
-        ScenarioError: the rows do not go together with those that are kept.
+        ScenarioError: the rows do not fit the kept ones.
     """
     name = _name(card)
     if name not in names(study):
@@ -67,12 +67,12 @@ def merged(study: Study, card: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def check_mergeable(study: Study, name: str, ids: Sequence[str], *, quick: bool) -> None:
-    """Checks that rows of the experiments `ids` may replace some of those that are kept under a name.
+    """Checks that rows of the experiments `ids` may replace those kept under a name.
 
     Raises:
         ResultError: the kept files cannot be read.
-        ScenarioError: they are a quick look and the others are not, or the other way round; or a comparison, whose
-            median is over all of its experiments, is over some of `ids` and over others.
+        ScenarioError: only one of both is a quick look; or `ids` has some, but not all, experiments of a comparison,
+            whose median is over all of them.
     """
     if name not in names(study):
         return
@@ -87,16 +87,16 @@ def check_mergeable(study: Study, name: str, ids: Sequence[str], *, quick: bool)
 
 
 def digest(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns a digest of the verdicts and numbers of a scorecard's rows, with as many digits as are kept."""
+    """Returns a digest of verdicts and numbers of a scorecard's rows, with the precision of kept results."""
     return _digest(_csv(_lines(rows)))
 
 
 def load(study: Study, name: str) -> dict[str, Any]:
-    """Returns kept results as a scorecard, with as much of `Scorecard.to_dict` as a page quotes.
+    """Returns kept results as a scorecard's dict, with the parts that a page quotes.
 
     Raises:
         ResultError: the files cannot be read.
-        ScenarioError: a file of the study is not correct.
+        ScenarioError: a file of the study is invalid.
     """
     card, found = _read(study, name)
     known, index = study.experiments(card["reading"]), entries(study.folder.parent)
@@ -110,17 +110,17 @@ def load(study: Study, name: str) -> dict[str, Any]:
 
 
 def names(study: Study) -> list[str]:
-    """Returns the names of a study's kept results: that of its own reading, the other readings, other drivers."""
+    """Returns the names of a study's kept results: its default reading, other readings, other drivers."""
     found = [file.stem for file in (study.folder / FOLDER).glob("*.toml")]
     return sorted(found, key=lambda name: (name != study.reading, name not in study.readings, name))
 
 
 def stored_rows(study: Study, name: str) -> list[dict[str, Any]]:
-    """Returns kept rows in short: verdict, whether checks alone decide it, and how many claims hold of how many.
+    """Returns short kept rows: verdict, whether only checks decide it, and the numbers of claims that hold and of all.
 
     Raises:
         ResultError: the files cannot be read.
-        ScenarioError: a file of the study is not correct.
+        ScenarioError: a file of the study is invalid.
     """
     card = load(study, name)
     found = []
@@ -242,7 +242,7 @@ def _row(
     reading: str,
     causes: Mapping[str, Cause],
 ) -> dict[str, Any]:
-    """A row of a scorecard, its words from the study's files; the verdict is that of what are findings by now."""
+    """Returns a row of a scorecard with words from the study's files; the verdict counts present findings only."""
     claims: list[dict[str, Any]] = []
     for claim, line in zip(experiment.claims, lines, strict=False):
         cause = claim.explanation(reading, causes) if line["verdict"] == Holds.NO else None

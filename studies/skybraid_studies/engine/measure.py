@@ -1,7 +1,7 @@
-"""Record of a run, and how a measure reads it.
+"""Records of runs, and measures that read them.
 
-A run of a study keeps no tables; what its experiments ask for is taken from it as it ends, so that thousands of runs
-lie in little memory and in small files.
+Runs of studies keep no tables. The numbers that experiments need are extracted at the end of each run, so that
+thousands of runs fit into little memory and small files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skybraid.model.heavy import np, pl
-from skybraid_studies.engine.observe import Seen, observations
+from skybraid_studies.engine.observe import RunData, observations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,14 +29,14 @@ Kept = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Contents of a run's record that measures need.
+    """Contents of a run's record.
 
     Attributes:
-        checkpoints_s: lengths of the run at which deliveries are counted, in s.
-        receivers: whether deliveries are counted, and the last one's time kept, for each receiver by itself.
-        last: whether the time of the last message is kept.
-        times_s: times at which windows are kept, in s.
-        observed: observations that are made, as `Measure.spec` gives them.
+        checkpoints_s: times at which deliveries are counted, in s.
+        receivers: whether deliveries and the time of the last one are recorded per receiver.
+        last: whether the time of the last message is recorded.
+        times_s: times at which windows are recorded, in s.
+        observed: observations, as returned by `Measure.spec`.
     """
 
     checkpoints_s: tuple[float, ...] = ()
@@ -47,14 +47,14 @@ class Recording:
 
     @property
     def tables(self) -> list[str]:
-        """Tables that the record is made from."""
+        """Returns the tables required for the record."""
         messages = ["messages"] if self.checkpoints_s or self.receivers or self.last else []
         windows = ["subflows"] if self.times_s else []
         others = [table for spec in self.observed for table in observations()[json.loads(spec)[0]].tables]
         return list(dict.fromkeys([*messages, *windows, *others]))
 
     def covers(self, other: Recording) -> bool:
-        """Whether it has all that another one has."""
+        """Whether the record contains another one."""
         return (
             set(self.checkpoints_s) >= set(other.checkpoints_s)
             and set(self.times_s) >= set(other.times_s)
@@ -81,14 +81,14 @@ class Recording:
             "delay_ms": {stats.flow: stats.delay_quantile(0.5) for stats in [*run.flow_stats(), *run.group_stats()]},
             "bits": {stats.flow: 8 * stats.bytes_delivered for stats in [*run.flow_stats(), *run.group_stats()]},
         }
-        seen = Seen(run, scenario)
+        data = RunData(run, scenario)
         if self.checkpoints_s or self.receivers or self.last:
-            kept |= self._deliveries(seen.table("messages"), run.simulated_s)
+            kept |= self._deliveries(data.table("messages"), run.simulated_s)
         if self.times_s:
-            kept["windows"] = self._windows(seen.table("subflows"))
+            kept["windows"] = self._windows(data.table("subflows"))
         for spec in self.observed:
             name, keys = json.loads(spec)
-            kept.setdefault("observed", {})[spec] = observations()[name](seen, keys)
+            kept.setdefault("observed", {})[spec] = observations()[name](data, keys)
         return kept
 
     def _deliveries(self, messages: pl.DataFrame, whole_s: float) -> Kept:
@@ -121,7 +121,7 @@ class Recording:
         return found
 
     def _windows(self, subflows: pl.DataFrame) -> dict[str, dict[str, dict[str, list[float]]]]:
-        """Windows in bytes by flow, side and path, each the sum over the subflows that sent data, at the times."""
+        """Returns windows in bytes by flow, side and path at the times, summed over the subflows that sent data."""
         at_ns = np.array([int(time_s * NS_PER_S) for time_s in self.times_s])
         found: dict[str, dict[str, dict[str, list[float]]]] = {}
         keys = [column for column in ("flow", "side", "path", "subflow") if column in subflows.columns]
@@ -132,7 +132,7 @@ class Recording:
             times = rows["time_ns"].to_numpy()
             place = np.searchsorted(times, at_ns, side="right") - 1
             windows = rows["cwnd_bytes"].cast(pl.Float64).to_numpy()
-            # A subflow has no window before its first sample, and none once it has ended.
+            # A subflow has no window before its first sample and after its end.
             values = np.where((place >= 0) & (at_ns <= times[-1] + _SAMPLE_NS), windows[np.maximum(place, 0)], 0.0)
             of_side = found.setdefault(str(named["flow"]), {}).setdefault(str(named["side"]), {})
             path = str(named.get("path"))
@@ -141,15 +141,15 @@ class Recording:
 
 
 _SAMPLE_NS = 150_000_000
-"""Windows are sampled every 100 ms."""
+"""Sampling interval of windows in ns."""
 
 
 def needed(
     measure: Measure, x: float, checkpoints_s: Sequence[float], times_s: Sequence[float], *, both: bool
 ) -> Recording:
-    """Returns what a measure needs at a sweep's value, in an experiment with these checkpoints and times in s.
+    """Returns the record required by a measure at a sweep's value, for an experiment's checkpoints and times in s.
 
-    `both` estimators of a goodput, where published numbers are compared.
+    `both` includes both estimators of goodput, for comparison with published numbers.
     """
     if measure.is_observation:
         return Recording(observed=(measure.spec(x),))
@@ -172,7 +172,7 @@ def values(
     checkpoints_s: Sequence[float],
     times_s: Sequence[float],
 ) -> list[float]:
-    """Returns the numbers of a measure at a sweep's value: one, or one for each time for windows."""
+    """Returns the values of a measure at a sweep's value: a single one, or one per time for windows."""
     if measure.is_observation:
         return [float(kept["observed"][measure.spec(x)])]
     match measure.kind:
@@ -212,5 +212,5 @@ def _goodput_kbps(measure: Measure, kept: Kept, length_s: float) -> float:
 
 
 def belongs(name: str, group: str) -> bool:
-    """Whether a flow, path or link is a group's, or the group itself."""
+    """Whether a flow, path or link is in a group, or is the group itself."""
     return name == group or name.startswith(f"{group}.")

@@ -1,4 +1,4 @@
-"""The scorecard as one HTML page without other files, for a screen, a phone or paper."""
+"""Scorecard as one self-contained HTML page, for screen, phone or paper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skybraid_studies.engine.scorecard import Row
 
 PAGE = "index.html"
-"""The page's file."""
+"""File name of the page."""
 
 KINDS = (
     ("claims", Role.FINDING, False),
@@ -29,14 +29,14 @@ KINDS = (
     ("fits", Role.FIT, False),
     ("checks of the product against itself", Role.CHECK, False),
 )
-"""Words, role of what is counted in the first line, and whether experiments or claims are counted."""
+"""Counts of the first line: words, role, and whether experiments or claims are counted."""
 
 VERDICTS = (*map(str, Holds), *(f"needs {each}" for each in reversed(NEEDS)))
-"""Every verdict, in the order of tables."""
+"""Verdicts in the order of tables."""
 
 
 def lead(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
-    """Returns for claims, experiments, fits and checks their name, how many hold, and of how many."""
+    """Returns name, number that hold, and total of claims, experiments, fits and checks."""
     found = []
     for words, role, experiments in KINDS:
         if experiments:
@@ -54,22 +54,22 @@ def counts(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def write(rows: Sequence[Row], titles: Mapping[str, str], path: Path) -> Path:
-    """Writes the page, replacing an earlier one there.
+    """Writes the page, replacing an earlier one.
 
     Args:
-        rows: in their order.
-        titles: of the papers, by the studies' names.
-        path: the file.
+        rows: rows in their order.
+        titles: titles of the papers by study.
+        path: file to write.
 
     Raises:
-        ResultError: it cannot be written.
+        ResultError: the file cannot be written.
     """
     write_whole(path, html(rows, titles, path.parent).encode())
     return path
 
 
 def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
-    """Returns the page's text with the figures that the rows name; links are relative to `folder`."""
+    """Renders the page with the figures of the rows; links are relative to `folder`."""
     environment = templates("skybraid_studies.engine")
     environment.filters["number"] = number
     loader = environment.loader
@@ -101,12 +101,12 @@ def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
 
 
 def _drawing(row: Row) -> str:
-    """A row's figure as an element for the page, or nothing where there is none."""
+    """Renders a row's figure as an HTML element; empty without a figure."""
     if not row.figure_file:
         return ""
     try:
         text = Path(row.figure_file).read_text(encoding="utf-8")
     except OSError:
         return ""
-    # Identifiers are the figure's own; the page needs no paper behind it.
+    # Identifiers are unique to the figure; the page needs no paper background.
     return inlined(text).replace("fill: #ffffff", "fill: none").replace("</script", "<\\/script")

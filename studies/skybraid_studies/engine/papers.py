@@ -1,4 +1,4 @@
-"""Modules of studies: each registers calculations and observations when it is imported."""
+"""Modules of studies, which register calculations and observations on import."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from skybraid.model.errors import ScenarioError
 
 FOLDER = Path(__file__).parents[1]
-"""Folder of the studies that are installed, one folder a paper."""
+"""Folder of installed studies, one folder per paper."""
 
 MODULE = "observations"
-"""Module of a study that registers them."""
+"""Name of a study's module that registers them."""
 
 
 @cache
@@ -27,7 +27,7 @@ def load_from(study: Path) -> None:
     """Imports the module of a study in any folder, if it has one.
 
     Raises:
-        ScenarioError: it cannot be imported.
+        ScenarioError: the module cannot be imported.
     """
     if study.resolve().parent == FOLDER.resolve():
         load()

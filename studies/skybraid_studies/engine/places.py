@@ -1,6 +1,6 @@
-"""Places in the values of a study's files: what a sweep, a parameter or a choice of words fills in.
+"""Placeholders in the values of a study's files, filled in with a sweep's value, a parameter or words.
 
-A place is `{k}`, `{2*k}`, `{10/k}`, `{min(k, 13)}`, or a choice of words as `{k:one|two}`.
+A placeholder is `{k}`, `{2*k}`, `{10/k}`, `{min(k, 13)}`, or a choice of words such as `{k:one|two}`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _CHOICE = re.compile(r"\{([xk]):([^{}]*)\}")
 
 
 def fill(value: Any, *, x: float | None = None, k: float | None = None) -> Any:  # noqa: ANN401 any value of TOML
-    """A value of `set` with the places of `x` and `k` filled in, where they are known.
+    """Fills in the placeholders of `x` and `k` in a value of `set`, if these are known.
 
-    A text that is one place alone becomes a number.
+    A text that consists of one placeholder becomes a number.
     """
     known = {name: number for name, number in (("x", x), ("k", k)) if number is not None}
     if isinstance(value, Mapping):
@@ -48,7 +48,7 @@ def fill(value: Any, *, x: float | None = None, k: float | None = None) -> Any: 
 
 
 def _chosen(place: re.Match[str], known: Mapping[str, float]) -> str:
-    """Returns the word that a place such as `{x:a|b}` chooses, or the place itself while its number is unknown."""
+    """Returns the word chosen by a placeholder such as `{x:a|b}`; the placeholder itself if its number is unknown."""
     name, words = place[1], place[2].split("|")
     if name not in known:
         return place[0]
@@ -58,7 +58,7 @@ def _chosen(place: re.Match[str], known: Mapping[str, float]) -> str:
 
 
 def worded_tables(name: str, keys: Keys) -> list[tuple[str, Keys]]:
-    """A series' name and table for every choice of one word a key of `each`."""
+    """Returns a series' name and table for every combination of one word per key of `each`."""
     each: Mapping[str, list[str]] = keys.take("each", dict, {})
     table = keys.rest()
     choices = [dict(zip(each, choice, strict=True)) for choice in itertools.product(*each.values())]
@@ -66,7 +66,7 @@ def worded_tables(name: str, keys: Keys) -> list[tuple[str, Keys]]:
 
 
 def _worded(value: Any, words: Mapping[str, str]) -> Any:  # noqa: ANN401 any value of TOML
-    """A value with the places of the words filled in."""
+    """Fills in the placeholders of words in a value."""
     if isinstance(value, Mapping):
         return {key: _worded(each, words) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""Runs and calculations that studies need, each made once and kept in a folder.
+"""Runs and calculations of studies, each made once and stored in a folder.
 
-Each is named by all its inputs, the code included, so that nothing old is taken for new.
+Its key covers all inputs, the code included, so that outdated results are never reused.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ SIMULATION, EMULATION, GATEWAY = "simulation", "emulation", "gateway"
 """Drivers of runs."""
 
 _CALCULATION_S = 20.0
-"""Weight of a calculation in the time that is left, in s of simulated time."""
+"""Weight of a calculation in estimates of the remaining time, in s of simulated time."""
 
 _ABANDONED_S = 3600.0
 _FIRST_PART_S = 0.25
 
 TABLE = "points"
-"""Table of finished runs and calculations, a folder inside an output."""
+"""Folder of the table of finished runs and calculations, inside an output."""
 
 
 _ENGINE = "skybraid."
 _STUDIES = "skybraid_studies."
 
 _CALCULATING = threading.Lock()
-"""One calculation at a time: they are Python, and a study's author need not think of threads."""
+"""Serialises calculations: they are Python, and a study's author need not care about threads."""
 
 
 def _schema() -> dict[str, pl.DataType]:
@@ -60,16 +60,16 @@ def _schema() -> dict[str, pl.DataType]:
 
 @dataclass(slots=True)
 class Point:
-    """A run that is needed: a scenario and a seed.
+    """Required run: a scenario and a seed.
 
     Attributes:
-        key: names it.
-        scenario: what is run.
-        seed: root of its random streams.
+        key: key of the result.
+        scenario: scenario of the run.
+        seed: random seed.
         driver: `SIMULATION`, `EMULATION` or `GATEWAY`.
-        recording: what is read from it.
-        judged: the flow that is looked at, which a gateway has to carry as the scenario says.
-        again: the command that has gateways run it again.
+        recording: contents of the record.
+        judged: evaluated flow, which a gateway must transport as in the scenario.
+        again: command that repeats the run with gateways.
     """
 
     key: str
@@ -82,18 +82,18 @@ class Point:
 
     @property
     def length_s(self) -> float:
-        """Duration of the run in its own time, in s."""
+        """Duration of the run in simulated time, in s."""
         return self.scenario.duration_s
 
     @property
     def replay(self) -> str:
-        """The command that repeats it."""
+        """Command that repeats the run."""
         if self.driver == GATEWAY:
             return self.again
         return replay_command(self.scenario, [self.seed], "emulate" if self.driver == EMULATION else "run")
 
     def make(self, report: Report) -> Kept:
-        """Makes the run."""
+        """Executes the run; returns its record."""
         if self.driver == GATEWAY:
             return self._by_gateways(report)
         if self.driver == EMULATION:
@@ -109,7 +109,7 @@ class Point:
     def _by_gateways(self, report: Report) -> Kept:
         flown = flight.fly(self.scenario, self.seed, self.judged, report)
         doubtful = flown.facts["emulation"]["doubtful"]
-        # What gateways ran has what is read here of a finished run.
+        # `Flown` has the interface of a finished run that is used here.
         kept = self._keep(cast("Run", flown))
         return kept | {"gateway": {"words": flown.facts["words"], "doubtful": doubtful, "cpu_s": flown.facts["cpu_s"]}}
 
@@ -117,7 +117,7 @@ class Point:
         return self.recording.take(run, self.scenario) | {"recording": asdict(self.recording), "code": self._code()}
 
     def accepts(self, kept: Kept) -> bool:
-        """Whether a record has all that is needed and was read by the present code; adopts its recording."""
+        """Whether a record is complete and was read by the present code; if so, adopts its recording."""
         was = kept["recording"]
         recording = Recording(
             tuple(was["checkpoints_s"]), was["receivers"], was["last"], tuple(was["times_s"]), tuple(was["observed"])
@@ -135,14 +135,14 @@ class Point:
 
 @dataclass(slots=True)
 class Calculation:
-    """A calculation that is needed, at all values of a sweep and for all seeds.
+    """Required calculation, at all values of a sweep and for all seeds.
 
     Attributes:
-        key: names it.
-        name: of the registered calculation.
-        xs: the sweep's values.
-        seeds: the seeds.
-        replay: the command that does it again.
+        key: key of the result.
+        name: name of the registered calculation.
+        xs: values of the sweep.
+        seeds: random seeds.
+        replay: command that repeats it.
     """
 
     key: str
@@ -153,11 +153,11 @@ class Calculation:
 
     @property
     def length_s(self) -> float:
-        """Weight of the calculation, in s of simulated time."""
+        """Weight of the calculation in s of simulated time."""
         return _CALCULATION_S
 
     def make(self, report: Report) -> Kept:
-        """Does it."""
+        """Executes the calculation; returns its values."""
         with _CALCULATING:
             values = [[theory.compute(self.name, x, seed) for x in self.xs] for seed in self.seeds]
         report(_CALCULATION_S)
@@ -172,9 +172,9 @@ Job = Point | Calculation
 
 
 def point_keys(scenario: Scenario, seeds: tuple[int, ...], driver: str, *more: str) -> dict[int, str]:
-    """Names of a scenario's runs by seed: the same for what gives the same numbers.
+    """Returns the keys of a scenario's runs by seed; runs with the same key have the same results.
 
-    `more` is what else these depend on.
+    `more` has further inputs.
     """
     of = [engine(), scenario.toml(), scenario.inputs(), driver, *more]
     base = hashlib.sha256(json.dumps(of).encode()).hexdigest()
@@ -182,14 +182,14 @@ def point_keys(scenario: Scenario, seeds: tuple[int, ...], driver: str, *more: s
 
 
 def calculation_key(name: str, xs: tuple[float, ...], seeds: tuple[int, ...]) -> str:
-    """Returns a name for a calculation: it depends on the module that defines it."""
+    """Returns the key of a calculation, which includes the module that defines it."""
     of = [engine(), name, _digest_of(theory.find(name)), xs, seeds]
     return hashlib.sha256(json.dumps(of).encode()).hexdigest()[:24]
 
 
 @cache
 def engine() -> str:
-    """Returns the engine's version with a digest of the native module, which changes without a new version too."""
+    """Returns the engine's version with a digest of the native module, which may change within a version."""
     return f"{_core.__version__} {_digest(_core.__file__)}"
 
 
@@ -210,7 +210,7 @@ def _digest_of_modules(name: str) -> str:
 
 
 def _files(name: str, seen: set[str]) -> set[str]:
-    """Returns the files of a module, of the studies' modules that it uses, and of the modules that these use."""
+    """Returns the files of a module, and recursively of the studies' modules that it imports."""
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     if module is None or file is None or name in seen:
@@ -226,10 +226,10 @@ def _files(name: str, seen: set[str]) -> set[str]:
 
 
 class Points:
-    """Finished runs and calculations in a folder, as parts of one table; used as a context, it keeps all at its end.
+    """Finished runs and calculations in a folder, as parts of one table; as a context manager it is flushed at the end.
 
     Args:
-        folder: where they are; other processes may add to them at the same time.
+        folder: folder of the table; other processes may add to it concurrently.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -245,7 +245,7 @@ class Points:
         self.flush()
 
     def found(self, jobs: Mapping[str, Job]) -> dict[str, Kept]:
-        """Returns what is kept of jobs, by their keys, where it has all that is needed.
+        """Returns the stored, complete results of jobs, by key.
 
         Raises:
             ResultError: the folder cannot be read.
@@ -256,27 +256,27 @@ class Points:
             self._store.scan(TABLE, _schema()).filter(pl.col("key").is_in(list(jobs))).select("key", "kept").collect()
         )
         found: dict[str, Kept] = {}
-        # A later part may have more of the same run than an earlier one.
+        # A later part may have a more complete record of the same run.
         for key, text in reversed(rows.rows()):
             if key not in found and (kept := _accepted(jobs[key], text)) is not None:
                 found[key] = kept
         return found
 
     def add(self, job: Job, kept: Kept) -> None:
-        """Adds a finished job; it is kept with the next part.
+        """Adds a finished job; it is written with the next part.
 
         Raises:
-            ResultError: it cannot be written.
+            ResultError: a file cannot be written.
         """
         self._rows.append((job.key, float(kept["wall_s"]), job.replay, json.dumps(kept)))
         if self._cadence.is_due:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what was added, whole or not at all.
+        """Writes added jobs atomically.
 
         Raises:
-            ResultError: it cannot be written.
+            ResultError: a file cannot be written.
         """
         rows, self._rows = self._rows, []
         if rows:
@@ -284,7 +284,7 @@ class Points:
         self._cadence.on_written()
 
     def _clean(self) -> None:
-        """Removes what processes that died left half written: nobody writes one file for an hour."""
+        """Removes temporary files of dead processes: no file takes an hour to write."""
         for file in self._folder.glob(".*.partial"):
             with suppress(OSError):
                 if time.time() - file.stat().st_mtime > _ABANDONED_S:
@@ -292,7 +292,7 @@ class Points:
 
 
 def _accepted(job: Job, text: str) -> Kept | None:
-    """Returns the record of a job, or None where it lacks what is needed."""
+    """Returns the record of a job; None if it is incomplete."""
     try:
         kept: Kept = json.loads(text)
         return kept if job.accepts(kept) else None

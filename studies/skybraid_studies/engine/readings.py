@@ -1,7 +1,7 @@
 """Readings of a paper, and the measurements that some of them need.
 
-A reading that needs files which are not free to ship names them, relative to the folder of measurements, and the
-reading that replaces it where they are missing:
+A reading that needs files which may not be shipped lists them, relative to the folder of measurements, and names the
+reading that replaces it if they are missing:
 
     [reading.traces]
     about = "The authors' own inputs."
@@ -12,7 +12,7 @@ reading that replaces it where they are missing:
 In the values of a reading `{measurements}` is that folder: `$SKYBRAID_TRACES`, else `../shared/traces` next to the
 source tree.
 
-A reading may be `like` an earlier one, whose values it then has where it gives none itself.
+A reading may be `like` an earlier one, from which it inherits values.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _TRANSPORT = re.compile(r"flow\.[^.]+\.transport")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A way to read what a paper leaves open.
+    """Interpretation of what a paper leaves open.
 
     Attributes:
-        about: what it is, in a sentence.
-        all: keys that are replaced in every scenario.
-        scenarios: in one scenario, by its file's name.
-        series: in one template of a series, by its name.
-        hosts: keys of the transports that a series gives as tables, by protocol; the series' own win.
-        runs: keys of the study's `[runs]` that differ.
-        files: that it needs, relative to the folder of measurements.
-        otherwise: the reading that replaces it where one of them is missing; none refuses.
+        about: description in a sentence.
+        all: replaced keys of every scenario.
+        scenarios: replaced keys by scenario file.
+        series: replaced keys by template of a series.
+        hosts: keys of transports that a series gives as tables, by protocol; keys of the series take precedence.
+        runs: replaced keys of the study's `[runs]`.
+        files: required files, relative to the folder of measurements.
+        otherwise: reading that replaces it if a file is missing; empty: an error.
     """
 
     about: str = ""
@@ -59,10 +59,10 @@ class Reading:
 
     @classmethod
     def parse(cls, keys: Keys, earlier: Mapping[str, Reading]) -> Reading:
-        """Reads one from a study's file, after the earlier ones.
+        """Parses a reading from a study's file; `earlier` are those already parsed.
 
         Raises:
-            ScenarioError: a key is missing, unknown or of another kind, or there is no such earlier reading.
+            ScenarioError: a key is missing, unknown or of another type, or there is no such earlier reading.
         """
         like = keys.take("like", str, "")
         if like and like not in earlier:
@@ -72,9 +72,9 @@ class Reading:
         found = cls(
             keys.take("about", str),
             {**base.all, **with_folder(keys.take("set", dict, {}))},
-            _over(base.scenarios, keys.tables("scenario")),
-            _over(base.series, keys.tables("series")),
-            _over(base.hosts, keys.tables("hosts")),
+            _merged(base.scenarios, keys.tables("scenario")),
+            _merged(base.series, keys.tables("series")),
+            _merged(base.hosts, keys.tables("hosts")),
             {**base.runs, **keys.take("runs", dict, {})},
             tuple(files),
             keys.take("otherwise", str, base.otherwise),
@@ -83,20 +83,20 @@ class Reading:
         return found
 
     def on_hosts(self, key: str, value: Any) -> Any:  # noqa: ANN401 any value of TOML
-        """A value of `set`; a table of a flow's transport also has the keys of the reading's hosts."""
+        """Returns a value of `set`; a table of a flow's transport also receives the keys of `hosts`."""
         if not (_TRANSPORT.fullmatch(key) and isinstance(value, Mapping)):
             return value
         return {**self.hosts.get(value.get("protocol", ""), {}), **value}
 
     @property
     def missing(self) -> list[str]:
-        """Its files that are not here."""
+        """Returns the required files that are missing."""
         return [file for file in self.files if not (measurements() / file).is_file()]
 
 
-def _over(base: Mapping[str, Mapping[str, Any]], own: Mapping[str, Keys]) -> dict[str, Mapping[str, Any]]:
-    """Tables of a reading's own keys over those of the one that it is like."""
-    return {**base, **{name: {**base.get(name, {}), **with_folder(each.rest())} for name, each in own.items()}}
+def _merged(base: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Keys]) -> dict[str, Mapping[str, Any]]:
+    """Merges a reading's own tables into those of the reading that it is like."""
+    return {**base, **{name: {**base.get(name, {}), **with_folder(each.rest())} for name, each in tables.items()}}
 
 
 def measurements() -> Path:
@@ -106,7 +106,7 @@ def measurements() -> Path:
 
 
 def with_folder(value: Any) -> Any:  # noqa: ANN401 any value of TOML
-    """A value with the folder of measurements filled in."""
+    """Fills in the folder of measurements in a value."""
     if isinstance(value, Mapping):
         return {key: with_folder(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -115,10 +115,10 @@ def with_folder(value: Any) -> Any:  # noqa: ANN401 any value of TOML
 
 
 def present(readings: Mapping[str, Reading], name: str) -> tuple[str, str]:
-    """Returns the reading that is run for the one that is asked for, and a note if it is another.
+    """Returns the reading to run for a requested one, and a note if it differs.
 
     Raises:
-        ScenarioError: files are missing and nothing replaces them.
+        ScenarioError: files are missing and no reading replaces it.
     """
     asked, note = name, ""
     while absent := readings[name].missing:

@@ -1,4 +1,4 @@
-"""Published studies run again: their experiments planned, run and judged."""
+"""Reproduction of published studies: their experiments planned, run and judged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skybraid_studies.engine.experiment import Study, folder_of
 from skybraid_studies.engine.index import entries
 from skybraid_studies.engine.readings import present
 from skybraid_studies.engine.runner import Form, Plan, Selection, collect, plan, run_plan
-from skybraid_studies.engine.scorecard import Beside, Row, beside, csv_text, median_ratio, row
+from skybraid_studies.engine.scorecard import Beside, Row, csv_text, median_ratio, published_points, row
 
 if TYPE_CHECKING:
     import os
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from skybraid_studies.engine.index import Entry
 
 FIGURES = "figures"
-"""The folder of figures inside a study's output."""
+"""Folder of figures inside a study's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +35,18 @@ class Scorecard:
     """Verdicts on a study's experiments.
 
     Attributes:
-        paper: the study's name.
-        title: the paper's.
-        reading: of the paper, as it was run: another than was asked for where that one's measurements are missing.
-        quick: whether it was a quick look: fewer seeds, shorter runs.
-        rows: one an experiment.
-        points: ours and the published numbers, point by point.
-        comparisons: medians of ours over published, by what they are about.
-        runs: how many runs there were.
-        kept: how many of them were taken from the folder.
-        wall_s: how long it took, in s of wall time.
-        experiments: what was run, by id.
-        lines: what came out, by experiment and series.
+        paper: name of the study.
+        title: title of the paper.
+        reading: reading that was run; differs from the requested one if measurements are missing.
+        quick: whether seeds and durations were reduced.
+        rows: one row per experiment.
+        points: our and the published numbers at each point.
+        comparisons: median ratios of ours to published numbers, by description.
+        runs: number of runs.
+        kept: number of runs taken from the folder.
+        wall_s: wall-clock time in s.
+        experiments: experiments by id.
+        lines: values by experiment and series.
     """
 
     paper: str
@@ -63,17 +63,17 @@ class Scorecard:
     lines: Mapping[str, Mapping[str, Line]] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON, without the lines."""
+        """Converts to plain values for JSON, without the lines."""
         found = asdict(replace(self, experiments={}, lines={}))
         return {name: value for name, value in found.items() if name not in ("experiments", "lines")}
 
     def keep(self, folder: Path) -> Scorecard:
-        """Writes it into a folder: `scorecard.json`, `beside.csv`, figures and what a page quotes, below `results`.
+        """Writes `scorecard.json`, `beside.csv`, figures, and the numbers that a page quotes into a folder.
 
-        Returns it with the figures' files.
+        Returns the scorecard with the files of the figures.
 
         Raises:
-            ResultError: it cannot be written.
+            ResultError: a file cannot be written.
         """
         rows = []
         for one in self.rows:
@@ -93,15 +93,15 @@ class Scorecard:
 
 
 def json_text(value: object) -> bytes:
-    """A value as the text of a JSON file."""
+    """Encodes a value as the text of a JSON file."""
     return f"{json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)}\n".encode()
 
 
 def place_of(folder: Path | None = None) -> Path:
-    """Returns the folder whose subfolders are studies: this one, or that of the installed ones.
+    """Returns the folder of the studies: `folder`, or that of the installed ones.
 
     Raises:
-        ScenarioError: there is no study.
+        ScenarioError: the folder has no study.
     """
     place = papers.FOLDER if folder is None else folder
     if next(place.glob("*/study.toml"), None) is None:
@@ -110,19 +110,19 @@ def place_of(folder: Path | None = None) -> Path:
 
 
 def studies(folder: Path | None = None) -> list[Study]:
-    """Every study that is found, below a folder or of those that are installed.
+    """Returns all studies in a folder; default: the installed ones.
 
     Raises:
-        ScenarioError: a study's file is not correct, or there is no study.
+        ScenarioError: a study's file is invalid, or there is no study.
     """
     return [Study(file.parent) for file in sorted(place_of(folder).glob("*/study.toml"))]
 
 
 def selection(study: Study, experiments: Sequence[str] = (), reading: str | None = None) -> Selection:
-    """Experiments of a study, by their ids; all by default.
+    """Returns experiments of a study by their ids; default: all.
 
     Raises:
-        ScenarioError: a file is not correct, or there is no such experiment or reading.
+        ScenarioError: a file is invalid, or there is no such experiment or reading.
     """
     asked = study.reading if reading is None else reading
     study.check_reading(asked)
@@ -135,7 +135,7 @@ def selection(study: Study, experiments: Sequence[str] = (), reading: str | None
 
 
 def judged(planned: Plan, of: Selection, wall_s: float, index: Mapping[str, Entry] | None = None) -> Scorecard:
-    """Returns the scorecard of a study whose runs are done."""
+    """Returns the scorecard of a study whose runs are finished."""
     collected = collect(planned, of)
     return Scorecard(
         paper=of.study.paper,
@@ -147,7 +147,7 @@ def judged(planned: Plan, of: Selection, wall_s: float, index: Mapping[str, Entr
             one
             for each in of.experiments
             if each.unit and not each.times_s
-            for one in beside(each, collected.lines[each.id])
+            for one in published_points(each, collected.lines[each.id])
         ),
         comparisons={
             words: ratio
@@ -172,23 +172,23 @@ def reproduce(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Scorecard:
-    """Runs a study's experiments again and judges what the paper says about them.
+    """Runs a study's experiments and judges the paper's claims.
 
     Args:
-        study: a `Study`, or the name of an installed one.
-        experiments: their ids; all by default.
-        reading: of what the paper leaves open; the study's own by default.
-        quick: fewer seeds and shorter runs. Its verdicts are about those.
-        out: folder that keeps finished runs, which are not made again, and takes the scorecard as `scorecard.json`, the
-            table of ours next to the published numbers as `beside.csv`, and `figures`.
-        workers: how many runs at a time; by default one a core.
-        progress: receives the share that is done, 0 to 1.
+        study: `Study`, or name of an installed one.
+        experiments: ids of experiments; default: all.
+        reading: name of the reading; default: that of the study.
+        quick: whether to use fewer seeds and shorter runs, which the verdicts then refer to.
+        out: folder of finished runs, which are reused, and of the scorecard (`scorecard.json`), the table of our and
+            the published numbers (`beside.csv`), and `figures`.
+        workers: number of parallel runs; default: one per core.
+        progress: callback with the completed share, 0 to 1.
 
     Raises:
-        ScenarioError: a file is not correct, or there is no such study, experiment or reading. (A run that fails leaves
-            its experiment without a verdict instead, and its row says why.)
+        ScenarioError: a file is invalid, or there is no such study, experiment or reading. (A failed run leaves its
+            experiment without a verdict; its row has the reason.)
         ResultError: `out` cannot be written.
-        KeyboardInterrupt: Ctrl-C; finished runs stay in `out`.
+        KeyboardInterrupt: Ctrl-C; finished runs remain in `out`.
     """
     clock = time.perf_counter()
     chosen = study if isinstance(study, Study) else Study(folder_of(papers.FOLDER, study))

@@ -1,8 +1,8 @@
-"""Runs of experiments: every point once, on all cores, with earlier runs taken from a folder.
+"""Runs of experiments: every point once, on all cores, reusing earlier runs of a folder.
 
-A point is a scenario and a seed. Experiments that share points share their runs, those of other studies included; runs
-that a folder has kept are not made again, so that what was interrupted goes on where it stopped. A run that fails
-takes its series out of its experiment and leaves all others alone.
+A point is a scenario and a seed. Experiments that share points share their runs, also between studies. Stored runs of a
+folder are reused, so that an interrupted plan can be resumed. A failed run removes its series from its experiment and
+affects no other.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _NEARLY = 0.999
 
 EMULATED_S, EMULATED_TRANSFER_S = 30.0, 120.0
-"""Maximum duration of an emulated run, and of one whose transfer has to end, unless a study says otherwise."""
+"""Maximum duration of an emulated run in s, and of one whose transfer must complete, unless a study sets another."""
 
 
 class Form(StrEnum):
-    """Form of the runs: the studies' own seeds and durations, fewer, or real time."""
+    """Form of the runs: the studies' seeds and durations, a reduced set, or real time."""
 
     FULL = "full"
     QUICK = "quick"
@@ -54,29 +54,29 @@ class Form(StrEnum):
 
     @property
     def quick(self) -> bool:
-        """Whether fewer values of a sweep are taken."""
+        """Whether a sweep uses fewer values."""
         return self is not Form.FULL
 
     @property
     def real_time(self) -> bool:
-        """Whether runs are made in real time."""
+        """Whether runs are in real time."""
         return self in (Form.EMULATED, Form.GATEWAY)
 
     @property
     def driver(self) -> str:
-        """Driver of its runs."""
+        """Driver of the runs."""
         return {Form.EMULATED: points.EMULATION, Form.GATEWAY: points.GATEWAY}.get(self, points.SIMULATION)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Experiments of one study that must be run, in a reading of its paper.
+    """Experiments of one study to run, in a reading of its paper.
 
     Attributes:
-        study: theirs.
-        experiments: in the reading.
-        reading: its name.
-        note: why it is not the one that was asked for, or nothing.
+        study: study of the experiments.
+        experiments: experiments in the reading.
+        reading: name of the reading.
+        note: reason for not using the requested reading, or empty.
     """
 
     study: Study
@@ -87,11 +87,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run or calculation that failed.
+    """Run or calculation that failed.
 
     Attributes:
-        words: what went wrong.
-        replay: the command that does the same again.
+        words: error message.
+        replay: command that repeats it.
     """
 
     words: str
@@ -103,11 +103,11 @@ class PlanProgress:
     """Progress of a plan.
 
     Attributes:
-        share: of the simulated time, 0 to 1.
-        done: runs that are there, kept ones included.
-        kept: runs that were there before.
-        runs: all of them.
-        left_s: estimate of the wall time that is left, in s.
+        share: completed share of the simulated time, 0 to 1.
+        done: number of finished runs, stored ones included.
+        kept: number of stored runs.
+        runs: total number of runs.
+        left_s: estimated remaining wall-clock time in s.
     """
 
     share: float
@@ -118,7 +118,7 @@ class PlanProgress:
 
 
 ReportProgress = Callable[[PlanProgress], None]
-"""Called with the progress, a few times a second."""
+"""Callback with the progress, a few times per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +126,13 @@ class Collected:
     """Results of a study's experiments, before claims are judged.
 
     Attributes:
-        lines: by experiment, then by series; without those that failed.
-        failures: by experiment.
-        wall_s: by experiment, the time that its runs took, in s; runs that experiments share count for each.
-        notes: by experiment, what an emulation has to say of itself.
-        simulated: by experiment, the series that are simulated since gateways cannot play them.
-        runs: how many runs there were.
-        kept: how many of them were taken from the folder.
+        lines: values by experiment and series, without failed ones.
+        failures: failures by experiment.
+        wall_s: time of the runs in s by experiment; shared runs count for each.
+        notes: remarks on real-time runs by experiment.
+        simulated: series by experiment that are simulated since gateways do not support them.
+        runs: number of runs.
+        kept: number of runs taken from the folder.
     """
 
     lines: Mapping[str, Mapping[str, Line]]
@@ -146,17 +146,17 @@ class Collected:
 
 @dataclass(slots=True)
 class Plan:
-    """Runs and calculations that several studies need, and those that are done.
+    """Required runs and calculations of several studies, and their results.
 
     Attributes:
-        selections: what was asked for.
-        form: how thoroughly.
+        selections: experiments to run, by study.
+        form: form of the runs.
         jobs: runs and calculations by key.
-        of: keys by study, experiment, series, value of the sweep and seed; a calculation's has neither of the last.
-        refused: by study, experiment and series, what cannot be run.
-        simulated: by the same, why a series is simulated where gateways play the others.
-        done: what is there by key.
-        kept: keys of what the folder had.
+        of: keys by study, experiment, series, value of the sweep and seed; calculations lack the last two.
+        refused: failures by study, experiment and series.
+        simulated: reason why a series is simulated instead of run by gateways, by study, experiment and series.
+        done: results by key.
+        kept: keys of stored results.
     """
 
     selections: Sequence[Selection]
@@ -170,7 +170,7 @@ class Plan:
 
     @property
     def missing(self) -> list[Job]:
-        """Jobs that are not done."""
+        """Returns the jobs without a result."""
         return [job for key, job in self.jobs.items() if key not in self.done]
 
     def keys(self, study: Study, experiment: Experiment) -> set[str]:
@@ -179,7 +179,7 @@ class Plan:
 
 
 def plan(selections: Sequence[Selection], *, form: Form = Form.FULL, folder: Path | None = None) -> Plan:
-    """Plans the runs that experiments need, and loads those that a folder has kept."""
+    """Plans the runs required by experiments, and loads stored results of a folder."""
     found = Plan(selections, form)
     for selection in selections:
         for experiment in selection.experiments:
@@ -196,7 +196,7 @@ def plan(selections: Sequence[Selection], *, form: Form = Form.FULL, folder: Pat
 
 
 def _message(error: Exception) -> str:
-    """Returns an error's words: those of Skybraid as they are, others with the type of the error."""
+    """Returns the message of an error, with its type unless it is an error of Skybraid."""
     return str(error) if isinstance(error, SkybraidError) else f"{type(error).__name__}: {error}"
 
 
@@ -242,7 +242,7 @@ def _add(found: Plan, selection: Selection, experiment: Experiment, series: Seri
 
 
 def _emulated(scenario: Scenario, experiment: Experiment, series: Series) -> Scenario:
-    """Returns a scenario for the emulator: shorter.
+    """Returns a shortened scenario for the emulator.
 
     Raises:
         ScenarioError: the emulator cannot run it.
@@ -258,7 +258,7 @@ def _emulated(scenario: Scenario, experiment: Experiment, series: Series) -> Sce
 
 
 def _judged(measure: Measure, x: float) -> str:
-    """Returns the flow of a measure."""
+    """Returns the flow of a measure, which must run over gateways."""
     if measure.is_observation:
         _, keys = json.loads(measure.spec(x))
         return str(keys.get("flow", ""))
@@ -266,7 +266,7 @@ def _judged(measure: Measure, x: float) -> str:
 
 
 def _by_gateways(found: Plan, at: tuple[str, str, str], scenario: Scenario, judged: str) -> tuple[str, list[str]]:
-    """Returns the driver of a run for gateways, the simulator if they cannot play it, and its other inputs."""
+    """Returns the driver of a run for gateways (the simulator if they do not support it), and its other inputs."""
     try:
         how = playing.play(scenario, judged)
     except playing.CannotPlayError as error:
@@ -276,7 +276,7 @@ def _by_gateways(found: Plan, at: tuple[str, str, str], scenario: Scenario, judg
 
 
 def _simulated(planned: Plan, selection: Selection, experiment: Experiment) -> list[tuple[str, list[str]]]:
-    """Returns the series of an experiment that gateways cannot play and that are simulated, by the reason."""
+    """Returns the simulated series of an experiment that gateways do not support, grouped by reason."""
     of: dict[str, list[str]] = defaultdict(list)
     for (paper, one, series), reason in planned.simulated.items():
         if (paper, one) == (selection.study.paper, experiment.id):
@@ -291,17 +291,17 @@ def run_plan(
     workers: int | None = None,
     report_progress: ReportProgress | None = None,
 ) -> None:
-    """Runs the missing jobs of a plan; one that fails is left out, with the reason in `refused`.
+    """Runs the missing jobs of a plan; failed ones are left out, with the reason in `refused`.
 
     Args:
-        planned: the plan; it takes what is done.
-        folder: keeps finished runs; they are not made again.
-        workers: how many runs at a time; by default one a core.
-        report_progress: called a few times a second.
+        planned: plan, to which results are added.
+        folder: folder of finished runs, which are reused.
+        workers: number of parallel runs; default: one per core.
+        report_progress: callback, a few times per second.
 
     Raises:
         ResultError: the folder cannot be written.
-        KeyboardInterrupt: Ctrl-C; finished runs stay in the folder.
+        KeyboardInterrupt: Ctrl-C; finished runs remain in the folder.
     """
     missing, before, clock = planned.missing, len(planned.done), time.monotonic()
     gauge = Gauge(1, sum(job.length_s for job in missing))
@@ -347,7 +347,7 @@ def run_plan(
 
 
 def collect(planned: Plan, selection: Selection) -> Collected:
-    """Returns a study's runs by experiment and series."""
+    """Returns the results of a study's runs by experiment and series."""
     lines: dict[str, dict[str, Line]] = {}
     failures: dict[str, list[Failure]] = defaultdict(list)
     wall_s: dict[str, float] = {}
@@ -384,7 +384,7 @@ def collect(planned: Plan, selection: Selection) -> Collected:
 
 
 def _notes(kept: Sequence[Kept]) -> tuple[str, ...]:
-    """Returns remarks on real-time runs: the stack of each flow, and why numbers are doubtful."""
+    """Returns remarks on real-time runs: the stack of each flow, and reasons to doubt the numbers."""
     emulations = [each["emulation"] for each in kept if "emulation" in each]
     played = [each["gateway"] for each in kept if "gateway" in each]
     stacks: dict[str, set[str]] = defaultdict(set)
@@ -442,9 +442,9 @@ def _line(planned: Plan, selection: Selection, experiment: Experiment, series: S
 
 
 def _pooled(values: NDArray[np.float64], series: Series, *, leaves_out: bool) -> NDArray[np.float64]:
-    """Returns the values of runs by row, or of so many runs each the largest or smallest; fewer runs make one value.
+    """Returns the values of runs by row, or the largest or smallest of each group of runs; an incomplete group counts.
 
-    With `leaves_out`, runs without a value count only where none of the others has one.
+    With `leaves_out`, runs without a value count only if all of their group lack one.
     """
     size = series.largest_of or series.smallest_of
     if not size:

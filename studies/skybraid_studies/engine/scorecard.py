@@ -1,4 +1,4 @@
-"""A study's scorecard: what the paper says next to what came out."""
+"""Scorecard of a study: the paper's claims next to our results."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from skybraid_studies.engine.runner import Collected, Selection
 
 _APART = 0.05
-"""Relative difference from which on two ways of counting count as different."""
+"""Relative difference above which two ways of counting differ."""
 
 _WITHOUT_PYAV = "It decodes pictures: found no package av, expected it with pip install 'skybraid[video]'."
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A claim as it was judged.
+    """Claim with its verdict.
 
     Attributes:
-        words: the paper's.
-        kind: how it is judged.
-        verdict: what the runs show.
-        compared: the comparison that decides.
-        comparisons: how many there were.
-        theirs: the paper's number, or None.
-        ours: the estimate over the seeds.
-        low: of its 95 % interval.
-        high: the same.
-        wanted: the range that the interval is held against.
-        known: why it does not hold, where that is known.
-        cause: name of that among the study's causes, or nothing.
-        status: how much is known of it, one of `skybraid_studies.engine.causes.Status`, or nothing.
+        words: words of the paper.
+        kind: kind of claim.
+        verdict: verdict by the runs.
+        compared: description of the deciding comparison.
+        comparisons: number of comparisons.
+        theirs: number of the paper, or None.
+        ours: estimate over the seeds.
+        low: lower end of the 95 % interval.
+        high: upper end of the 95 % interval.
+        wanted: range with which the interval is compared.
+        known: reason for not holding, if known.
+        cause: name of this reason among the study's causes, or empty.
+        status: certainty of the reason, one of `skybraid_studies.engine.causes.Status`, or empty.
         role: one of `skybraid_studies.engine.claims.Role`.
     """
 
@@ -64,7 +64,7 @@ class Checked:
 
     @property
     def shown(self) -> str:
-        """The comparison, its result and the wanted range in words."""
+        """Returns the comparison, its result and the wanted range in words."""
         if self.ours is None:
             return "Its runs failed." if self.verdict == Holds.FAILED else "Nothing to compare."
         return f"{self.compared} is {interval_text(self)}, wanted {range_text(self.wanted)}."
@@ -72,39 +72,39 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An experiment's row.
+    """Row of an experiment.
 
-    The numbers are those of the claim that decides the verdict: the first that does not hold, else the first that
-    cannot be judged, else the first of all. Checks and fits decide it only where there is nothing else.
+    The numbers are those of the deciding claim: the first that does not hold, else the first inconclusive one, else the
+    first. Checks and fits count only in the absence of findings.
 
     Attributes:
-        id: of the experiment.
-        paper: the study's name.
-        figure: where it is in the paper.
-        finding: what the paper found.
-        theirs: the paper's number, or None.
-        ours: the estimate over the seeds, or None.
-        low: of its 95 % interval, or None.
-        high: the same.
-        ratio: ours over theirs, or None.
-        verdict: of all claims together; "failed" if a run failed, or "needs video", "needs hardware" where no run can
-            tell.
-        why: what decided it, and why a claim does not hold where that is known; what failed, with the command that
-            does it again.
-        claims: each by itself.
-        published: ours over the published numbers: `points`, `median`, and at how many of them our way of counting
-            gives something else than the authors' by more than 5 % (`apart`); None where nothing is published.
-        reading: of the paper.
-        quick: whether it was a quick look.
-        seeds: how many.
-        wall_s: time that its runs took, added up, in s.
+        id: id of the experiment.
+        paper: name of the study.
+        figure: figure or section of the paper.
+        finding: finding of the paper.
+        theirs: number of the paper, or None.
+        ours: estimate over the seeds, or None.
+        low: lower end of the 95 % interval, or None.
+        high: upper end of the 95 % interval, or None.
+        ratio: ratio of ours to theirs, or None.
+        verdict: verdict over all claims; "failed" if a run failed; "needs video" or "needs hardware" if no run is
+            possible.
+        why: deciding comparison, known reasons of claims that do not hold, and failures with the command that repeats
+            them.
+        claims: claims with their verdicts.
+        published: comparison with published numbers: `points`, `median` ratio, and the number of points at which our
+            way of counting differs from the authors' by more than 5 % (`apart`); None without published numbers.
+        reading: reading of the paper.
+        quick: whether seeds and durations were reduced.
+        seeds: number of seeds.
+        wall_s: total time of the runs in s.
         driver: "simulation", "emulation" or "gateway".
-        type: what the experiment is in its paper, one of `skybraid_studies.engine.index.TYPES`, or nothing.
-        replay: the command that runs it again.
-        failed: how many of its series gave nothing, since a run failed.
-        notes: the part of `why` that is not about claims.
-        figure_file: where its figure was drawn, or nothing.
-        simulated: series that are simulated, since gateways cannot play them; none in other forms.
+        type: type of the experiment in its paper, one of `skybraid_studies.engine.index.TYPES`, or empty.
+        replay: command that repeats it.
+        failed: number of series without results because a run failed.
+        notes: part of `why` that is not about claims.
+        figure_file: file of the figure, or empty.
+        simulated: series that are simulated since gateways do not support them; empty in other forms.
     """
 
     id: str
@@ -134,22 +134,22 @@ class Row:
 
     @property
     def role(self) -> Role:
-        """Whether it has findings, or checks alone, or fits."""
+        """Role of the row: finding if any claim is one, else fit, else check."""
         return role_of([claim.role for claim in self.claims])
 
     @property
     def further(self) -> bool:
-        """Whether it is a question of our own, which the index of the papers' experiments does not have."""
+        """Whether the experiment is our own, not in the index of the papers' experiments."""
         return not self.type
 
     @property
     def counted(self) -> list[Checked]:
-        """The claims that the verdict is about."""
+        """Claims on which the verdict is based."""
         return [claim for claim in self.claims if claim.role == self.role]
 
     @property
     def held(self) -> int:
-        """Number of claims that hold, of those that the verdict is about."""
+        """Number of these claims that hold."""
         return sum(claim.verdict == Holds.YES for claim in self.counted)
 
     @property
@@ -164,21 +164,21 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A published number and ours.
+    """Published number and ours.
 
     Attributes:
-        id: of the experiment.
-        figure: where it is in the paper.
-        series: its line.
-        x: its place.
-        unit: of the numbers.
-        theirs: the published mean, or None.
-        theirs_sd: its standard deviation, or None.
-        ours: mean over the seeds, or None where there is none.
-        low: of its 95 % interval, or None.
-        high: the same.
+        id: id of the experiment.
+        figure: figure or section of the paper.
+        series: name of the series.
+        x: x value.
+        unit: unit of the numbers.
+        theirs: published mean, or None.
+        theirs_sd: published standard deviation, or None.
+        ours: mean over the seeds, or None.
+        low: lower end of the 95 % interval, or None.
+        high: upper end of the 95 % interval, or None.
         counted: mean by the authors' way of counting.
-        ratio: that over theirs, or None.
+        ratio: ratio of `counted` to `theirs`, or None.
     """
 
     id: str
@@ -198,14 +198,14 @@ class Beside:
 def row(
     selection: Selection, experiment: Experiment, collected: Collected, form: Form, entry: Entry | None = None
 ) -> Row:
-    """Judges an experiment."""
+    """Judges an experiment; returns its row."""
     lines, failures = collected.lines[experiment.id], collected.failures.get(experiment.id, ())
     judged = [
         claim.judge(lines) if lines.keys() >= set(claim.series) else Judgement(claim, Holds.FAILED, None, 0)
         for claim in experiment.claims
     ]
     checked = tuple(_checked(one, selection) for one in judged)
-    # What did come out may hold or not, but the experiment as a whole was not seen.
+    # Some claims may be judged, but the experiment is incomplete.
     found = Holds.FAILED if failures else overall([(one.role, one.verdict) for one in checked])
     verdict = f"needs {experiment.lacks}" if experiment.lacks else str(found)
     role = role_of([one.role for one in checked])
@@ -248,7 +248,7 @@ def row(
 
 
 def missing(entry: Entry, form: Form) -> Row:
-    """Returns the row of an experiment that is in the index and has no file."""
+    """Returns the row of an experiment of the index without a file."""
     words = f"Missing: no file {entry.paper}/{entry.id}.toml."
     return Row(
         id=entry.id,
@@ -277,13 +277,13 @@ def missing(entry: Entry, form: Form) -> Row:
 
 
 def role_of(roles: Iterable[str]) -> Role:
-    """Returns what claims together say something about: findings, else fits, else checks."""
+    """Returns the common role of claims: findings, else fits, else checks."""
     found = set(roles)
     return next((role for role in (Role.FINDING, Role.FIT, Role.CHECK) if role in found), Role.FINDING)
 
 
 def overall(claims: Sequence[tuple[str, str]]) -> Holds:
-    """Returns the verdict on an experiment, of the roles and verdicts of its claims."""
+    """Returns the verdict on an experiment from the roles and verdicts of its claims."""
     role = role_of(role for role, _ in claims)
     verdicts = {verdict for each, verdict in claims if each == role}
     order = (Holds.FAILED, Holds.NO, Holds.OPEN, Holds.YES)
@@ -312,20 +312,20 @@ def _checked(judgement: Judgement, selection: Selection) -> Checked:
 
 
 def why(claim: Checked) -> str:
-    """A claim with its verdict and what decided it, in words."""
+    """Formats a claim with its verdict and the deciding comparison."""
     shown = claim.shown if claim.ours is not None else f"{claim.shown[0].lower()}{claim.shown[1:]}"
     return f"“{claim.words}” {claim.verdict}: {shown} {claim.known}".rstrip()
 
 
 def interval_text(claim: Checked) -> str:
-    """Our number with its interval."""
+    """Formats our number with its interval."""
     if claim.low is None or claim.high is None:
         return number(claim.ours)
     return f"{number(claim.ours)} ({number(claim.low)} to {number(claim.high)})"
 
 
 def range_text(wanted: tuple[float | None, float | None]) -> str:
-    """A range that is wanted, in words."""
+    """Formats a wanted range."""
     low, high = wanted
     if low is None:
         return f"at most {number(high)}"
@@ -350,9 +350,9 @@ def _published(lines: Sequence[Line]) -> dict[str, float] | None:
 
 
 def median_ratio(collected: Collected, experiments: Sequence[str]) -> dict[str, float] | None:
-    """Returns the median of ours over theirs at all published points of several experiments, with its interval.
+    """Returns the median ratio of ours to published numbers over several experiments, with its interval.
 
-    Gives `points`, `median`, `low`, `high`, or None where no point is published.
+    The keys are `points`, `median`, `low`, `high`; None without published points.
     """
     lines = [line for name in experiments if name in collected.lines for line in collected.lines[name].values()]
     medians = published_ratios(lines)
@@ -364,8 +364,8 @@ def median_ratio(collected: Collected, experiments: Sequence[str]) -> dict[str, 
     return found if interval is None else found | {"low": interval.low, "high": interval.high}
 
 
-def beside(experiment: Experiment, lines: Mapping[str, Line]) -> list[Beside]:
-    """Every point of an experiment's series with the published number, where there is one."""
+def published_points(experiment: Experiment, lines: Mapping[str, Line]) -> list[Beside]:
+    """Returns the points of an experiment's series that have published numbers."""
     found = []
     for line in lines.values():
         for x in line.x:
@@ -393,7 +393,7 @@ def beside(experiment: Experiment, lines: Mapping[str, Line]) -> list[Beside]:
 
 
 def csv_text(points: Sequence[Beside]) -> str:
-    """Points as CSV with a heading, numbers with six digits."""
+    """Formats points as CSV with a heading, numbers with six digits."""
     names = [each.name for each in fields(Beside)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -405,7 +405,7 @@ def csv_text(points: Sequence[Beside]) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number with three digits, or a dash; a share in % near 100 with as many as tell it from 100."""
+    """Formats a number with three digits, or a dash; a share in % near 100 with as many as distinguish it from 100."""
     if value is None:
         return "–"
     if 99 < value < 100:

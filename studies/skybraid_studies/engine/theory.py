@@ -1,6 +1,6 @@
-"""Calculations: experiments that no scenario answers, each by the code that simulations use too.
+"""Calculations: experiments without a scenario, computed by the code that simulations use.
 
-A study's own are in `observations.py` of its folder, see `skybraid_studies.engine.papers`.
+Those of a single study are in `observations.py` of its folder, see `skybraid_studies.engine.papers`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from skybraid.model.errors import ScenarioError, unknown
 from skybraid_studies.engine import papers
 
 Calculation = Callable[[float, int], float]
-"""Gives a value from x and a seed."""
+"""Function from x and a seed to a value."""
 
 _CALCULATIONS: dict[str, Calculation] = {}
 
@@ -33,10 +33,10 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Calculation:
-    """A calculation by its name.
+    """Returns a calculation by its name.
 
     Raises:
-        ScenarioError: there is none.
+        ScenarioError: there is no such calculation.
     """
     known = names()
     if name not in known:

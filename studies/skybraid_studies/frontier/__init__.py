@@ -1,1 +1,1 @@
-"""In time without sending everything twice: share missed against overhead over paired measurements."""
+"""Timely delivery without full duplication: missed share against overhead over simultaneously measured paths."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from skybraid_studies.engine.readings import measurements
-from skybraid_studies.frontier.bound import UpDown, bound, deadline_ms, drawn, least_missed
+from skybraid_studies.frontier.bound import UpDown, bound, deadline_ms, drawn, min_missed
 from skybraid_studies.frontier.frontier import CONTROL, oracle, point, replay
 from skybraid_studies.frontier.measurements import CARRIERS, HALVES, NETWORKS, bursts, driven, late_shares
 from skybraid_studies.frontier.observations import (
@@ -37,7 +37,7 @@ DRIVES = (("driven_pairs", "control"), ("driven_triples", "control"))
 
 
 def grid(rules: Iterable[str], deadlines_ms: Sequence[int], cell: Callable[[str, int], str], head: str) -> str:
-    """A row a rule, a column a deadline."""
+    """Formats a Markdown table with one row per rule and one column per deadline."""
     columns = [f"{deadline} ms{head}" for deadline in deadlines_ms]
     lines = ["| rule | " + " | ".join(columns) + " |", "|---" * (1 + len(columns)) + "|"]
     lines += [f"| `{rule}` | {' | '.join(cell(rule, deadline) for deadline in deadlines_ms)} |" for rule in rules]
@@ -45,7 +45,7 @@ def grid(rules: Iterable[str], deadlines_ms: Sequence[int], cell: Callable[[str,
 
 
 def table(data: str, pattern: str, half: str) -> str:
-    """Misses, their share with its interval, and the overhead."""
+    """Formats misses, their share with its interval, and the overhead."""
 
     def cell(rule: str, deadline: int) -> str:
         seen = point(outcomes(data, PATTERNS[pattern], rule, settled(rule, deadline), half), deadline)
@@ -56,7 +56,7 @@ def table(data: str, pattern: str, half: str) -> str:
 
 
 def video_table(data: str, rate: str, half: str) -> str:
-    """The share of frames missed with its interval, freezes per minute, and the overhead."""
+    """Formats the share of frames missed with its interval, freezes per minute, and the overhead."""
 
     def cell(rule: str, deadline: int) -> str:
         found = films(data, rate, rule, deadline, half)
@@ -69,7 +69,7 @@ def video_table(data: str, rate: str, half: str) -> str:
 
 
 def picture_table(data: str, rate: str, half: str) -> str:
-    """The mean SSIM of the screen, and the overhead."""
+    """Formats the mean SSIM of the screen, and the overhead."""
 
     def cell(rule: str, deadline: int) -> str:
         found = films(data, rate, rule, deadline, half)
@@ -85,7 +85,7 @@ DRAWN_ROUNDS = 15_000
 
 
 def bound_table() -> str:
-    """A row a rule, a column a number of rounds: misses, overhead, and the least that a rule misses for its bytes."""
+    """Formats misses, overhead and lower bound on misses: one row per rule, one column per number of rounds."""
     measured = drawn(UP_AND_DOWN, DRAWN_ROUNDS, seed=1)
     rounds = (1, 3)
     lines = ["| rule | " + " | ".join(f"{left} round{'s' * (left > 1)}" for left in rounds) + " |", "|---|---|---|"]
@@ -95,7 +95,7 @@ def bound_table() -> str:
         for left in rounds:
             within = round(deadline_ms(left))
             seen = point([replay(measured, in_rounds(rule, within), CONTROL, (within,))], within)
-            least = least_missed(corners[left], 1 + seen.overhead)
+            least = min_missed(corners[left], 1 + seen.overhead)
             share = f"{100 * seen.missed:.2f} % ({100 * seen.low:.2f} to {100 * seen.high:.2f})"
             cells.append(f"{share}, +{100 * seen.overhead:.1f} %, bound {100 * least:.2f} %")
         lines.append(f"| `{rule}` | {' | '.join(cells)} |")
@@ -110,7 +110,7 @@ BUDGETS = ("20%", "25%", "30%", "100%")
 
 
 def budget_table(data: str, deadline_ms: int, half: str) -> str:
-    """A row a budget of `deadline`, and one of duplication: messages missed and overhead over drawn flights."""
+    """Formats misses and overhead over drawn flights: one row per budget of `deadline` and of duplication."""
     lines = ["| budget | missed | overhead |", "|---|---|---|"]
     plain = RULES["deadline"](deadline_ms)
     transports = {each: plain | {"scheduler": plain["scheduler"] | {"budget": each}} for each in BUDGETS}
@@ -124,7 +124,7 @@ CALIBRATED = ("pairs", "triples", *DRAWN)
 
 
 def calibration_table(half: str) -> str:
-    """A row a set of paths, a column a deadline: misses that `deadline` expected, and those that came."""
+    """Formats expected and observed misses of `deadline`: one row per set of paths, one column per deadline."""
     lines = ["| paths | " + " | ".join(f"{deadline} ms" for deadline in DEADLINES_MS) + " |", "|---|---|---|---|"]
     for data in CALIBRATED:
         cells = []
@@ -143,7 +143,7 @@ def calibration_table(half: str) -> str:
 
 
 def print_tables(tables: Sequence[tuple[str, str]], half: str) -> None:
-    """Prints tables of some sets of paths."""
+    """Prints a table for each set of paths."""
     for data, pattern in tables:
         messages = point(outcomes(data, PATTERNS[pattern], "low_rtt", DEADLINES_MS[0], half), 300).messages
         sets = ", ".join("+".join(paths) for paths in (SETS.get(data) or (DRAWN[data],)))
@@ -157,12 +157,12 @@ def print_control(half: str) -> None:
 
 
 def print_shuffled(half: str) -> None:
-    """Prints the table over carriers that were measured at different times."""
+    """Prints the table over carriers measured at different times."""
     print_tables(SHUFFLED, half)
 
 
 def print_restless(half: str) -> None:
-    """Prints how often a probe is late on a path that looks calm, within 4 s after a late one and else."""
+    """Prints the share of late probes on a calm path, within 4 s after a late one and otherwise."""
     typer.echo("| deadline | rested | restless |\n|---|---|---|")
     for deadline in DEADLINES_MS:
         rested, restless = (f"{100 * share:.2f} %" for share in late_shares(deadline, half))
@@ -197,13 +197,13 @@ def print_bound(_: str) -> None:
 
 
 def print_budgets(half: str) -> None:
-    """Prints what `deadline` misses by its budget."""
+    """Prints the misses of `deadline` by its budget."""
     for data in ("two_drones", "drone_dish"):
         typer.echo(f"{data}\n\n{budget_table(data, DEADLINES_MS[0], half)}\n")
 
 
 def print_calibration(half: str) -> None:
-    """Prints what `deadline` expected to miss beside what it missed."""
+    """Prints expected and observed misses of `deadline`."""
     typer.echo(calibration_table(half))
 
 
@@ -222,7 +222,7 @@ PRINTERS = {
 
 
 def missing(table: str) -> str | None:
-    """Returns the measurements that a table needs and that are not there."""
+    """Returns the measurements required by a table that are missing; None if there are none."""
     if table == "drives" and not driven(NETWORKS, HALVES[1]).episodes:
         return "conext23_paired"
     pinged = ("control", "shuffled", "restless", "video", "pictures", "calibration")
@@ -232,7 +232,7 @@ def missing(table: str) -> str | None:
 
 
 def main() -> int:
-    """Prints the tables of one kind, or says what is missing."""
+    """Prints the tables of one kind, or the missing measurements; returns the exit code."""
     parser = argparse.ArgumentParser("python -m skybraid_studies.frontier", description="Print the study's tables.")
     parser.add_argument("table", nargs="?", choices=PRINTERS, default="control", help="What they show.")
     parser.add_argument("--chosen", action="store_true", help="Of the half that chose the parameters.")

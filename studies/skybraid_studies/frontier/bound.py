@@ -1,12 +1,12 @@
-"""The least misses for a number of copies that any rule can reach: a Markov decision process over two paths.
+"""Lower bound on misses for a mean number of copies: a Markov decision process over two paths.
 
-Each path is up or down for a whole round trip (Gilbert and Elliott), on its own. A message may be sent in each round
-that is left before its deadline, on either path, on both or on none. Before each round the rule knows which paths were
-up in the round before, also those that carried nothing, and whether the message has arrived. So it knows at least what
-any rule learns from acknowledgements: no rule misses less for as many copies.
+Each path is independently up or down for a whole round trip (Gilbert and Elliott). A message may be sent in each round
+before its deadline, on either path, both or none. Before each round the rule knows which paths were up in the previous
+round, used or not, and whether the message has arrived. This is at least the information in acknowledgements, so no
+rule misses less with as many copies.
 
-Source: parallel links with a deadline as a Markov decision process, arXiv 2208.11978; the bound by value iteration with
-a price of a copy (Lagrange) is the lower convex hull of what all rules reach.
+Source: parallel links with a deadline as a Markov decision process, arXiv 2208.11978. Value iteration with a price per
+copy (Lagrange) gives the lower convex hull of all rules.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 ROUND_TRIP_MS = 1000 * STEP_S
 ONE_WAY_MS = ROUND_TRIP_MS / 2
 MARGIN_MS = 1
-"""A packet needs some microseconds besides its delay."""
+"""Margin in ms, since a packet needs some microseconds in addition to its delay."""
 
 _ERROR = 1e-12
-"""Below this, differences are those of floating-point numbers."""
+"""Tolerance for floating-point differences."""
 
 State = tuple[bool, bool]
 """Whether each path was up in the last round."""
@@ -37,28 +37,28 @@ STATES: tuple[State, ...] = ((False, False), (False, True), (True, False), (True
 
 @dataclass(frozen=True, slots=True)
 class UpDown:
-    """A path: its chance to go down after a round in which it was up, and to be up after one in which it was not."""
+    """Path with its probabilities to go down after a round up, and to be up after a round down."""
 
     fails: float
     recovers: float
 
     @property
     def down(self) -> float:
-        """Share of the rounds in which it is down."""
+        """Share of rounds in which the path is down."""
         return self.fails / (self.fails + self.recovers)
 
     def up_after(self, up: bool) -> float:
-        """Chance to be up in the round after."""
+        """Returns the probability that the path is up in the next round."""
         return 1 - self.fails if up else self.recovers
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a rule comes to.
+    """Performance of a rule.
 
     Attributes:
         missed: share of the messages that do not arrive in time.
-        copies: copies of a message, mean.
+        copies: mean number of copies of a message.
     """
 
     missed: float
@@ -66,12 +66,12 @@ class Plan:
 
 
 def deadline_ms(rounds: int) -> float:
-    """The deadline that leaves so many rounds."""
+    """Returns the deadline in ms that allows `rounds` rounds."""
     return ONE_WAY_MS + (rounds - 1) * ROUND_TRIP_MS + MARGIN_MS
 
 
 def best_plan(paths: Sequence[UpDown], rounds: int, price: float) -> Plan:
-    """The rule with the least sum of misses and the price of the copies."""
+    """Returns the performance of the rule that minimises misses plus the price of copies."""
     one, other = paths
 
     @cache
@@ -98,7 +98,7 @@ def best_plan(paths: Sequence[UpDown], rounds: int, price: float) -> Plan:
 
 
 def bound(paths: Sequence[UpDown], rounds: int) -> list[Plan]:
-    """The corners of the bound, from the least copies to the most."""
+    """Returns the corners of the bound, by increasing number of copies."""
 
     def between(few: Plan, many: Plan) -> list[Plan]:
         if many.copies <= few.copies:
@@ -114,13 +114,13 @@ def bound(paths: Sequence[UpDown], rounds: int) -> list[Plan]:
     return [few, *between(few, many), many]
 
 
-def least_missed(corners: Sequence[Plan], copies: float) -> float:
-    """The share that is missed at least by a rule with so many copies; a rule may choose between two by chance."""
+def min_missed(corners: Sequence[Plan], copies: float) -> float:
+    """Returns the minimum missed share for a number of copies; a rule may choose between two at random."""
     return float(np.interp(copies, [each.copies for each in corners], [each.missed for each in corners]))
 
 
 def drawn(paths: Sequence[UpDown], rounds: int, seed: int) -> Together:
-    """The same paths as a series for the simulator: a round trip and a step of the series take equally long."""
+    """Returns the same paths as a series for the simulator, whose step is one round trip."""
     draws = np.random.default_rng(seed).random((len(paths), rounds))
     delays = np.full((len(paths), rounds), ONE_WAY_MS)
     for row, path in enumerate(paths):

@@ -1,4 +1,4 @@
-"""Share missed against overhead: schedulers and bounds over paths that were measured together."""
+"""Missed share against overhead: schedulers and bounds over paths measured simultaneously."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 NS_PER_S = 1_000_000_000
 BIN_S = 0.2
 HEADERS = 28
-"""Bytes of the IPv4 and UDP headers of a packet."""
+"""Size of a packet's IPv4 and UDP headers in bytes."""
 DRIVEN_DELAY = "30ms"
-"""One-way delay of a path of which the capacity alone was measured: the median of the carriers' pings."""
+"""One-way delay of a path with capacity measurements only: the median of the carriers' pings."""
 DRIVEN_QUEUE = {"packets": 350}
-"""Its queue: that of an LTE modem (Baltaci et al. 2023)."""
+"""Queue of such a path: that of an LTE modem (Baltaci et al. 2023)."""
 GRID_S = 0.01
-"""Spacing of the instants at which the oracle may send."""
+"""Spacing in s of the times at which the oracle may send."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What the ground station sends: equal messages at equal intervals."""
+    """Traffic of the ground station: messages of constant size and interval."""
 
     name: str
     every_s: float
@@ -44,28 +44,28 @@ class Pattern:
 
     @property
     def traffic(self) -> dict[str, str]:
-        """The traffic of a scenario's flow."""
+        """Returns the traffic of a scenario's flow."""
         rate = round(8 * self.size / self.every_s)
         return {"kind": "cbr", "rate": f"{rate}bit/s", "packet": f"{self.size}B"}
 
 
 CONTROL = Pattern("control", 0.01, 1250)
-"""Control of 1 Mbit/s in small messages, the seed's."""
+"""Control of 1 Mbit/s in small messages."""
 MAVLINK = Pattern("mavlink", 0.04, 33)
 """MANUAL_CONTROL in MAVLink 2 with a signature, at 25 Hz."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a rule did over one set of paths.
+    """Result of a rule over one set of paths.
 
     Attributes:
-        missed: by deadline in ms, the messages that were late or lost, of each bin of each episode.
-        written: messages of each bin of each episode.
+        missed: late or lost messages in each bin of each episode, by deadline in ms.
+        written: messages in each bin of each episode.
         sent: bytes on all links in both directions, with headers, during the episodes.
-        single: bytes that one copy of each message would have taken.
-        expected: misses that the rule itself expected of all messages, between the ends of their interval; none if it
-            estimates nothing.
+        single: bytes of one copy of each message.
+        expected: lower end, estimate and upper end of the misses expected by the rule itself; empty if it does not
+            estimate them.
     """
 
     missed: Mapping[int, Sequence[npt.NDArray[np.int64]]]
@@ -76,7 +76,7 @@ class Outcome:
 
 
 def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, Any], pattern: Pattern) -> Any:  # noqa: ANN401
-    """A scenario that replays measured paths for one control flow from the ground."""
+    """Returns a scenario that replays measured paths for one control flow from the ground."""
     duration = measured.seconds + PAUSE_S * (len(measured.episodes) + 1)
     tables = {
         "name": "frontier",
@@ -92,7 +92,7 @@ def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, 
 
 
 def link(file: Path, column: str) -> dict[str, Any]:
-    """A direction of a path with the delays of a file, far from full, or with its capacities."""
+    """Returns one direction of a path with the delays of a file, far from full, or with its capacities."""
     trace = {"trace": str(file), "column": column, "unit": column.partition("[")[2].rstrip("]")}
     if column == DELAY:
         return {"rate": "50Mbit/s", "delay": trace, "queue": "unlimited"}
@@ -100,7 +100,7 @@ def link(file: Path, column: str) -> dict[str, Any]:
 
 
 def replay(measured: Together, transport: Mapping[str, Any], pattern: Pattern, deadlines_ms: Sequence[int]) -> Outcome:
-    """Runs a transport over measured paths."""
+    """Runs a transport over measured paths; returns the result."""
     with tempfile.TemporaryDirectory() as folder:
         files, spans = write(measured, Path(folder))
         return outcome(scenario(measured, files, transport, pattern), 1, spans, pattern, deadlines_ms)
@@ -113,7 +113,7 @@ def outcome(
     pattern: Pattern,
     deadlines_ms: Sequence[int],
 ) -> Outcome:
-    """Runs a scenario of one control flow and counts the messages of some spans of it."""
+    """Runs a scenario with one control flow and counts its messages in some spans."""
     results = skybraid.run(flight, seed=seed, tables=["messages", "packets"])
     messages, packets = results.tables["messages"], results.tables["packets"]
     delay_ms = (messages["delivered_ns"] - messages["sent_ns"]).cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
@@ -128,7 +128,7 @@ def outcome(
 
 
 def within(times_ns: npt.NDArray[np.int64], span: tuple[float, float]) -> npt.NDArray[np.bool_]:
-    """Which instants are in a span of seconds."""
+    """Returns whether each time is in a span in s."""
     start, end = span
     return (times_ns >= start * NS_PER_S) & (times_ns < end * NS_PER_S)
 
@@ -139,7 +139,7 @@ def _counted(
     spans: Sequence[tuple[float, float]],
     deadlines_ms: Sequence[int],
 ) -> tuple[list[npt.NDArray[np.int64]], dict[int, list[npt.NDArray[np.int64]]]]:
-    """Messages of each episode, and those late by each deadline, in bins of time."""
+    """Returns messages of each episode, and those late by each deadline, in bins of time."""
     written: list[npt.NDArray[np.int64]] = []
     missed: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in deadlines_ms}
     for start, end in spans:
@@ -153,13 +153,13 @@ def _counted(
 
 
 def _single(written: Sequence[npt.NDArray[np.int64]], pattern: Pattern) -> int:
-    """Bytes that one copy of each message takes."""
+    """Returns the bytes of one copy of each message."""
     return sum(int(each.sum()) for each in written) * (pattern.size + HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of the frontier: share missed with its interval by episodes, and overhead."""
+    """Point of the frontier: missed share with its interval by episodes, and overhead."""
 
     missed: float
     low: float
@@ -170,7 +170,7 @@ class Point:
 
 
 def point(outcomes: Sequence[Outcome], deadline_ms: int) -> Point:
-    """The share missed and the overhead over several sets of paths."""
+    """Returns missed share and overhead over several sets of paths."""
     runs = [
         RunShare.of_bins(written, written - missed, BIN_S)
         for outcome in outcomes
@@ -183,10 +183,10 @@ def point(outcomes: Sequence[Outcome], deadline_ms: int) -> Point:
 
 
 def oracle(measured: Together, pattern: Pattern, deadlines_ms: Sequence[int]) -> Outcome:
-    """The least that any rule misses: it knows the future and sends each message once, or not at all.
+    """Returns a lower bound on misses: an oracle that knows the future sends each message at most once.
 
-    It may choose the path and any later multiple of the pattern's interval. The fates are those of full duplication:
-    what is sent changes nothing in the links, which are far from full.
+    The oracle may choose the path and any later multiple of the pattern's interval. Packet fates are those of full
+    duplication: links are far from full, so traffic does not change them.
     """
     with tempfile.TemporaryDirectory() as folder:
         files, spans = write(measured, Path(folder))

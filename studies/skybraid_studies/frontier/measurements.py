@@ -1,7 +1,7 @@
-"""Paths measured at the same time, as series that scenarios replay.
+"""Simultaneously measured paths, as series that scenarios replay.
 
 Sources: the multi-carrier pings of PAM 2025 (CC0), one car with three carriers, in bursts of 30 s at 5 Hz; the drives
-of CoNEXT 2023, Starlink and three carriers in the same seconds, which state no licence and are only read.
+of CoNEXT 2023, Starlink and three carriers in the same seconds, which have no licence and are only read.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 CARRIERS = ("atnt", "tmobile", "verizon")
 HALVES = ("chosen on", "judged on")
-"""Parameters are chosen on one half of the measurements, rules judged on the other."""
+"""Halves of the measurements: parameters are chosen on one, rules judged on the other."""
 
 DELAY, CAPACITY = "delay [ms]", "capacity [Mbit/s]"
 
 STEP_S = 0.2
-"""Spacing of the probes."""
+"""Spacing of the probes in s."""
 PAUSE_S = 1.0
-"""Calm between two episodes, which is not judged."""
+"""Calm time in s between two episodes, which is not judged."""
 BLOCK_S = 1800.0
-"""The halves alternate by half hours, so that no place on the road is in both."""
+"""Length in s of the blocks of alternating halves: half an hour, so that no place on the road is in both."""
 MIN_EPISODE_S = 3.0
 SHUFFLES = 8
-"""How often the bursts of two carriers are paired at random."""
+"""Number of random pairings of two carriers' bursts."""
 SIGN_STEPS, REST_STEPS = 5, 20
-"""Probes for which a late one is a sign of trouble, and for which its path is restless: 1 and 4 s."""
+"""Number of probes for which a late one indicates trouble, and for which its path is restless: 1 and 4 s."""
 
 NETWORKS = ("starlink", "att", "tmobile", "verizon")
-"""Networks whose capacities were measured in the same seconds."""
+"""Networks with simultaneously measured capacities."""
 CAPACITY_STEP_S = 1.0
 
 _REPLY = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
@@ -51,11 +51,11 @@ _START = re.compile(r"Start time: (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Probes of one carrier.
+    """Consecutive probes of one carrier.
 
     Attributes:
-        start_s: time of the first probe, since the epoch.
-        rtt_ms: round trip of each probe; infinite if it was lost.
+        start_s: time of the first probe in s since 1970.
+        rtt_ms: round-trip time of each probe in ms; infinite if lost.
     """
 
     start_s: float
@@ -63,20 +63,20 @@ class Burst:
 
     @property
     def end_s(self) -> float:
-        """End of the last probe's interval."""
+        """End of the last probe's interval in s since 1970."""
         return self.start_s + STEP_S * float(self.rtt_ms.size)
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Paths that were measured together, in episodes.
+    """Simultaneously measured paths, in episodes.
 
     Attributes:
         paths: names of the paths.
-        episodes: of each episode the values, a row a path: one-way delays in ms, infinite where a probe was lost, or
+        episodes: values of each episode, one row per path: one-way delays in ms, infinite for lost probes, or
             capacities in Mbit/s.
         column: name and unit of the values.
-        step_s: spacing of the values.
+        step_s: spacing of the values in s.
     """
 
     paths: tuple[str, ...]
@@ -86,23 +86,23 @@ class Together:
 
     @property
     def seconds(self) -> float:
-        """Length of all episodes."""
+        """Total length of the episodes in s."""
         steps: int = sum(each.shape[1] for each in self.episodes)
         return self.step_s * steps
 
     def only(self, paths: tuple[str, ...]) -> Together:
-        """Some of the paths, in the same episodes."""
+        """Returns some of the paths, in the same episodes."""
         rows = [self.paths.index(path) for path in paths]
         return replace(self, paths=paths, episodes=tuple(each[rows] for each in self.episodes))
 
 
 def pings() -> Path:
-    """Folder of the multi-carrier pings."""
+    """Returns the folder of the multi-carrier pings."""
     return measurements() / "pam2025_multicarrier_ping"
 
 
 def read_burst(text: str) -> Burst | None:
-    """Reads one file of `ping`; None if it has no start or no reply."""
+    """Parses the output of one `ping`; None without a start time or a reply."""
     start, sent = _START.search(text), _SENT.search(text)
     replies = [(int(number), float(rtt)) for number, rtt in _REPLY.findall(text)]
     if start is None or not replies:
@@ -117,20 +117,20 @@ def read_burst(text: str) -> Burst | None:
 
 @cache
 def bursts(carrier: str) -> tuple[Burst, ...]:
-    """All bursts of a carrier in the order of time; none without the measurements."""
+    """Returns all bursts of a carrier in order of time; empty without the measurements."""
     files = sorted(pings().glob(f"*/app/{carrier}/*/*.out"))
     found = (read_burst(file.read_text(errors="replace")) for file in files)
     return tuple(sorted((each for each in found if each is not None), key=lambda each: each.start_s))
 
 
 def half_of(start_s: float) -> str:
-    """The half of the measurements that an instant is in."""
+    """Returns the half of the measurements to which a time belongs."""
     return HALVES[int(start_s / BLOCK_S) % 2]
 
 
 @cache
 def together(carriers: tuple[str, ...], half: str) -> Together:
-    """The overlapping parts of the carriers' bursts, in one half of the measurements."""
+    """Returns the overlapping parts of the carriers' bursts, in one half of the measurements."""
     episodes = []
     for group in itertools.product(*(bursts(carrier) for carrier in carriers)):
         start = max(each.start_s for each in group)
@@ -146,7 +146,7 @@ def together(carriers: tuple[str, ...], half: str) -> Together:
 
 @cache
 def shuffled(carriers: tuple[str, ...], half: str) -> Together:
-    """Bursts of the carriers in one half of the measurements, each with bursts of other times: no common failures."""
+    """Returns bursts of carriers at different times, without common failures, in one half of the measurements."""
     random = np.random.default_rng(1)
     rows = [[each.rtt_ms / 2 for each in bursts(carrier) if half_of(each.start_s) == half] for carrier in carriers]
     count = min(map(len, rows))
@@ -162,7 +162,7 @@ def shuffled(carriers: tuple[str, ...], half: str) -> Together:
 
 @cache
 def driven(networks: tuple[str, ...], half: str) -> Together:
-    """Capacities of networks in drives without gaps; the halves alternate by day. None without the measurements."""
+    """Returns capacities of networks in drives without gaps; the halves alternate by day. None if they are missing."""
     file = measurements() / "conext23_paired" / "downlink.csv"
     if not file.exists():
         return Together(networks, (), CAPACITY, CAPACITY_STEP_S)
@@ -176,7 +176,7 @@ def driven(networks: tuple[str, ...], half: str) -> Together:
 
 
 def late_shares(deadline_ms: float, half: str) -> tuple[float, float]:
-    """The share of probes that are late though none of the last second was: on rested and on restless paths."""
+    """Returns the share of late probes after a second without late ones, on rested and on restless paths."""
     counts = np.zeros((2, 2))
     for burst in itertools.chain.from_iterable(map(bursts, CARRIERS)):
         if half_of(burst.start_s) == half:
@@ -190,10 +190,10 @@ def late_shares(deadline_ms: float, half: str) -> tuple[float, float]:
 
 
 def write(measured: Together, folder: Path) -> tuple[list[Path], list[tuple[float, float]]]:
-    """Writes a CSV for each path, with calm before each episode and at the end.
+    """Writes a CSV file per path, with calm periods before each episode and at the end.
 
     Returns:
-        The files, and the start and end of each episode in s.
+        Files, and start and end of each episode in s.
     """
     step_s = measured.step_s
     calm = round(PAUSE_S / step_s)

@@ -1,4 +1,4 @@
-"""Calculations of the frontier: misses, messages and overhead of each rule over each set of measured paths."""
+"""Calculations of the frontier: misses, messages and overhead of each rule over each set of paths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DEADLINES_MS = (100, 150, 300)
 GROUPS = 6
-"""Parts of the episodes, in place of seeds: every sixth episode is in the same one."""
+"""Number of groups of episodes, used as seeds: every sixth episode is in the same group."""
 SETS = {
     "pairs": tuple(itertools.combinations(CARRIERS, 2)),
     "triples": (CARRIERS,),
@@ -36,18 +36,18 @@ SETS = {
 DRAWN = {"drone_dish": (DRONE, DISH), "two_drones": (DRONE, DRONE), "two_drones_dish": (DRONE, DRONE, DISH)}
 """Presets of the paths of drawn flights."""
 STALLS_LEFT = 0.34
-"""Stalls that CellFusion leaves at most, of those of the best single-copy scheduler."""
+"""Maximum share of stalls with CellFusion, relative to the best single-copy scheduler."""
 PATTERNS = {"control": CONTROL, "mavlink": MAVLINK}
 
 
 def has_oracle(data: str) -> bool:
-    """Whether links are far from full, so that a copy changes no other packet's fate."""
+    """Whether links are far from full, so that a copy does not change the fate of other packets."""
     return data not in DRAWN and not data.startswith("driven")
 
 
 @cache
 def outcomes(data: str, pattern: Pattern, rule: str, deadline_ms: int, half: str) -> tuple[Outcome, ...]:
-    """What a rule did over each set of paths of a half; none without the measurements."""
+    """Returns the results of a rule over each set of paths of a half; empty without the measurements."""
     if data in DRAWN:
         return (flights(DRAWN[data], RULES[rule](deadline_ms), pattern, DEADLINES_MS, half),)
     found = []
@@ -71,25 +71,25 @@ def _measured(data: str, paths: tuple[str, ...], half: str) -> Together:
 
 
 def settled(rule: str, deadline_ms: int) -> int:
-    """The deadline by which a rule is set: one for all if it does not depend on it, so that it is run once."""
+    """Returns the deadline that a rule is configured for; the same for all if it does not use it, to share runs."""
     same = rule == ORACLE or RULES[rule](100) == RULES[rule](300)
     return DEADLINES_MS[0] if same else deadline_ms
 
 
 def part(outcome: Outcome, group: int) -> Outcome:
-    """Every sixth episode of an outcome."""
+    """Returns every sixth episode of a result."""
     own = slice(group % GROUPS, None, GROUPS)
     missed = {deadline: found[own] for deadline, found in outcome.missed.items()}
     return replace(outcome, missed=missed, written=outcome.written[own])
 
 
-def _value(data: str, pattern: Pattern, rule: str, what: str) -> Calculation:
+def _value(data: str, pattern: Pattern, rule: str, quantity: str) -> Calculation:
     def value(x: float, seed: int) -> float:
         deadline = round(x)
         found = outcomes(data, pattern, rule, settled(rule, deadline), HALVES[1])
         if not found:
             return math.nan
-        if what == "overhead":
+        if quantity == "overhead":
             return 100 * point(found, deadline).overhead
         parts = [part(each, seed) for each in found]
         messages = sum(int(bins.sum()) for each in parts for bins in each.written)
@@ -100,7 +100,7 @@ def _value(data: str, pattern: Pattern, rule: str, what: str) -> Calculation:
 
 
 def films(data: str, rate: str, rule: str, deadline_ms: int, half: str) -> tuple[Film, ...]:
-    """Video at a rate over each set of paths of a half; none without the measurements."""
+    """Returns the results of video at a rate over each set of paths of a half; empty without the measurements."""
     transport, _ = FILM_RULES[rule]
     same = transport(100) == transport(150)
     return _films(data, rate, rule, 100 if same else deadline_ms, half)
@@ -115,15 +115,15 @@ def _films(data: str, rate: str, rule: str, set_ms: int, half: str) -> tuple[Fil
     return tuple(film(each, transport(set_ms), camera(rate, **keys)) for each in measured)
 
 
-def _film_value(data: str, rate: str, rule: str, what: str) -> Calculation:
+def _film_value(data: str, rate: str, rule: str, quantity: str) -> Calculation:
     def value(x: float, seed: int) -> float:
         found = films(data, rate, rule, round(x), HALVES[1])
         if not found:
             return math.nan
-        if what == "overhead":
+        if quantity == "overhead":
             return 100 * point([each.frames for each in found], round(x)).overhead
         freezes = sum(sum(each.freezes[round(x)][seed % GROUPS :: GROUPS]) for each in found)
-        return STALLS_LEFT * freezes if what == "allowed" else float(freezes)
+        return STALLS_LEFT * freezes if quantity == "allowed" else float(freezes)
 
     return value
 

@@ -1,4 +1,4 @@
-"""Drawn flights: links of families that were fitted to measurements of drones, cars and ships."""
+"""Drawn flights: links of families fitted to measurements of drones, cars and ships."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 DRONE, DISH = "lte-drone-rural", "starlink-car"
 SEEDS = {HALVES[0]: range(1, 61), HALVES[1]: range(101, 161)}
-"""A flight each: ten hours of each half."""
+"""Seeds of each half, one flight per seed: ten hours."""
 FLIGHT_S = 600.0
 
 
 def scenario(presets: Sequence[str], transport: Mapping[str, Any], pattern: Pattern) -> Any:  # noqa: ANN401
-    """A flight with a control flow from the ground; its seed draws the links."""
+    """Returns a scenario with a control flow from the ground, whose seed draws the links."""
     paths = {f"{preset}-{number}": {"preset": preset} for number, preset in enumerate(presets, 1)}
     flow = {"from": "ground", "traffic": pattern.traffic, "transport": dict(transport)}
     return skybraid.Scenario.build(
@@ -31,7 +31,7 @@ def scenario(presets: Sequence[str], transport: Mapping[str, Any], pattern: Patt
 def flights(
     presets: Sequence[str], transport: Mapping[str, Any], pattern: Pattern, deadlines_ms: Sequence[int], half: str
 ) -> Outcome:
-    """Runs a transport over drawn links, each flight an episode. Its last second is not judged."""
+    """Runs a transport over drawn links, one episode per flight, without its last second."""
     flight = scenario(presets, transport, pattern)
     spans = [(0.0, FLIGHT_S - 1)]
     found = [outcome(flight, seed, spans, pattern, deadlines_ms) for seed in SEEDS[half]]

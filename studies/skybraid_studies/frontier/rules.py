@@ -1,4 +1,4 @@
-"""Rules of the frontier: transports by deadline, with the settings that the first half of the measurements chose."""
+"""Rules of the frontier: transports by deadline, with settings chosen on the first half of the measurements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EARLY_WARNING = {
     150: {"warn": "43ms", "ack_delay": "10ms"},
     300: {"warn": "150ms", "ack_delay": "40ms"},
 }
-"""By deadline, the setting with the fewest misses of those that stay within 30, 20 and 5 %."""
+"""Setting by deadline: the one with the fewest misses among those within an overhead of 30, 20 and 5 %."""
 
 
 def _early_warning(deadline_ms: int) -> Transport:
@@ -35,7 +35,7 @@ DEADLINE = {
     150: {},
     300: {"ack_delay": "60ms"},
 }
-"""By deadline, what differs from the defaults: with a budget of 20 % the overhead stays within 30, 20 and 5 %."""
+"""Settings by deadline that differ from the defaults: with a budget of 20 % the overhead is within 30, 20 and 5 %."""
 
 
 def _deadline(deadline_ms: int) -> Transport:
@@ -51,11 +51,11 @@ RULES: dict[str, Callable[[int], Transport]] = {
     "deadline": _deadline,
     "redundant": lambda _: _udp("redundant"),
 }
-"""From the least bytes to the most."""
+"""Rules by increasing overhead."""
 
 
 def in_rounds(rule: str, deadline_ms: int) -> Transport:
-    """A rule for paths that are up or down and else all alike: with the deadline, and its own defaults for the rest."""
+    """Returns a rule for paths that differ only in being up or down: with the deadline, otherwise with defaults."""
     transport = RULES[rule](max(DEADLINE))
     scheduler = transport["scheduler"]
     if isinstance(scheduler, str):
@@ -65,4 +65,4 @@ def in_rounds(rule: str, deadline_ms: int) -> Transport:
 
 
 ORACLE = "oracle"
-"""Knows the future: the bound of every rule."""
+"""Name of the rule that knows the future, the bound of all rules."""

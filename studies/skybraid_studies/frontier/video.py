@@ -1,4 +1,4 @@
-"""Video over paths that were measured together: frames that were not undamaged in time, freezes and overhead."""
+"""Video over simultaneously measured paths: missed frames, freezes and overhead."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ Tables = dict[str, Any]
 
 FPS = 30
 DEADLINES_MS = (100, 150, 250)
-"""Times from capture to the last packet of a frame. The decoder's jitter buffer is in none of them."""
+"""Times in ms from capture to the last packet of a frame, without the decoder's jitter buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Film:
-    """What a rule did to a film over one set of paths.
+    """Result of a rule for a video over one set of paths.
 
     Attributes:
-        frames: frames missed, as of messages: a frame is missed if a packet of it is neither there nor recovered in
-            time, whatever the frames before it are.
-        freezes: by the deadline in ms that the jitter buffer allows, the freezes of each episode.
-        ages: by the same deadline, how often the picture on the screen was so many frames old when a frame was due,
-            from 0 on, over all episodes.
-        seconds: length of all episodes.
+        frames: counts of frames instead of messages: a frame is missed if a packet is neither received nor recovered in
+            time, regardless of earlier frames.
+        freezes: freezes of each episode, by deadline (jitter buffer) in ms.
+        ages: histogram of the age in frames of the picture on the screen, from 0 on, over all episodes, by deadline in
+            ms.
+        seconds: total length of the episodes in s.
     """
 
     frames: Outcome
@@ -56,7 +56,7 @@ class Film:
 def scenario(
     measured: Together, files: Sequence[Path], transport: Mapping[str, Any], traffic: Mapping[str, Any]
 ) -> Any:  # noqa: ANN401
-    """A scenario that replays measured paths for one camera in the vehicle."""
+    """Returns a scenario that replays measured paths for one camera in the vehicle."""
     duration = measured.seconds + PAUSE_S * (len(measured.episodes) + 1)
     tables = {
         "name": "frontier",
@@ -72,19 +72,19 @@ def scenario(
 
 
 def camera(rate: str, **keys: Any) -> Tables:  # noqa: ANN401 values of TOML
-    """A camera at a rate. Its pictures are refreshed part by part, so that frames are of equal size."""
+    """Returns a camera at a rate, with intra refresh, so that frames have equal size."""
     return {"kind": "video", "rate": rate, "fps": FPS, "jitter_buffer": "250ms", "intra_refresh": True, **keys}
 
 
 def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str, Any]) -> Film:
-    """Runs a transport over measured paths."""
+    """Runs a transport over measured paths; returns the result."""
     with tempfile.TemporaryDirectory() as folder:
         files, spans = write(measured, Path(folder))
         run = skybraid.run(scenario(measured, files, transport, traffic), tables=["frames", "packets"])
     frames, packets = run.tables["frames"], run.tables["packets"]
     captured = frames["captured_ns"].to_numpy()
     complete = frames["complete"].to_numpy()
-    # Of a frame with repair packets of its own, the last to arrive may be one that was not needed: an upper bound.
+    # The last packet of a frame with repair packets may be one that was not needed: an upper bound.
     delay_ms = (frames["last_ns"] - frames["captured_ns"]).cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
     delay_ms = np.where(complete, delay_ms, np.inf)
     inside = [within(captured, span) for span in spans]
@@ -110,14 +110,14 @@ def film(measured: Together, transport: Mapping[str, Any], traffic: Mapping[str,
 
 
 def count_freezes(late: npt.NDArray[np.bool_]) -> int:
-    """Gaps between frames in time of more than max(3 δ, δ + 150 ms), as in the W3C's freezeCount."""
+    """Returns the number of gaps between timely frames above max(3 δ, δ + 150 ms), as in the W3C's freezeCount."""
     shown = np.flatnonzero(np.concatenate(([True], ~late, [True])))
     least = max(3.0, 1.0 + 0.15 * FPS)
     return int((np.diff(shown) > least).sum())
 
 
 def screen_ages(late: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Age in frames of the picture on the screen when each frame is due: of the last one in time."""
+    """Returns the age in frames of the picture on the screen when each frame is due, which is the last timely one."""
     number = np.arange(late.size)
     ages: npt.NDArray[np.int64] = number - np.maximum.accumulate(np.where(late, -1, number))
     return ages
@@ -133,7 +133,7 @@ def _filmed(rate: str) -> tuple[Clip, Encoded]:
 
 
 def screen_ssim(films: Sequence[Film], rate: str, deadline_ms: int) -> float:
-    """Mean SSIM of the screen against what the camera saw when each frame was due."""
+    """Returns the mean SSIM of the screen against the camera's current picture whenever a frame is due."""
     counts = [film.ages[deadline_ms] for film in films]
     known = similarity_at(np.arange(max(map(len, counts))), *_filmed(rate))
     return sum(float(own @ known[: len(own)]) for own in counts) / sum(int(own.sum()) for own in counts)
@@ -160,7 +160,7 @@ FILM_RULES: dict[str, tuple[Callable[[int], Tables], Tables]] = {
     "deadline": (_within("deadline", budget="9%"), {}),
     "duplicated": (lambda _: _udp("redundant"), {}),
 }
-"""Transport by deadline, and keys of the camera."""
+"""Transports by deadline, with the keys of the camera."""
 
 RATES_BPS = {"2Mbit/s": 2e6, "10Mbit/s": 10e6}
 RATES = tuple(RATES_BPS)

@@ -1,1 +1,1 @@
-"""Lee et al. 2021, MuTran: control duplicated over several paths, and its mathematics."""
+"""Lee et al. 2021, MuTran: control messages duplicated over several paths, and equations for their delay."""

@@ -1,17 +1,16 @@
-"""MuTran's mathematics: how long a command takes when its copies leave on several interfaces.
+"""MuTran's equations: the delay of a command whose copies are sent over several interfaces.
 
-Equations 1 to 37 of Lee et al., "MuTran", Sensors 2021, and their general forms. Each function names its equation.
-A name's last part is its unit: `_s` seconds, `_bytes`, `_bytes_s` bytes per second, `_m` metres, `_hz`. `loss` is
-the probability q = 1 − p that a packet does not arrive, from 0 up to but not including 1; `interfaces` is n, 1 or
-more, each independent of the others.
+Equations 1 to 37 of Lee et al., "MuTran", Sensors 2021, and their general forms. Each function names its equation. The
+suffix of a name is its unit: `_s` seconds, `_bytes`, `_bytes_s` bytes per second, `_m` metres, `_hz`. `loss` is the
+probability q = 1 − p that a packet does not arrive, 0 ≤ q < 1; `interfaces` is n, 1 or more, all independent.
 
-Where the paper is in error, the corrected form is what a function computes, and it says so:
+Where the paper is in error, a function computes the corrected form and says so:
 
-- equations 34 to 36: the inequality is turned round (`longest_udp_interval_s`);
-- equation 33: UDP sends each copy once a period and never again (`udp_control_rate_bytes_s`);
-- equations 24 to 29 bound an expected delay, which half of the commands or more may keep and many do not. Adding one,
-  two or three standard deviations is a bound to one side: for a normal distribution 84.1, 97.7 and 99.87 %, not 68, 95
-  and 99 %. Delays are not normal, so `within` gives the share itself.
+- equations 34 to 36: the inequality is inverted (`longest_udp_interval_s`);
+- equation 33: UDP sends each copy once per period and never retransmits (`udp_control_rate_bytes_s`);
+- equations 24 to 29 bound an expected delay, which up to half of the commands or more exceed. Adding one, two or three
+  standard deviations is a one-sided bound: for a normal distribution 84.1, 97.7 and 99.87 %, not 68, 95 and 99 %.
+  Delays are not normal, so `within` returns the actual share.
 
 Every function raises `DomainError`, a `ValueError`, for an argument out of its range.
 """
@@ -34,70 +33,70 @@ LIGHT_M_S = 299_792_458.0
 """Speed of light in metres per second."""
 
 _NEVER = 1e-18
-"""A probability below which a command is taken to have arrived."""
+"""Probability of loss below which a command counts as delivered."""
 
 
-# The parts of a delay: equations 1 to 9.
+# Components of delay: equations 1 to 9.
 
 
 def total_delay_s(sender_queue_s: float, network_s: float, receiver_queue_s: float) -> float:
-    """Equation 1: the sender's queue, the network and the receiver's queue, one after the other."""
+    """Returns equation 1: the sum of the sender's queueing, network and receiver's queueing delay."""
     _not_negative(sender_queue_s=sender_queue_s, network_s=network_s, receiver_queue_s=receiver_queue_s)
     return sender_queue_s + network_s + receiver_queue_s
 
 
 def sender_queue_delay_s(queue_bytes: float, rate_bytes_s: float) -> float:
-    """Equation 2: how long a queue of that size takes to leave."""
+    """Returns equation 2: the time to drain a queue of that size."""
     _not_negative(queue_bytes=queue_bytes)
     _positive(rate_bytes_s=rate_bytes_s)
     return queue_bytes / rate_bytes_s
 
 
 def send_rate_bytes_s(window_segments: float, segment_bytes: float, rtt_s: float) -> float:
-    """Equation 3: TCP's mean rate where the window saws between W/2 and W segments: 3 W MSS / (4 RTT)."""
+    """Returns equation 3: TCP's mean rate for a sawtooth window between W/2 and W segments: 3 W MSS / (4 RTT)."""
     _positive(window_segments=window_segments, segment_bytes=segment_bytes, rtt_s=rtt_s)
     return 3 * window_segments * segment_bytes / (4 * rtt_s)
 
 
 def largest_window_segments(rate_bytes_s: float, segment_bytes: float, rtt_s: float) -> float:
-    """Equation 4: the largest window W, in segments, at that mean rate; the inverse of equation 3."""
+    """Returns equation 4, the inverse of equation 3: the maximum window W in segments at that mean rate."""
     _positive(rate_bytes_s=rate_bytes_s, segment_bytes=segment_bytes, rtt_s=rtt_s)
     return 4 * rate_bytes_s * rtt_s / (3 * segment_bytes)
 
 
 def sender_queue_bytes(window_segments: float, segment_bytes: float) -> float:
-    """Equation 5: what the sender's buffer holds, twice the largest window: 2 W MSS."""
+    """Returns equation 5: the content of the sender's buffer, twice the maximum window: 2 W MSS."""
     _positive(window_segments=window_segments, segment_bytes=segment_bytes)
     return 2 * window_segments * segment_bytes
 
 
 def sender_queue_bytes_at(rate_bytes_s: float, rtt_s: float) -> float:
-    """Equation 6: the same by the mean rate: 8/3 rate RTT."""
+    """Returns equation 6: the content of the sender's buffer by the mean rate: 8/3 rate RTT."""
     _positive(rate_bytes_s=rate_bytes_s, rtt_s=rtt_s)
     return 8 * rate_bytes_s * rtt_s / 3
 
 
 def sender_queue_delay_at_rtt_s(rtt_s: float) -> float:
-    """Equation 7: the delay of the sender's full buffer, whatever the rate: 8/3 RTT."""
+    """Returns equation 7: the delay of the sender's full buffer, independent of the rate: 8/3 RTT."""
     _positive(rtt_s=rtt_s)
     return 8 * rtt_s / 3
 
 
 def propagation_s(distance_m: float) -> float:
-    """Equation 8: distance by the speed of light; it leaves out the delay of medium access and serialisation."""
+    """Returns equation 8: distance divided by the speed of light, without medium access and serialisation."""
     _not_negative(distance_m=distance_m)
     return distance_m / LIGHT_M_S
 
 
 def receiver_queue_delay_s(queue_bytes: float, processing_bytes_s: float) -> float:
-    """Equation 9: how long the receiver's queue takes to be read."""
+    """Returns equation 9: the time to read the receiver's queue."""
     _not_negative(queue_bytes=queue_bytes)
     _positive(processing_bytes_s=processing_bytes_s)
     return queue_bytes / processing_bytes_s
 
 
 def receiver_queue_delay_bound_s(rate_bytes_s: float, rtt_s: float, processing_bytes_s: float) -> float:
-    """Equation 9's bound: the receiver holds no more than the sender's buffer: 8/3 rate RTT / processing rate."""
+    """Returns equation 9's bound: the receiver holds at most the sender's buffer: 8/3 rate RTT / processing rate."""
     return receiver_queue_delay_s(sender_queue_bytes_at(rate_bytes_s, rtt_s), processing_bytes_s)
 
 
@@ -105,14 +104,14 @@ def receiver_queue_delay_bound_s(rate_bytes_s: float, rtt_s: float, processing_b
 
 
 def tcp_attempt_s(sender_queue_s: float, network_s: float) -> float:
-    """Equation 10's delay of one transmission over TCP, delay_rt: the sender's queue and the network."""
+    """Returns delay_rt of equation 10, the delay of one transmission over TCP: sender's queue and network."""
     return total_delay_s(sender_queue_s, network_s, 0)
 
 
 def sum_of_failures(loss: float, terms: int) -> float:
-    """Equations 12, 13 and A7: the sum of k q^k for k from 1 to `terms`, in closed form.
+    """Returns equations 12, 13 and A7: the sum of k q^k for k from 1 to `terms`, in closed form.
 
-    Equation 14 lets the number of terms grow; the limit q / (1 − q)² exists for q below 1 only.
+    Equation 14 takes the limit of infinitely many terms, q / (1 − q)², which exists only for q below 1.
     """
     _loss(loss)
     if terms < 0:
@@ -121,9 +120,9 @@ def sum_of_failures(loss: float, terms: int) -> float:
 
 
 def system_success(losses: Iterable[float]) -> float:
-    """Equation 15: the probability that at least one of several copies arrives.
+    """Returns equation 15: the probability that at least one of several copies arrives.
 
-    `losses` holds one probability, from 0 to 1, for each interface; equation 16 is the case of equal ones.
+    `losses` has one probability, from 0 to 1, per interface; equation 16 is the case of equal ones.
     """
     every = list(losses)
     if not every:
@@ -135,9 +134,9 @@ def system_success(losses: Iterable[float]) -> float:
 
 
 def expected_tcp_s(attempt_s: float, loss: float, interfaces: int = 1, receiver_queue_s: float = 0) -> float:
-    """Equations 14 (one interface), 17 and 18: the receiver's queue + delay_rt / (1 − q^n).
+    """Returns equations 14 (one interface), 17 and 18: the receiver's queueing delay + delay_rt / (1 − q^n).
 
-    All copies are taken to be tried again together. In TCP-mode each subflow retransmits by itself; where their
+    All copies are assumed to be retransmitted together. In TCP mode each subflow retransmits independently; if their
     attempts take equally long, the first arrival has the same distribution, else see `Path` and `mean_s`.
     """
     _positive(attempt_s=attempt_s)
@@ -146,9 +145,9 @@ def expected_tcp_s(attempt_s: float, loss: float, interfaces: int = 1, receiver_
 
 
 def expected_udp_s(network_s: float, interval_s: float, loss: float, interfaces: int = 1) -> float:
-    """Equations 19, 20 (one interface), 22 and 23: delay_net + interval q^n / (1 − q^n).
+    """Returns equations 19, 20 (one interface), 22 and 23: delay_net + interval q^n / (1 − q^n).
 
-    A command that is lost comes again with the next packet, one interval later.
+    A lost command is repeated by the next packet, one interval later.
     """
     _not_negative(network_s=network_s)
     _positive(interval_s=interval_s)
@@ -156,7 +155,7 @@ def expected_udp_s(network_s: float, interval_s: float, loss: float, interfaces:
 
 
 def spread_s(period_s: float, loss: float, interfaces: int = 1) -> float:
-    """Standard deviation of the delay: period √(q^n) / (1 − q^n), the spread of a geometric distribution.
+    """Returns the standard deviation of the delay: period √(q^n) / (1 − q^n), that of a geometric distribution.
 
     `period_s` is delay_rt over TCP and the interval over UDP.
     """
@@ -166,31 +165,31 @@ def spread_s(period_s: float, loss: float, interfaces: int = 1) -> float:
 
 
 def tcp_ratio(loss: float, interfaces: int) -> float:
-    """Figure 5: MuTran's expected delay in TCP-mode by that of one interface: (1 − q) / (1 − q^n)."""
+    """Returns figure 5: the ratio of MuTran's expected delay in TCP mode to one interface's: (1 − q) / (1 − q^n)."""
     return (1 - loss) / (1 - _all_lost(loss, interfaces))
 
 
 def udp_ratio(loss: float, interfaces: int) -> float:
-    """Figure 7a: MuTran's expected wait in UDP-mode by that of one interface: q^(n−1) (1 − q) / (1 − q^n)."""
+    """Returns figure 7a: the ratio of MuTran's expected wait in UDP mode to one interface's."""
     return tcp_ratio(loss, interfaces) * loss ** (interfaces - 1)
 
 
 def udp_delay_in_intervals(loss: float, interfaces: int) -> float:
-    """Figure 7b: the expected wait in UDP-mode in units of the interval: q^n / (1 − q^n)."""
+    """Returns figure 7b: the expected wait in UDP mode in intervals: q^n / (1 − q^n)."""
     all_lost = _all_lost(loss, interfaces)
     return all_lost / (1 - all_lost)
 
 
-# How many interfaces: equations 24 to 29.
+# Number of interfaces: equations 24 to 29.
 
 
 def interfaces_tcp(target_s: float, attempt_s: float, loss: float, sigmas: float = 0) -> int:
-    """Equations 24 to 26: the fewest interfaces whose expected delay over TCP is at most `target_s`.
+    """Returns equations 24 to 26: the minimum number of interfaces with an expected delay over TCP within `target_s`.
 
-    With `sigmas` that many standard deviations are added to the expectation before it is compared.
+    `sigmas` standard deviations are added to the expected delay before the comparison.
 
     Raises:
-        DomainError: the target does not exceed the delay of a single attempt, which no number of copies shortens.
+        DomainError: the target does not exceed the delay of a single attempt, which copies cannot reduce.
     """
     _positive(attempt_s=attempt_s)
     _not_negative(sigmas=sigmas)
@@ -205,9 +204,9 @@ def interfaces_tcp(target_s: float, attempt_s: float, loss: float, sigmas: float
 
 
 def interfaces_udp(target_s: float, interval_s: float, loss: float, network_s: float = 0, sigmas: float = 0) -> int:
-    """Equations 27 to 29: the fewest interfaces whose expected delay over UDP is at most `target_s`.
+    """Returns equations 27 to 29: the minimum number of interfaces with an expected delay over UDP within `target_s`.
 
-    The paper leaves the delay of the network out; `network_s` puts it in.
+    The paper omits the delay of the network, `network_s`.
 
     Raises:
         DomainError: the target does not exceed the delay of the network.
@@ -226,9 +225,9 @@ def interfaces_udp(target_s: float, interval_s: float, loss: float, network_s: f
 
 
 def interfaces_for_share(target_s: float, share: float, path: Path) -> int:
-    """The fewest interfaces like `path` over which at least that share of the commands arrives within the target.
+    """Returns the minimum number of interfaces like `path` with which a share of the commands meets the target.
 
-    This is what a guarantee needs in place of equations 24 and 27.
+    A guarantee needs this instead of equations 24 and 27.
 
     Raises:
         DomainError: not even one attempt arrives within the target, or the share is not between 0 and 1.
@@ -240,17 +239,17 @@ def interfaces_for_share(target_s: float, share: float, path: Path) -> int:
     return _fewest(lambda count: _reaches(path.loss ** (count * path.attempts_within(target_s)), share))
 
 
-# The general form: unequal paths, and the whole distribution.
+# General form: unequal paths, and the distribution of the delay.
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A path as a command sees it: attempts that arrive at `first_s`, and then every `every_s`, unless lost.
+    """Path of a command: attempts arrive at `first_s`, and then every `every_s`, unless lost.
 
     Attributes:
         loss: probability from 0 to 1 that an attempt is lost, independent of all others.
-        first_s: when the first attempt arrives, in seconds from the command, 0 or more.
-        every_s: seconds from one attempt to the next, above 0.
+        first_s: arrival of the first attempt in s after the command, 0 or more.
+        every_s: time between attempts in s, above 0.
     """
 
     loss: float
@@ -265,30 +264,30 @@ class Path:
 
     @classmethod
     def tcp(cls, loss: float, attempt_s: float) -> Path:
-        """A subflow that sends again by itself: attempts arrive after 1, 2, 3 … times delay_rt."""
+        """Returns a subflow that retransmits independently: attempts arrive after 1, 2, 3 … times delay_rt."""
         return cls(loss, attempt_s, attempt_s)
 
     @classmethod
     def udp(cls, loss: float, network_s: float, interval_s: float) -> Path:
-        """A datagram socket: the next periodic packet carries the command again."""
+        """Returns a datagram socket: the next periodic packet repeats the command."""
         return cls(loss, network_s, interval_s)
 
     def attempts_within(self, time_s: float) -> int:
-        """How many attempts arrive, unless lost, within `time_s` of the command."""
+        """Returns the number of attempts that arrive, unless lost, within `time_s` of the command."""
         if time_s < self.first_s:
             return 0
-        # A target of three intervals holds three, though 0.3 / 0.1 is a little less than three in binary.
+        # A target of three intervals contains three, though 0.3 / 0.1 is slightly less than three in binary.
         return 1 + math.floor((time_s - self.first_s) / self.every_s * (1 + 1e-12))
 
 
 def within(paths: Sequence[Path], target_s: float) -> float:
-    """The probability that a command's first copy arrives within `target_s`: 1 − Π q_i^(attempts on path i)."""
+    """Returns the probability that the first copy arrives within `target_s`: 1 − Π q_i^(attempts on path i)."""
     _some(paths)
     return 1 - math.prod(path.loss ** path.attempts_within(target_s) for path in paths)
 
 
 def mean_s(paths: Sequence[Path]) -> float:
-    """The expected delay of a command's first copy over unequal paths: the area under P(delay > t).
+    """Returns the expected delay of a command's first copy over unequal paths: the area under P(delay > t).
 
     Raises:
         DomainError: every path loses everything.
@@ -303,7 +302,7 @@ def mean_s(paths: Sequence[Path]) -> float:
 
 
 def quantile_s(paths: Sequence[Path], share: float) -> float:
-    """The least delay within which at least `share` of the commands arrives, a share between 0 and 1.
+    """Returns the minimum delay within which at least `share` (0 to 1) of the commands arrives.
 
     Raises:
         DomainError: every path loses everything, or the share is out of range.
@@ -317,32 +316,32 @@ def quantile_s(paths: Sequence[Path], share: float) -> float:
     return arrival_s
 
 
-# What it costs: equations 30 to 37.
+# Overhead: equations 30 to 37.
 
 
 def tcp_control_bytes(size_bytes: float, loss: float, interfaces: int = 1) -> float:
-    """Equations 30 (one interface) and 31: bytes that a command takes, with its retransmissions: n size / p."""
+    """Returns equations 30 (one interface) and 31: bytes of a command with its retransmissions: n size / p."""
     _positive(size_bytes=size_bytes)
     _all_lost(loss, interfaces)
     return interfaces * size_bytes / (1 - loss)
 
 
 def udp_control_bytes(size_bytes: float, interfaces: int = 1) -> float:
-    """Bytes that the copies of a periodic packet take over UDP, which sends nothing again: n size."""
+    """Returns the bytes of all copies of a periodic packet over UDP, which never retransmits: n size."""
     _positive(size_bytes=size_bytes)
     _all_lost(0, interfaces)
     return interfaces * size_bytes
 
 
 def tcp_control_rate_bytes_s(size_bytes: float, attempt_s: float, loss: float, interfaces: int = 1) -> float:
-    """Equation 32: bytes per second while a command is delivered: n size (1 − q^n) / (delay_rt p)."""
+    """Returns equation 32: bytes per second while a command is delivered: n size (1 − q^n) / (delay_rt p)."""
     return tcp_control_bytes(size_bytes, loss, interfaces) / expected_tcp_s(attempt_s, loss, interfaces)
 
 
 def udp_control_rate_bytes_s(size_bytes: float, interval_s: float, interfaces: int = 1) -> float:
-    """Equation 33 corrected: n size / interval.
+    """Returns equation 33, corrected: n size / interval.
 
-    The paper takes the bytes of equation 31, which hold retransmissions that UDP does not make.
+    The paper uses the bytes of equation 31, which include retransmissions that UDP does not make.
     """
     _positive(interval_s=interval_s)
     return udp_control_bytes(size_bytes, interfaces) / interval_s
@@ -351,7 +350,7 @@ def udp_control_rate_bytes_s(size_bytes: float, interval_s: float, interfaces: i
 def udp_control_rate_as_printed_bytes_s(
     size_bytes: float, interval_s: float, loss: float, interfaces: int = 1
 ) -> float:
-    """Equation 33 as printed, to compare: n size (1 − q^n) / (interval p q^n). It needs a loss above 0."""
+    """Returns equation 33 as printed, for comparison: n size (1 − q^n) / (interval p q^n). It needs a loss above 0."""
     if loss == 0:
         raise DomainError("loss: found 0, expected above 0: the printed equation divides by it")
     expected_s = expected_udp_s(0, interval_s, loss, interfaces)
@@ -359,10 +358,10 @@ def udp_control_rate_as_printed_bytes_s(
 
 
 def longest_udp_interval_s(attempt_s: float, loss: float, interfaces: int = 1) -> float:
-    """Equations 34 to 36 corrected: up to this interval, delay_rt / q^n, UDP is expected to be as fast as TCP.
+    """Returns equations 34 to 36, corrected: up to this interval, delay_rt / q^n, UDP is expected to be as fast as TCP.
 
-    The paper prints the inequality the other way round, though its text asks for a shorter interval. Without loss
-    any interval will do, and the answer is infinite.
+    The paper prints the inverse inequality, though its text requires a shorter interval. Without loss the result is
+    infinite.
     """
     _positive(attempt_s=attempt_s)
     all_lost = _all_lost(loss, interfaces)
@@ -370,56 +369,56 @@ def longest_udp_interval_s(attempt_s: float, loss: float, interfaces: int = 1) -
 
 
 def total_packets(data: float, control: float, interfaces: int) -> float:
-    """Equation 37: all packets, of which only those of control are sent n times: data + n control."""
+    """Returns equation 37: the number of packets, of which only control is sent n times: data + n control."""
     _not_negative(data=data, control=control)
     _all_lost(0, interfaces)
     return data + interfaces * control
 
 
-# What a delay means in flight.
+# Effect of a delay in flight.
 
 
 def displacement_m(speed_m_s: float, delay_s: float) -> float:
-    """How far the aircraft flies before a command takes effect: 3 m in 100 ms at 30 m/s (section 3.1)."""
+    """Returns the distance flown before a command takes effect: 3 m in 100 ms at 30 m/s (section 3.1)."""
     _not_negative(speed_m_s=speed_m_s, delay_s=delay_s)
     return speed_m_s * delay_s
 
 
 def doppler_hz(carrier_hz: float, speed_m_s: float) -> float:
-    """Doppler shift f_c Δv / c; positive while the ends approach each other."""
+    """Returns the Doppler shift f_c Δv / c; positive while the ends approach each other."""
     _positive(carrier_hz=carrier_hz)
     return carrier_hz * speed_m_s / LIGHT_M_S
 
 
-# The curves of the figures.
+# Curves of the figures.
 
 LOSSES = tuple(step / 100 for step in range(1, 96))
-"""The probabilities of loss of the curves where none are named: 0.01 to 0.95."""
+"""Default loss probabilities of the curves: 0.01 to 0.95."""
 
 
 def figure_5(interfaces: Sequence[int] = (2, 3, 4), losses: Sequence[float] = LOSSES) -> pl.DataFrame:
-    """Figure 5: `loss`, `interfaces`, `ratio` of the delays in TCP-mode; one row for each pair."""
+    """Returns figure 5: `loss`, `interfaces`, `ratio` of the delays in TCP mode; one row per pair."""
     return _curves(interfaces, losses, ratio=tcp_ratio)
 
 
 def figure_7a(interfaces: Sequence[int] = (2, 3, 4), losses: Sequence[float] = LOSSES) -> pl.DataFrame:
-    """Figure 7a: `loss`, `interfaces`, `ratio` of the waits in UDP-mode."""
+    """Returns figure 7a: `loss`, `interfaces`, `ratio` of the waits in UDP mode."""
     return _curves(interfaces, losses, ratio=udp_ratio)
 
 
 def figure_7b(interfaces: Sequence[int] = (1, 2, 3), losses: Sequence[float] = LOSSES) -> pl.DataFrame:
-    """Figure 7b: `loss`, `interfaces`, `delay_intervals`, the wait in UDP-mode in units of the interval."""
+    """Returns figure 7b: `loss`, `interfaces`, `delay_intervals`, the wait in UDP mode in intervals."""
     return _curves(interfaces, losses, delay_intervals=udp_delay_in_intervals)
 
 
 def figure_8(
     target_s: float, attempt_s: float, interval_s: float, network_s: float = 0, losses: Sequence[float] = LOSSES
 ) -> pl.DataFrame:
-    """Figure 8: how the delay spreads over the loss, for one interface, and for two in either mode.
+    """Returns figure 8: the spread of the delay by loss, for one interface, and for two in either mode.
 
     Columns: `loss`; `mode` ("single", "tcp", "udp"); `mean_s`; `one_sigma_s`, `two_sigma_s`, `three_sigma_s`, the mean
-    and so many standard deviations, by which the paper calls 68, 95 and 99 % within its target; and `within`, the
-    share that is within `target_s` in truth.
+    plus one to three standard deviations, which the paper takes for 68, 95 and 99 % of the commands; and `within`, the
+    actual share within `target_s`.
     """
     rows = []
     for loss in losses:
@@ -455,7 +454,7 @@ def _curves(interfaces: Sequence[int], losses: Sequence[float], **curve: Callabl
 
 
 def _arrivals(paths: Sequence[Path]) -> Iterator[tuple[float, float]]:
-    """The attempts of all paths in the order of their arrival, each with its probability of loss, without end."""
+    """Yields the attempts of all paths in order of arrival, each with its loss probability, endlessly."""
     _some(paths)
     alive = [path for path in paths if path.loss < 1]
     if not alive:
@@ -470,7 +469,7 @@ def _arrivals(paths: Sequence[Path]) -> Iterator[tuple[float, float]]:
 
 
 def _fewest(enough: Callable[[int], bool]) -> int:
-    """The smallest number from 1 on that is enough, where more is enough as well."""
+    """Returns the minimum number from 1 on that is enough, for a monotonic condition."""
     most = 1
     while not enough(most):
         most *= 2
@@ -478,7 +477,7 @@ def _fewest(enough: Callable[[int], bool]) -> int:
 
 
 def _all_lost(loss: float, interfaces: int) -> float:
-    """The probability q^n that all copies are lost (equation 16)."""
+    """Returns the probability q^n that all copies are lost (equation 16)."""
     _loss(loss)
     if interfaces < 1:
         raise DomainError(f"interfaces: found {interfaces}, expected 1 or more")
@@ -496,7 +495,7 @@ def _share(share: float) -> None:
 
 
 def _reaches(pending: float, share: float) -> bool:
-    # In binary 1 − 0.99999 is a little less than 0.1⁵: a share is known to 16 digits.
+    # In binary 1 − 0.99999 is slightly less than 0.1⁵: a share has 16 digits.
     return pending <= 1 - share + 1e-15
 
 

@@ -1,6 +1,6 @@
 """Calculations and observations of the study of MuTran (Lee et al. 2021).
 
-A calculation that draws makes 100 000 trials a seed of independent links; x is the probability of loss unless it says
+Random calculations make 100 000 trials per seed over independent links; x is the loss probability unless stated
 otherwise. Delays over TCP are counted in attempts, over UDP in intervals.
 """
 
@@ -17,7 +17,7 @@ import polars as pl
 from skybraid.execute.runs import run
 from skybraid.model.errors import DomainError
 from skybraid.model.scenario import Scenario
-from skybraid_studies.engine.observe import NS_PER_S, Seen, arrival_gaps_s, observation
+from skybraid_studies.engine.observe import NS_PER_S, RunData, arrival_gaps_s, observation
 from skybraid_studies.engine.theory import Calculation, calculation
 from skybraid_studies.lee2021mutran import mutran
 from skybraid_studies.lee2021mutran.mutran import Path
@@ -33,17 +33,17 @@ _TARGET = 2.45
 """Figure 8's target in attempts. The paper prints none; this is μ + σ at a loss of 0.35."""
 
 _FULL_BYTES = 400
-"""Packets that are smaller hold a command, others data."""
+"""Minimum size of a data packet in bytes; smaller packets have commands."""
 
 _ATTEMPT_S = 0.02014
-"""Of a command in `periodic.toml` over TCP."""
+"""Duration in s of an attempt to send a command over TCP in `periodic.toml`."""
 
 _CONTROL_BYTES = 40
-"""Of a control packet, where only ratios matter."""
+"""Size of a control packet in bytes, where only ratios matter."""
 
 
 def _attempts(loss: float, interfaces: int, seed: int) -> NDArray[np.int64]:
-    """Attempts until the first success: a row a trial, a column an interface."""
+    """Returns the number of attempts until the first success: one row per trial, one column per interface."""
     return np.random.default_rng([seed, interfaces]).geometric(1 - loss, size=(_TRIALS, interfaces))
 
 
@@ -83,7 +83,7 @@ calculation("lee.udp_ratio_of_two")(lambda x, _: x / (1 + x))
 
 
 def _share_drawn(loss: float, interfaces: int, first: int, seed: int) -> float:
-    """Share in % of the trials within figure 8's target, where the first attempt arrives after `first` (0 or 1)."""
+    """Returns the share in % of trials within figure 8's target; the first attempt arrives after `first` (0 or 1)."""
     waits = _attempts(loss, interfaces, seed).min(axis=1) - 1 + first
     return 100 * float(np.mean(waits <= _TARGET))
 
@@ -103,7 +103,7 @@ def _target_of_68() -> float:
 
 
 def _counted(loss: float, target: float) -> float:
-    """Share in % within a target over one interface as the paper counts: of a normal delay, to both sides."""
+    """Returns the share in % within a target over one interface as in the paper: of a normal delay, two-sided."""
     deviations = (target - mutran.expected_tcp_s(1, loss)) / mutran.spread_s(1, loss)
     return 100 * math.erf(deviations / math.sqrt(2))
 
@@ -114,33 +114,33 @@ calculation("lee.counted_by_95")(lambda x, _: _counted(x, _target_of_95()))
 calculation("lee.counted_by_68")(lambda x, _: _counted(x, _target_of_68()))
 
 
-# Equations 1 to 9: x is the largest window in segments.
+# Equations 1 to 9: x is the maximum window in segments.
 
 _RTT_S, _SEGMENT_BYTES = 0.04, 1448.0
 
 
 @calculation("lee.window_back")
 def window_back(x: float, _seed: int) -> float:
-    """The largest window in segments, by equation 4, of the rate that equation 3 gives for `x`."""
+    """Returns the maximum window in segments by equation 4, at the rate of equation 3 for `x`."""
     rate = mutran.send_rate_bytes_s(x, _SEGMENT_BYTES, _RTT_S)
     return mutran.largest_window_segments(rate, _SEGMENT_BYTES, _RTT_S)
 
 
 @calculation("lee.queue_round_trips")
 def queue_round_trips(x: float, _seed: int) -> float:
-    """Delay of a full sender's queue by equations 2, 3 and 5, in round trips."""
+    """Returns the delay of a full sender's queue by equations 2, 3 and 5, in round trips."""
     rate = mutran.send_rate_bytes_s(x, _SEGMENT_BYTES, _RTT_S)
     return mutran.sender_queue_delay_s(mutran.sender_queue_bytes(x, _SEGMENT_BYTES), rate) / _RTT_S
 
 
 @calculation("lee.reader_round_trips")
 def reader_round_trips(x: float, _seed: int) -> float:
-    """Bound of the receiver's queueing delay in round trips, where it reads 100 times as fast as is sent."""
+    """Returns the bound of the receiver's queueing delay in round trips, for reading 100 times the sending rate."""
     rate = mutran.send_rate_bytes_s(x, _SEGMENT_BYTES, _RTT_S)
     return mutran.receiver_queue_delay_bound_s(rate, _RTT_S, 100 * rate) / _RTT_S
 
 
-# Appendix A, and paths of unequal delay (LEE-C10): the second takes three times as long an attempt.
+# Appendix A, and paths of unequal delay (LEE-C10): an attempt on the second takes three times as long.
 
 calculation("lee.sum_in_closed_form")(lambda x, _: mutran.sum_of_failures(x, 20))
 calculation("lee.sum_of_terms")(lambda x, _: math.fsum(k * x**k for k in range(1, 21)))
@@ -152,7 +152,7 @@ calculation("lee.unequal_together")(lambda x, _: mutran.expected_tcp_s(2, x, 2))
 
 @calculation("lee.unequal_drawn")
 def unequal_drawn(x: float, seed: int) -> float:
-    """Mean delay of the first copy over an attempt of 1 and one of 3, each retransmitted by itself."""
+    """Returns the mean delay of the first copy over paths with attempts of 1 and 3, retransmitted independently."""
     return float((_attempts(x, 2, seed) * [1, 3]).min(axis=1).mean())
 
 
@@ -162,7 +162,7 @@ _HALF = 0.5
 
 
 def _at_fewest(x: float, seed: int, *, udp: bool, fewer: int = 0) -> float:
-    """Drawn delay over the target with the fewest interfaces that suffice, or fewer; NaN where there are none."""
+    """Returns the ratio of drawn delay to target with the minimum number of interfaces, or `fewer`; NaN without one."""
     if x <= 1 and not udp:
         return math.nan
     interfaces = (mutran.interfaces_udp if udp else mutran.interfaces_tcp)(x, 1, _HALF) - fewer
@@ -179,13 +179,13 @@ calculation("lee.one_less_udp")(lambda x, seed: _at_fewest(x, seed, udp=True, fe
 
 @calculation("lee.share_at_fewest")
 def share_at_fewest(x: float, seed: int) -> float:
-    """Share in % within the target `x` of attempts with the interfaces of equation 26; NaN below one attempt."""
+    """Returns the share in % within the target `x` (attempts) with the interfaces of equation 26; NaN below 1."""
     return math.nan if x <= 1 else _share_within(x, mutran.interfaces_tcp(x, 1, _HALF), seed)
 
 
 @calculation("lee.share_at_enough")
 def share_at_enough(x: float, seed: int) -> float:
-    """The same with the interfaces that bring a share of 99 %."""
+    """Returns the share in % within the target `x` (attempts) with the interfaces required for a share of 99 %."""
     return math.nan if x <= 1 else _share_within(x, mutran.interfaces_for_share(x, 0.99, Path.tcp(_HALF, 1)), seed)
 
 
@@ -195,7 +195,7 @@ def _share_within(target: float, interfaces: int, seed: int) -> float:
 
 @calculation("lee.refused")
 def refused(_x: float, _seed: int) -> float:
-    """How many of three questions without an answer are refused: no time beyond an attempt, or a certain loss."""
+    """Returns how many of three unanswerable questions are refused: a target within one attempt, or certain loss."""
     asked: tuple[Callable[[], int], ...] = (
         lambda: mutran.interfaces_tcp(1, 1, _HALF),
         lambda: mutran.interfaces_udp(0.02, 1, _HALF, network_s=0.02),
@@ -214,7 +214,7 @@ def refused(_x: float, _seed: int) -> float:
 
 
 def _bytes_drawn(loss: float, interfaces: int, seed: int) -> float:
-    """Bytes that a command takes where each subflow repeats its copy until it has arrived."""
+    """Returns the bytes of a command if each subflow repeats its copy until it has arrived."""
     return _CONTROL_BYTES * float(_attempts(loss, interfaces, seed).sum(axis=1).mean())
 
 
@@ -224,7 +224,7 @@ calculation("lee.total_packets")(lambda x, _: mutran.total_packets(1000, x, 2))
 
 
 def _udp_by_tcp(loss: float, seed: int, longer: float) -> float:
-    """UDP's drawn delay over TCP's, two interfaces, at so many times the interval of the corrected equation 36."""
+    """Returns the ratio of UDP's to TCP's drawn delay with two interfaces, at `longer` times equation 36's interval."""
     interval = longer * mutran.longest_udp_interval_s(1, loss, 2)
     return interval * _udp_drawn(loss, 2, seed) / _tcp_drawn(loss, 2, seed)
 
@@ -239,7 +239,7 @@ calculation("lee.tcp_rate")(lambda x, _: mutran.tcp_control_rate_bytes_s(_CONTRO
 
 @calculation("lee.tcp_rate_drawn")
 def tcp_rate_drawn(x: float, seed: int) -> float:
-    """Bytes of all copies over the time to the first arrival, both in the mean, over two interfaces."""
+    """Returns the ratio of the mean bytes of all copies to the mean time to the first arrival, over two interfaces."""
     return _bytes_drawn(x, 2, seed) / _tcp_drawn(x, 2, seed)
 
 
@@ -250,12 +250,12 @@ calculation("lee.displacement_at_15")(lambda x, _: mutran.displacement_m(15, x))
 calculation("lee.doppler_at_2400_mhz")(lambda x, _: mutran.doppler_hz(2.4e9, x))
 
 
-# What the equations expect of `periodic.toml` over TCP: an attempt is 20 ms and a packet of 180 B at 10 Mbit/s.
+# Prediction of the equations for `periodic.toml` over TCP: an attempt is 20 ms plus a packet of 180 B at 10 Mbit/s.
 _register("lee.tcp_simulated", lambda x, n, _: 1e3 * mutran.expected_tcp_s(_ATTEMPT_S, x, n), (1, 2))
 
 
-# Figure 1: x is 1 for MPTCP alone, 2 for copies of all, 3 for plain duplicates, 4 for MuTran over TCP, 5 over UDP.
-# A segment is a message, so that packets are the figure's.
+# Figure 1: x is 1 for MPTCP, 2 for copies of everything, 3 for plain duplicates, 4 for MuTran over TCP, 5 over UDP.
+# A segment is a message, so that packets equal those of the figure.
 
 _FIGURE_1 = """
 name = "Figure 1"
@@ -290,10 +290,10 @@ traffic = {{ kind = "cbr", rate = "1600bit/s", packet = "100B" }}
 """
 
 _WRITTEN_NS, _TOGETHER_NS = 2_500_000_000, 100_000_000
-"""When figure 1's command is written; how long after its first packet another is a copy, not a repetition."""
+"""Writing time of figure 1's command, and time within which further packets are copies, not retransmissions."""
 
 _DELAY_NS, _BYTE_NS = 10_000_000, 8_000
-"""Delay of figure 1's links, and how long a byte is on one of 1 Mbit/s."""
+"""Delay of figure 1's links, and transmission time of a byte at 1 Mbit/s."""
 
 _SYSTEMS = {
     1: ("low_rtt", 'with = "data"'),
@@ -305,7 +305,7 @@ _SYSTEMS = {
 
 
 class _Figure1(NamedTuple):
-    """Figure 1's command: its delay in ms and its packets in the order of leaving; and the data in Mbit/s."""
+    """Command of figure 1: delay in ms and packets in sending order; and data in Mbit/s."""
 
     delay_ms: float
     packets: pl.DataFrame
@@ -334,7 +334,7 @@ def _figure_1(system: int, fails: str = "", at_ns: int = 0) -> _Figure1:
 
 
 def _failed(system: int) -> tuple[_Figure1, _Figure1]:
-    """Figure 1 as it should be, and with the link of the command's first packet failing while it is sending that."""
+    """Returns figure 1 without failure, and with the link of the command's first packet failing while it is sent."""
     whole = _figure_1(system)
     first = whole.packets.row(0, named=True)
     half_sent_ns = int(first["out_ns"]) - _DELAY_NS - int(first["bytes"]) * _BYTE_NS // 2
@@ -343,7 +343,7 @@ def _failed(system: int) -> tuple[_Figure1, _Figure1]:
 
 @calculation("lee.figure_1_arrived")
 def figure_1_arrived(x: float, _seed: int) -> float:
-    """Whether (1 or 0) a copy arrives without repetition although the link of the command's first packet fails."""
+    """Returns 1 if a copy arrives without retransmission although the link of the first packet fails, else 0."""
     packets = _failed(round(x))[1].packets
     together = packets["in_ns"] <= packets["in_ns"][0] + _TOGETHER_NS
     return float((together & packets["cause"].is_null()).any())
@@ -351,69 +351,69 @@ def figure_1_arrived(x: float, _seed: int) -> float:
 
 @calculation("lee.figure_1_extra")
 def figure_1_extra(x: float, _seed: int) -> float:
-    """By how much later in ms the application gets the command because of that failure."""
+    """Returns the additional delay of the command in ms due to that failure."""
     whole, failed = _failed(round(x))
     return failed.delay_ms - whole.delay_ms
 
 
 @calculation("lee.figure_1_data")
 def figure_1_data(x: float, _seed: int) -> float:
-    """Data in Mbit/s before anything fails."""
+    """Returns the data rate in Mbit/s before the failure."""
     return _figure_1(round(x)).data_mbps
 
 
-# What runs show.
+# Observations of runs.
 
 
 @observation("lee.goodput", "messages")
-def goodput(seen: Seen, flow: str, from_s: float, to_s: float) -> float:
-    """Goodput in Mbit/s of what arrives from `from_s` to `to_s`."""
-    arrived = seen.messages(flow).filter(
+def goodput(run: RunData, flow: str, from_s: float, to_s: float) -> float:
+    """Returns the goodput in Mbit/s from `from_s` to `to_s`."""
+    arrived = run.messages(flow).filter(
         pl.col("delivered_ns") >= from_s * NS_PER_S, pl.col("delivered_ns") < to_s * NS_PER_S
     )
     return float(arrived["bytes"].sum()) * 8 / (to_s - from_s) / 1e6
 
 
 @observation("lee.regular", "messages")
-def regular(seen: Seen, flow: str, from_s: float, to_s: float, within: float = 0.2) -> float:
-    """Share in % of the times between arrivals that are within a part `within` of their own median."""
-    gaps = arrival_gaps_s(seen, flow, from_s, to_s)
+def regular(run: RunData, flow: str, from_s: float, to_s: float, within: float = 0.2) -> float:
+    """Returns the share in % of times between arrivals whose deviation from the median is at most `within` of it."""
+    gaps = arrival_gaps_s(run, flow, from_s, to_s)
     return 100 * float(np.mean(np.abs(gaps / np.median(gaps) - 1) <= within)) if gaps.size else math.nan
 
 
 @observation("lee.missing", "messages")
-def missing(seen: Seen, flow: str, from_s: float, to_s: float) -> float:
-    """Share in % of the messages written from `from_s` to `to_s` that never arrived."""
-    written = seen.messages(flow, from_s, to_s)
+def missing(run: RunData, flow: str, from_s: float, to_s: float) -> float:
+    """Returns the share in % of messages written from `from_s` to `to_s` that never arrived."""
+    written = run.messages(flow, from_s, to_s)
     return 100 * written["delivered_ns"].null_count() / len(written) if len(written) else math.nan
 
 
 @observation("lee.arrivals", "messages")
-def arrivals(seen: Seen, flow: str, period_s: float, from_s: float, to_s: float) -> float:
-    """Arrivals from `from_s` to `to_s`, in % of one a period."""
-    at_s = seen.messages(flow)["delivered_ns"].drop_nulls().to_numpy() / NS_PER_S
+def arrivals(run: RunData, flow: str, period_s: float, from_s: float, to_s: float) -> float:
+    """Returns the number of arrivals from `from_s` to `to_s`, in % of one per period."""
+    at_s = run.messages(flow)["delivered_ns"].drop_nulls().to_numpy() / NS_PER_S
     return 100 * float(np.sum((at_s >= from_s) & (at_s < to_s))) * period_s / (to_s - from_s)
 
 
 @observation("lee.wait", "messages")
-def wait(seen: Seen, flow: str, network_s: float, unit_s: float) -> float:
-    """Mean time until a message or a later one has arrived, less `network_s`, in units of `unit_s`."""
-    written = seen.messages(flow).sort("sent_ns")
+def wait(run: RunData, flow: str, network_s: float, unit_s: float) -> float:
+    """Returns the mean time until a message or a later one has arrived, less `network_s`, in units of `unit_s`."""
+    written = run.messages(flow).sort("sent_ns")
     through = (written["delivered_ns"].backward_fill() - written["sent_ns"]).drop_nulls()
     mean = through.mean()
     return (mean / NS_PER_S - network_s) / unit_s if isinstance(mean, int | float) else math.nan
 
 
 @observation("lee.mean_over_peak", "subflows")
-def mean_over_peak(seen: Seen, flow: str, from_s: float) -> float:
-    """Mean of a window over its largest value, from `from_s` on."""
-    windows = seen.subflows(flow).filter(pl.col("time_ns") >= from_s * NS_PER_S)["cwnd_bytes"].to_numpy()
+def mean_over_peak(run: RunData, flow: str, from_s: float) -> float:
+    """Returns the ratio of a window's mean to its maximum, from `from_s` on."""
+    windows = run.subflows(flow).filter(pl.col("time_ns") >= from_s * NS_PER_S)["cwnd_bytes"].to_numpy()
     return float(windows.mean() / windows.max()) if windows.size else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A command, when it arrived in ns, the path that brought it, and its packets: paths and arrivals in ns."""
+    """Command: its arrival in ns, the delivering path, and paths and arrivals (ns) of its packets."""
 
     arrived: float
     by: str
@@ -421,13 +421,13 @@ class _Command:
     outs: list[float]
 
 
-def _commands(seen: Seen, flow: str, until_s: float) -> list[_Command]:
-    """The commands written before `until_s`, each with the packets that were sent for it first.
+def _commands(run: RunData, flow: str, until_s: float) -> list[_Command]:
+    """Returns the commands written before `until_s`, each with the packets first sent for it.
 
-    In a connection that it shares with data, a command's packets are those that are not full, up to the next command.
+    In a connection shared with data, a command's packets are the non-full ones up to the next command.
     """
-    written = seen.messages(flow, 0, until_s).sort("sent_ns")
-    packets = seen.table("packets").filter(pl.col("kind") == "data")
+    written = run.messages(flow, 0, until_s).sort("sent_ns")
+    packets = run.table("packets").filter(pl.col("kind") == "data")
     own = packets.filter(pl.col("flow") == flow)
     packets = (own if len(own) else packets.filter(pl.col("bytes") < _FULL_BYTES)).sort("in_ns")
     begins = np.searchsorted(packets["in_ns"].to_numpy(), written["sent_ns"].to_numpy())
@@ -445,16 +445,16 @@ def _commands(seen: Seen, flow: str, until_s: float) -> list[_Command]:
 
 
 @observation("lee.different_paths", "messages", "packets")
-def different_paths(seen: Seen, flow: str, until_s: float) -> float:
-    """Share in % of the commands written before `until_s` with several packets, no two of which took one path."""
-    commands = _commands(seen, flow, until_s)
+def different_paths(run: RunData, flow: str, until_s: float) -> float:
+    """Returns the share in % of commands before `until_s` with several packets, all on different paths."""
+    commands = _commands(run, flow, until_s)
     return 100 * float(np.mean([len(one.paths) > 1 and len({*one.paths}) == len(one.paths) for one in commands]))
 
 
 @observation("lee.first_wins", "messages", "packets")
-def first_wins(seen: Seen, flow: str, until_s: float) -> float:
-    """Share in % of the commands written before `until_s` that came by the path of their first packet to arrive."""
-    commands = _commands(seen, flow, until_s)
+def first_wins(run: RunData, flow: str, until_s: float) -> float:
+    """Returns the share in % of commands before `until_s` delivered by the path of their first packet to arrive."""
+    commands = _commands(run, flow, until_s)
     firsts = [
         bool(one.outs) and one.paths[int(np.argmin(one.outs))] == one.by and one.arrived >= min(one.outs)
         for one in commands
@@ -463,23 +463,23 @@ def first_wins(seen: Seen, flow: str, until_s: float) -> float:
 
 
 @observation("lee.at_once", "messages", "packets")
-def at_once(seen: Seen, flow: str, until_s: float) -> float:
-    """Share in % of the commands written before `until_s` that arrived at the moment of the first of their packets."""
-    commands = _commands(seen, flow, until_s)
+def at_once(run: RunData, flow: str, until_s: float) -> float:
+    """Returns the share in % of commands before `until_s` delivered on arrival of their first packet."""
+    commands = _commands(run, flow, until_s)
     return 100 * float(np.mean([one.arrived == min(one.outs, default=math.inf) for one in commands]))
 
 
 @observation("lee.full_copies", "messages")
-def full_copies(seen: Seen, flow: str, copies: float, from_s: float, to_s: float) -> float:
-    """Share in % of the messages written from `from_s` to `to_s` that the sender counts as sent so many times."""
-    written = seen.messages(flow, from_s, to_s)["copies_sent"]
+def full_copies(run: RunData, flow: str, copies: float, from_s: float, to_s: float) -> float:
+    """Returns the share in % of messages from `from_s` to `to_s` that the sender counts as sent `copies` times."""
+    written = run.messages(flow, from_s, to_s)["copies_sent"]
     return 100 * float((written == copies).sum()) / len(written) if len(written) else math.nan
 
 
 @observation("lee.chosen_paths", "decisions")
-def chosen_paths(seen: Seen, flow: str, reason: str, until_s: float) -> float:
-    """Mean number of paths that the scheduler chose for that reason before `until_s`."""
-    chosen = seen.table("decisions").filter(
+def chosen_paths(run: RunData, flow: str, reason: str, until_s: float) -> float:
+    """Returns the mean number of paths chosen by the scheduler for a reason before `until_s`."""
+    chosen = run.table("decisions").filter(
         pl.col("flow") == flow, pl.col("reason") == reason, pl.col("time_ns") < until_s * NS_PER_S
     )["paths"]
     return float(np.mean([int(paths).bit_count() for paths in chosen])) if len(chosen) else math.nan

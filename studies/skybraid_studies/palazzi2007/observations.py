@@ -1,4 +1,4 @@
-"""Calculations about Westwood: what its control answers to acknowledgements that are fed to it by hand.
+"""Calculations about Westwood: the response of its congestion control to a given series of acknowledgements.
 
 The control is the one that simulations use. Source of the rates and times: Palazzi 2007, section 2.
 """
@@ -13,23 +13,23 @@ SEGMENT = 1500
 
 MIN_RTT_S = 0.5
 RATE = 125_000
-"""What the path carries, in bytes/s."""
+"""Rate of the path in bytes/s."""
 
 GAP_S = SEGMENT / RATE
-"""Between two acknowledgements of a segment each at that rate."""
+"""Time in s between acknowledgements of one segment each at that rate."""
 
 PIPE = RATE * MIN_RTT_S / SEGMENT
-"""What the path holds without a queue, in segments."""
+"""Capacity of the path without a queue in segments."""
 
 WESTWOOD = '"westwood"'
 RENO = '"reno"'
 
 
 class _Fed:
-    """A control and the time and bytes of the acknowledgements that it was fed."""
+    """Congestion control with the time and bytes of the acknowledgements given to it."""
 
     def __init__(self, toml: str, window: float) -> None:
-        """Begins with a window in segments."""
+        """Starts with a window in segments."""
         size = round(window * SEGMENT)
         self._control = Congestion(
             toml, PathBasics(segment_bytes=SEGMENT, initial_window_bytes=size, initial_threshold_bytes=0, sack=True)
@@ -39,7 +39,7 @@ class _Fed:
         self._delivered = 0
 
     def acknowledge(self, size: int, gap_s: float, rtt_s: float = MIN_RTT_S) -> None:
-        """An acknowledgement of so many bytes, so long after the last one."""
+        """Gives it an acknowledgement of `size` bytes, `gap_s` after the last one."""
         self._now_s += gap_s
         self._delivered += size
         self._control.on_delivery(
@@ -55,17 +55,17 @@ class _Fed:
         )
 
     def fill(self, rate: float = RATE, seconds: float = 20.0) -> _Fed:
-        """A segment for each acknowledgement at a rate in bytes/s."""
+        """Gives it one acknowledgement per segment at a rate in bytes/s; returns itself."""
         for _ in range(round(seconds * rate / SEGMENT)):
             self.acknowledge(SEGMENT, SEGMENT / rate)
         return self
 
     def end_rounds(self) -> None:
-        """From here on so much seems to be in flight that no round trip ends: the throughput stays as it is."""
+        """Sets so much data in flight that no further round trip ends, which freezes the throughput estimate."""
         self._in_flight = 10**12
 
     def lose(self, *, by_timeout: bool = False) -> tuple[float, float]:
-        """Window and slow start threshold in segments after a loss."""
+        """Returns window and slow start threshold in segments after a loss."""
         lost = Lost(now_s=self._now_s, in_flight_bytes=self._in_flight)
         if by_timeout:
             self._control.on_timeout(lost)
@@ -74,16 +74,16 @@ class _Fed:
         return self._control.window_bytes / SEGMENT, self._control.threshold_bytes / SEGMENT
 
     def estimate(self) -> float:
-        """The rate that it has come to, in bytes/s; the control is of no use afterwards."""
+        """Returns its rate estimate in bytes/s; the object must not be used afterwards."""
         return self.lose()[1] * SEGMENT / MIN_RTT_S
 
 
 @calculation("westwood_interval")
 def interval(x: float, _seed: int) -> float:
-    """The time in s that a sample covers, where the window is `x` times what the path holds and the RTT is doubled.
+    """Returns the time in s covered by a sample, if the window is `x` times the path's capacity and the RTT is doubled.
 
-    The filter keeps nothing of the past here, so that the estimate is the last sample. A large acknowledgement ends a
-    long even row of small ones; how far it lifts the sample tells over which time it was taken.
+    The filter has no memory here, so the estimate is the last sample. A large acknowledgement follows a long regular
+    series of small ones; the increase of the sample shows the time that it covers.
     """
     fed = _Fed('{ name = "westwood", adaptive_gain = false, tau = "1ms" }', x * PIPE)
     fed.acknowledge(SEGMENT, GAP_S)
@@ -99,7 +99,7 @@ def interval(x: float, _seed: int) -> float:
 
 @calculation("westwood_gain")
 def gain(x: float, _seed: int) -> float:
-    """What is left of the old estimate after a sample, where samples are `x` time constants apart."""
+    """Returns the remaining share of the old estimate after a sample, for samples `x` time constants apart."""
     tau_s = 8.0
     fed = _Fed(f'{{ name = "westwood", adaptive_gain = false, tau = "{tau_s}s" }}', PIPE)
     size = round(RATE * x * tau_s)
@@ -120,47 +120,47 @@ def _after_step(toml: str, x: float) -> float:
 
 @calculation("westwood_step")
 def step(x: float, _seed: int) -> float:
-    """The estimate by the rate, `x` seconds after the rate has doubled: the filter alone, time constant 0.5 s."""
+    """Returns the ratio of estimate to rate `x` s after the rate has doubled: filter only, time constant 0.5 s."""
     return _after_step('{ name = "westwood", adaptive_interval = false, adaptive_gain = false, tau = "500ms" }', x)
 
 
 @calculation("westwood_step_adaptive")
 def step_adaptive(x: float, _seed: int) -> float:
-    """The same where interval and time constant adapt."""
+    """Returns the ratio of estimate to rate `x` seconds after the rate has doubled, with adaptive intervals."""
     return _after_step(WESTWOOD, x)
 
 
 @calculation("westwood_window_after_loss")
 def window_after_loss(x: float, _seed: int) -> float:
-    """The window in segments after a loss found by acknowledgements, where it was `x`."""
+    """Returns the window in segments after a loss detected by acknowledgements, at a window of `x`."""
     return _Fed(WESTWOOD, x).fill().lose()[0]
 
 
 @calculation("westwood_threshold_after_loss")
 def threshold_after_loss(x: float, _seed: int) -> float:
-    """The slow start threshold in segments after such a loss."""
+    """Returns the slow start threshold in segments after a loss detected by acknowledgements, at a window of `x`."""
     return _Fed(WESTWOOD, x).fill().lose()[1]
 
 
 @calculation("westwood_window_after_timeout")
 def window_after_timeout(x: float, _seed: int) -> float:
-    """The window in segments after a timeout, where it was `x`."""
+    """Returns the window in segments after a timeout, at a window of `x`."""
     return _Fed(WESTWOOD, x).fill().lose(by_timeout=True)[0]
 
 
 @calculation("westwood_threshold_after_timeout")
 def threshold_after_timeout(x: float, _seed: int) -> float:
-    """The slow start threshold in segments after a timeout, where the window was `x`."""
+    """Returns the slow start threshold in segments after a timeout, at a window of `x`."""
     return _Fed(WESTWOOD, x).fill().lose(by_timeout=True)[1]
 
 
 @calculation("westwood_least_threshold")
-def least_threshold(x: float, _seed: int) -> float:
-    """The same where the path carries a segment a second, less than two in a round-trip time."""
+def min_threshold(x: float, _seed: int) -> float:
+    """Returns that threshold for a path with one segment per second, less than two per round-trip time."""
     return _Fed(WESTWOOD, x).fill(SEGMENT, 100).lose(by_timeout=True)[1]
 
 
 @calculation("reno_window_after_loss")
 def reno_window_after_loss(x: float, _seed: int) -> float:
-    """New Reno's window in segments after a loss, where it was `x`."""
+    """Returns New Reno's window in segments after a loss, at a window of `x`."""
     return _Fed(RENO, x).fill().lose()[0]

@@ -14,7 +14,7 @@ from skybraid.model.scenario import Scenario
 from skybraid.model.tables import frame
 from skybraid_studies.engine.captures import DSS, MP_CAPABLE, MP_JOIN, Packet, captured
 from skybraid_studies.engine.measure import belongs
-from skybraid_studies.engine.observe import NS_PER_S, Seen, observation
+from skybraid_studies.engine.observe import NS_PER_S, RunData, observation
 from skybraid_studies.engine.theory import calculation
 
 _LINK = """
@@ -71,25 +71,25 @@ _HOSTS = 2
 """Hosts of each protocol in the mixed runs."""
 
 _SECOND = "tcp_again"
-"""Flow of the second application, where each host has two."""
+"""Flow of the second application on hosts with two."""
 
 _LENGTHS_S = (30.0, 60.0, 120.0, 240.0, 480.0)
 """Lengths of the runs over which goodputs are averaged, as in study.toml."""
 
 
 @observation("pedrazzi.application", "messages")
-def application(seen: Seen, flows: list[str]) -> float:
-    """Goodput in kbit/s of an application, the mean over those of both hosts.
+def application(run: RunData, flows: list[str]) -> float:
+    """Returns the mean goodput in kbit/s of an application's flows on both hosts.
 
-    That is what the author's numbers of mixed runs are: with bulk, two hosts have in them what one host has alone, at
+    The author's numbers of mixed runs are such means: for bulk, those of two hosts equal that of a single host, at
     every loss.
     """
-    rows = seen.table("messages").drop_nulls("delivered_ns").with_columns(pl.col("flow").cast(pl.String))
+    rows = run.table("messages").drop_nulls("delivered_ns").with_columns(pl.col("flow").cast(pl.String))
     names = [name for name in rows["flow"].unique().to_list() if any(belongs(name, each) for each in flows)]
     rows = rows.filter(pl.col("flow").is_in(names))
-    applications = _HOSTS * (2 if any(belongs(name, _SECOND) for name in seen.flows) else 1)
+    applications = _HOSTS * (2 if any(belongs(name, _SECOND) for name in run.flows) else 1)
     found = []
-    for length_s in [length for length in _LENGTHS_S if length <= seen.length_s] or [seen.length_s]:
+    for length_s in [length for length in _LENGTHS_S if length <= run.length_s] or [run.length_s]:
         bits = 8 * int(rows.filter(pl.col("delivered_ns") <= length_s * NS_PER_S)["bytes"].sum())
         found.append(bits / length_s / 1e3 / applications)
     return float(np.mean(found))
@@ -97,34 +97,34 @@ def application(seen: Seen, flows: list[str]) -> float:
 
 @calculation("pedrazzi.bit_errors")
 def bit_errors(x: float, seed: int) -> float:
-    """Share (0 to 1) of four million packets of 1000 B that a link with bit errors at rate `x` loses."""
+    """Returns the share (0 to 1) of four million packets of 1000 B lost on a link with bit error rate `x`."""
     return _lost(f"{{ bit_errors = {x!r} }}", np.arange(4_000_000) * 1e-5, seed)
 
 
 @calculation("pedrazzi.on_off")
 def on_off(x: float, seed: int) -> float:
-    """Share (0 to 1) of a packet each 50 ms that ON of 6 s and OFF of 1 s with loss `x` take, over 70 000 s."""
+    """Returns the share (0 to 1) of packets, one per 50 ms over 70 000 s, lost with ON 6 s, OFF 1 s and loss `x`."""
     phases = 'on = { mean = "6s", sd = "0.7071s" }, off = { mean = "1s", sd = "0.3162s" }'
     return _lost(f'{{ on_off = {{ {phases}, off_loss = "{100 * x:.12g}%" }} }}', np.arange(1_400_000) * 0.05, seed)
 
 
 @calculation("pedrazzi.on_time")
 def on_time(x: float, seed: int) -> float:
-    """The same with a mean ON of `x` s and a loss of 1 % in OFF."""
+    """Returns the share (0 to 1) of packets lost as in `on_off`, with a mean ON of `x` s and a loss of 1 % in OFF."""
     phases = f'on = {{ mean = "{x:.12g}s", sd = "0.7071s" }}, off = {{ mean = "1s", sd = "0.3162s" }}'
     return _lost(f'{{ on_off = {{ {phases}, off_loss = "1%" }} }}', np.arange(1_400_000) * 0.05, seed)
 
 
 def _lost(loss: str, times_s: np.ndarray, seed: int) -> float:
     link = Link(_LINK.format(loss=loss), seed=seed)
-    # The rate is counted for the payload of 1000 B, as the thesis does.
+    # As in the thesis, the rate applies to the payload of 1000 B.
     arrivals_s, _ = link.admit(times_s.astype(np.float64), np.full(len(times_s), _PACKET_BYTES, dtype=np.uint32))
     return float(np.isnan(arrivals_s).mean())
 
 
 @calculation("pedrazzi.linked_increases")
 def linked_increases(x: float, seed: int) -> float:
-    """Segments by which the windows of `x` equal subflows together grow in a round trip, under LIA without losses."""
+    """Returns the total growth in segments per round trip of `x` equal subflows' windows, with LIA without losses."""
     scenario = Scenario(_LINKED.format(subflows=round(x)), "linked.toml")
     native = scenario.native.run(seed, ["subflows"])
     rows = frame(native.columns("subflows"))
@@ -138,7 +138,7 @@ def linked_increases(x: float, seed: int) -> float:
 
 @calculation("pedrazzi.paths")
 def paths(x: float, _seed: int) -> float:
-    """Shortest paths of one length from a host to another with `x` routers a side, as the simulator finds."""
+    """Returns the number of shortest paths between two hosts with `x` routers per side, found by the simulator."""
     routers = round(x)
     layers = {
         "host_a": 1,
@@ -163,7 +163,7 @@ def paths(x: float, _seed: int) -> float:
 
 @calculation("pedrazzi.options")
 def options(x: float, _seed: int) -> float:
-    """1 if what the thesis says of MPTCP's options (check number `x`) is so in a capture of a simulated connection."""
+    """Returns 1 if check `x` of the thesis on MPTCP's options holds in a capture of a simulated connection, else 0."""
     return float(_checks()[round(x) - 1])
 
 
@@ -181,12 +181,13 @@ def _checks() -> tuple[bool, ...]:
         len(joins) > 0 and joins[0].options[MP_JOIN][4:8] in tokens,
         # Subflows join after a DSS option was seen.
         min(one.at for one in joins) > min(one.at for one in mappings),
-        # The option is as long as its flags say: A data ACK of 4 or a 8 B; M mapping with a DSN of 4 or m 8 B.
+        # The length of the option follows from its flags: A, data ACK of 4 B, or 8 B with a; M, mapping with a DSN of 4
+        # B, or 8 B with m.
         all(len(one.options[DSS]) == _dss_length(one.options[DSS][3]) for one in mappings),
-        # Data carries a mapping, and data ACKs are cumulative.
+        # Data have a mapping, and data ACKs are cumulative.
         all(one.options[DSS][3] & 4 for one in mappings if one.payload),
         all(before <= after for before, after in pairwise(_data_acks(first))),
-        # With a peer that knows no MPTCP the connection is TCP.
+        # With a peer without MPTCP the connection is TCP.
         all(not one.options for one in plain if one.payload),
     )
 
@@ -198,6 +199,6 @@ def _dss_length(flags: int) -> int:
 
 
 def _data_acks(packets: list[Packet]) -> list[int]:
-    """Data acknowledgements of the side that sends no data."""
+    """Returns the data acknowledgements of the side that sends no data."""
     acks = [one.options[DSS] for one in packets if DSS in one.options and not one.payload]
     return [int.from_bytes(each[4 : 12 if each[3] & 2 else 8], "big") for each in acks if each[3] & 1]
