@@ -104,7 +104,7 @@ def reproduce(
 
     Example: skybraid reproduce --quick
     """
-    asked = Asked(
+    request = Request(
         words=tuple(words or ()),
         quick=quick,
         emulate=emulate,
@@ -118,11 +118,11 @@ def reproduce(
         as_json=as_json,
         quiet=quiet,
     )
-    raise typer.Exit(list_experiments(asked) if list_ else show_kept(asked) if kept_ else run(asked))
+    raise typer.Exit(list_experiments(request) if list_ else show_kept(request) if kept_ else run(request))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """Words and options of the command.
 
     Attributes:
@@ -154,7 +154,7 @@ class Asked:
     quiet: bool
 
 
-def run(asked: Asked) -> int:
+def run(request: Request) -> int:
     """Runs the experiments and returns the exit code.
 
     Raises:
@@ -163,57 +163,59 @@ def run(asked: Asked) -> int:
         ResultError: the output cannot be written, or kept results cannot be read.
         KeyboardInterrupt: Ctrl-C; finished runs are kept.
     """
-    form = _form(asked)
-    chosen = _ready(asked, form)
+    form = _form(request)
+    chosen = _ready(request, form)
     clock = time.perf_counter()
-    planned = _plan(chosen, form, asked)
-    with tally(shown=not asked.quiet, doing="emulating" if form.real_time else "reproducing") as tell:
+    planned = _plan(chosen, form, request)
+    with tally(shown=not request.quiet, doing="emulating" if form.real_time else "reproducing") as tell:
         report: ReportProgress | None = None if tell is None else lambda now: tell(now.share, _words(now))
-        run_plan(planned, folder=asked.out, workers=asked.workers, report_progress=report)
+        run_plan(planned, folder=request.out, workers=request.workers, report_progress=report)
     cards = [
-        reproducing.judged(planned, each, time.perf_counter() - clock, chosen.index).keep(asked.out / each.study.paper)
+        reproducing.judged(planned, each, time.perf_counter() - clock, chosen.index).keep(
+            request.out / each.study.paper
+        )
         for each in planned.selections
     ]
-    if asked.keep:
+    if request.keep:
         for each, card in zip(planned.selections, cards, strict=True):
             for name, data in kept.merged(each.study, card.to_dict()).items():
                 write_whole(each.study.folder / kept.FOLDER / name, data)
     rows = _rows(chosen, cards, form)
-    page.write(rows, {each.paper: f"{each.author}, {each.title}" for each in chosen.studies}, asked.out / page.PAGE)
+    page.write(rows, {each.paper: f"{each.author}, {each.title}" for each in chosen.studies}, request.out / page.PAGE)
     as_json = [row.to_dict() for row in rows]
-    write_whole(asked.out / ROWS, reproducing.json_text(as_json))
-    if asked.as_json:
+    write_whole(request.out / ROWS, reproducing.json_text(as_json))
+    if request.as_json:
         typer.echo(json.dumps(as_json, indent=1, ensure_ascii=False, allow_nan=False))
-    elif not asked.quiet:
+    elif not request.quiet:
         for card in cards:
             _print_scorecard(card, form)
-        _conclude(rows, planned, asked.out)
+        _conclude(rows, planned, request.out)
     return NOT_MET if any(row.unexplained or row.failed for row in rows) else MET
 
 
-def _ready(asked: Asked, form: Form) -> _Chosen:
+def _ready(request: Request, form: Form) -> _Chosen:
     """Returns the experiments to run, and prepares the machine for real-time runs.
 
     Raises:
         ScenarioError: an argument is invalid, or the rows would not fit the kept results.
         EmulationError: this machine cannot run in real time.
     """
-    if asked.quick and asked.emulate:
+    if request.quick and request.emulate:
         raise ScenarioError("--emulate: found --quick too, expected one of them; emulated runs are short anyway")
-    if asked.gateway and (asked.quick or asked.emulate):
-        other = "--quick" if asked.quick else "--emulate"
+    if request.gateway and (request.quick or request.emulate):
+        other = "--quick" if request.quick else "--emulate"
         raise ScenarioError(f"--gateway: found {other} too, expected one of them")
-    chosen = _chosen(asked)
-    if asked.emulate:
+    chosen = _chosen(request)
+    if request.emulate:
         chosen = _emulated(chosen, named=bool(chosen.ids))
         if lacking := lacks():
             raise EmulationError(f"reproduce --emulate: this machine lacks {lacking}; see skybraid doctor")
         enter_sandbox()
-    if asked.gateway:
+    if request.gateway:
         chosen = _playable(_emulated(chosen, named=bool(chosen.ids), option="--gateway"), named=bool(chosen.ids))
         if lacking := flight.missing():
             raise EmulationError(f"reproduce --gateway: this machine lacks {lacking}")
-    if asked.keep and not form.real_time:
+    if request.keep and not form.real_time:
         for each in chosen.selections:
             kept.check_mergeable(each.study, each.reading, [one.id for one in each.experiments], quick=form.quick)
     return chosen
@@ -238,18 +240,22 @@ class _Chosen:
     index: Mapping[str, Entry]
 
 
-def _chosen(asked: Asked) -> _Chosen:
+def _chosen(request: Request) -> _Chosen:
     """Resolves the arguments to studies and experiments.
 
     Raises:
         ScenarioError: an argument names neither, or no chosen study has the reading.
     """
-    words, known, index = asked.words, reproducing.studies(asked.folder), entries(reproducing.place_of(asked.folder))
+    words, known, index = (
+        request.words,
+        reproducing.studies(request.folder),
+        entries(reproducing.place_of(request.folder)),
+    )
     papers = [study.paper for study in known] + [paper for paper in _papers(index) if not _has(known, paper)]
     named = [word for word in words if word in papers]
     ids = list(dict.fromkeys(word.upper() for word in words if word not in papers))
     wanted = [study for study in known if not named or study.paper in named]
-    chosen = _of_reading(wanted, asked.reading, every=bool(words))
+    chosen = _of_reading(wanted, request.reading, is_strict=bool(words))
     experiments = {study.paper: study.experiments(name) for study, name in chosen}
     present = {one: paper for paper, found in experiments.items() for one in found}
     absent = [one for one in index.values() if one.id not in present and (not named or one.paper in named)]
@@ -266,11 +272,11 @@ def _chosen(asked: Asked) -> _Chosen:
     return _Chosen(known, selections, [one for one in absent if not ids or one.id in ids], ids, index)
 
 
-def _of_reading(wanted: Sequence[Study], reading: str | None, *, every: bool) -> list[tuple[Study, str]]:
+def _of_reading(wanted: Sequence[Study], reading: str | None, *, is_strict: bool) -> list[tuple[Study, str]]:
     """Returns studies with their readings: the requested one, if the study has it, else its default."""
     if reading is not None:
         having = [study for study in wanted if reading in study.readings]
-        if not having or (every and len(wanted) == 1 and having != list(wanted)):
+        if not having or (is_strict and len(wanted) == 1 and having != list(wanted)):
             names = dict.fromkeys(name for study in wanted for name in study.readings)
             raise ScenarioError(f"--reading: found {reading}, expected one of {', '.join(names)}")
     return [(study, reading if reading in study.readings else study.reading) for study in wanted]
@@ -289,8 +295,8 @@ def _papers(index: Mapping[str, Entry]) -> list[str]:
     return list(dict.fromkeys(one.paper for one in index.values()))
 
 
-def _has(known: Sequence[Study], paper: str) -> bool:
-    return any(study.paper == paper for study in known)
+def _has(studies: Sequence[Study], paper: str) -> bool:
+    return any(study.paper == paper for study in studies)
 
 
 def _emulated(chosen: _Chosen, *, named: bool, option: str = "--emulate") -> _Chosen:
@@ -312,10 +318,10 @@ def _emulated(chosen: _Chosen, *, named: bool, option: str = "--emulate") -> _Ch
     return replace(chosen, selections=selections, missing=[one for one in chosen.missing if one.type == "emulation"])
 
 
-def _form(asked: Asked) -> Form:
-    if asked.gateway:
+def _form(request: Request) -> Form:
+    if request.gateway:
         return Form.GATEWAY
-    return Form.EMULATED if asked.emulate else Form.QUICK if asked.quick else Form.FULL
+    return Form.EMULATED if request.emulate else Form.QUICK if request.quick else Form.FULL
 
 
 def _playable(chosen: _Chosen, *, named: bool) -> _Chosen:
@@ -349,13 +355,13 @@ def _has_play(selection: Selection, experiment: Experiment) -> bool:
     return False
 
 
-def _plan(chosen: _Chosen, form: Form, asked: Asked) -> Plan:
+def _plan(chosen: _Chosen, form: Form, request: Request) -> Plan:
     if not form.real_time:
-        return plan(chosen.selections, form=form, folder=asked.out)
-    planned = emulating.affordable(chosen.selections, seconds("--max-time", asked.max_time) or 0.0, asked.out, form)
-    if not asked.quiet:
+        return plan(chosen.selections, form=form, folder=request.out)
+    planned = emulating.affordable(chosen.selections, seconds("--max-time", request.max_time) or 0.0, request.out, form)
+    if not request.quiet:
         runs = sum(isinstance(job, Point) and job.driver != SIMULATION for job in planned.missing)
-        at_once = (asked.workers or 1) if form is Form.GATEWAY else 1
+        at_once = (request.workers or 1) if form is Form.GATEWAY else 1
         how = "one at a time" if at_once == 1 else f"{at_once} at a time"
         how_long = f"{runs} runs in real time, {how}: about {span(emulating.estimate_s(planned) / at_once)}"
         typer.echo(f"{how_long}; {len(planned.kept)} kept from before", err=True)
@@ -376,13 +382,13 @@ def _words(now: PlanProgress) -> str:
     return f"{now.done} of {now.runs} runs and calculations done, {now.kept} kept from before{left}"
 
 
-def list_experiments(asked: Asked) -> int:
+def list_experiments(request: Request) -> int:
     """Lists all experiments, those without a file included; returns the exit code.
 
     Raises:
         ScenarioError: a file or an argument is invalid.
     """
-    chosen = _chosen(asked)
+    chosen = _chosen(request)
     rows: list[dict[str, Any]] = []
     for each in chosen.selections:
         for one in each.experiments:
@@ -394,7 +400,7 @@ def list_experiments(asked: Asked) -> int:
         rows.append(row | {"finding": entry.line, "missing": True})
     places = {name: place for place, name in enumerate(chosen.index)}
     rows.sort(key=lambda row: (places.get(row["id"], len(places)), row["id"]))
-    if asked.as_json:
+    if request.as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return MET
     for paper in dict.fromkeys([*_papers(chosen.index), *(row["paper"] for row in rows)]):
@@ -413,23 +419,23 @@ def list_experiments(asked: Asked) -> int:
     return MET
 
 
-def show_kept(asked: Asked) -> int:
+def show_kept(request: Request) -> int:
     """Prints the kept rows of the studies, in the requested or default reading; returns the exit code.
 
     Raises:
         ScenarioError: an argument names neither a study nor an experiment, or no study has kept this reading.
         ResultError: kept results cannot be read.
     """
-    chosen = _chosen(replace(asked, reading=None))
+    chosen = _chosen(replace(request, reading=None))
     rows: list[dict[str, Any]] = []
     for each in chosen.selections:
         have = kept.names(each.study)
-        name = asked.reading or each.study.reading
+        name = request.reading or each.study.reading
         if name in have:
             rows += [row for row in kept.stored_rows(each.study, name) if not chosen.ids or row["id"] in chosen.ids]
     if not rows:
-        raise ScenarioError(f"--kept: found no kept results of {asked.reading or 'these studies'}")
-    if asked.as_json:
+        raise ScenarioError(f"--kept: found no kept results of {request.reading or 'these studies'}")
+    if request.as_json:
         typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return MET
     for row in rows:

@@ -18,7 +18,7 @@ from skybraid.model.algorithms import PathView, Unit
 from skybraid.model.statistics import Verdict
 from skybraid.show.plots import style
 from skybraid.show.ranking import Bar, intervals
-from skybraid.show.report.ranking import Column, Seen
+from skybraid.show.report.ranking import Column, Estimate
 
 SHORT = Scenario(TWO_PATHS).with_all({"event": [], "duration": "3s"})
 
@@ -225,9 +225,9 @@ class TestRanking:
 
 
 def test_values_that_are_shown_alike_are_drawn_alike() -> None:
-    alike = Column("goodput", "linear").bars([Seen("4 Mbit/s", rate, None, None, rate) for rate in (3.999e6, 4e6)])
+    alike = Column("goodput", "linear").bars([Estimate("4 Mbit/s", rate, None, None, rate) for rate in (3.999e6, 4e6)])
     assert [bar.estimate for bar in alike] == pytest.approx([50, 50], abs=1)
-    apart = Column("goodput", "linear").bars([Seen("", rate, None, None, rate) for rate in (3e6, 4e6)])
+    apart = Column("goodput", "linear").bars([Estimate("", rate, None, None, rate) for rate in (3e6, 4e6)])
     assert [bar.estimate for bar in apart] == [4, 96]
 
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import Command
 from skybraid.fit import fit_link, held_back
 from skybraid.fit.draw import draw_flight, resample_flight
-from skybraid.fit.durations import Exponentials, Usual, fit_durations, fit_intervals
+from skybraid.fit.durations import DurationPrior, Exponentials, fit_durations, fit_intervals
 from skybraid.fit.epochs import find_phases
 from skybraid.fit.events import find_events, find_round_trip_events
 from skybraid.fit.goodness import _range
@@ -104,7 +104,7 @@ class TestDurations:
         random = np.random.default_rng(1)
         longer = {0.5: 0, 0.9: 0, 0.98: 0}
         for _ in range(4000):
-            quantiles = dict(fit_durations(random.exponential(3.0, count), Usual(0.0, 0, 1e9)).table)
+            quantiles = dict(fit_durations(random.exponential(3.0, count), DurationPrior(0.0, 0, 1e9)).table)
             following_s = random.exponential(3.0)
             for probability in longer:
                 longer[probability] += following_s > quantiles[probability]
@@ -113,7 +113,7 @@ class TestDurations:
             assert times / 4000 == pytest.approx(1 - probability, abs=0.03)
 
     def test_few_durations_lean_on_those_of_other_networks(self) -> None:
-        few, usual = np.array([0.25]), Usual(mean_s=0.4, events=5, longest_s=10.0)
+        few, usual = np.array([0.25]), DurationPrior(mean_s=0.4, events=5, longest_s=10.0)
         alone, leaning = (dict(fit_durations(few, one).table) for one in (None, usual))
         # One value tells next to nothing of its law's mean: in one of ten cases the next is nine times as long.
         assert alone[0.9] == pytest.approx(9 * 0.25)
@@ -125,7 +125,7 @@ class TestDurations:
         longer = longest = 0
         for _ in range(1000):
             seen = random.random(60) ** -shape - 1
-            table = fit_durations(seen, Usual(0.0, 0, 1e9)).table
+            table = fit_durations(seen, DurationPrior(0.0, 0, 1e9)).table
             middle = next(value for p, value in table if p > 60.4 / 61)
             # The next one, given that it is the longest.
             following = ((seen.max() + 1) ** (-1 / shape) * random.random(20)) ** -shape - 1
@@ -134,14 +134,14 @@ class TestDurations:
         assert longer / longest == pytest.approx(0.5, abs=0.07)
 
     def test_the_next_duration_may_be_the_longest(self) -> None:
-        law = fit_durations(np.linspace(0.2, 0.4, 39), Usual(0.0, 0, 10.0))
+        law = fit_durations(np.linspace(0.2, 0.4, 39), DurationPrior(0.0, 0, 10.0))
         drawn = law.sample(100_000, np.random.default_rng(1))
         # Of 40 values in any order, the last one is the longest with the probability 1 / 40.
         assert float(np.mean(drawn > 0.4)) == pytest.approx(1 / 40, abs=0.002)
         assert float(drawn.max()) <= 10.0
 
     def test_longer_durations_than_assumed_stay_the_longest(self) -> None:
-        law = fit_durations(np.linspace(1.0, 30.0, 30), Usual(0.0, 0, 10.0))
+        law = fit_durations(np.linspace(1.0, 30.0, 30), DurationPrior(0.0, 0, 10.0))
         assert float(law.sample(1000, np.random.default_rng(1)).max()) <= 30.0
 
 

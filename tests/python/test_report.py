@@ -30,7 +30,7 @@ from skybraid.show.report.charts import Charts, Clock
 from skybraid.show.report.compared import ranking, read_table
 from skybraid.show.report.overview import overview
 from skybraid.show.report.page import Cell
-from skybraid.show.report.ranking import Column, Entry, Seen, ranked
+from skybraid.show.report.ranking import Column, Entry, Estimate, ranked
 from skybraid.show.report.svg import inline_svg
 from skybraid.show.series import wanted
 
@@ -319,7 +319,7 @@ def test_times_of_long_flights_are_minutes_and_seconds(time_s: float, text: str)
 
 def test_points_that_did_the_same_share_a_row_of_the_ranking() -> None:
     def entry(scheduler: str, delay: str, share: float, verdict: Verdict) -> Entry:
-        return Entry({"scheduler": scheduler, "delay": delay}, [Seen(f"{share}", share, 0.9, 1.0, share, verdict)])
+        return Entry({"scheduler": scheduler, "delay": delay}, [Estimate(f"{share}", share, 0.9, 1.0, share, verdict)])
 
     entries = [
         entry("ecf", "20ms", 0.99, Verdict.MET),
@@ -342,7 +342,7 @@ def test_points_that_did_the_same_share_a_row_of_the_ranking() -> None:
 
 
 def test_a_ranking_folds_what_is_beyond_ten() -> None:
-    entries = [Entry({"x": str(n)}, [Seen(str(n), float(n), None, None, float(n))]) for n in range(25)]
+    entries = [Entry({"x": str(n)}, [Estimate(str(n), float(n), None, None, float(n))]) for n in range(25)]
     found = ranked("point", [Column("x", "linear")], entries)
     assert [len(found.top), len(found.rest)] == [10, 15]
     assert found.top[0].words == "x 24"
@@ -350,7 +350,7 @@ def test_a_ranking_folds_what_is_beyond_ten() -> None:
 
 def test_a_ranking_marks_what_the_runs_cannot_tell_apart() -> None:
     def point(name: str, share: float, verdict: Verdict, seeds: dict[int, float | None]) -> Entry:
-        return Entry({"x": name}, [Seen(name, share, None, None, share, verdict)], seeds=seeds)
+        return Entry({"x": name}, [Estimate(name, share, None, None, share, verdict)], seeds=seeds)
 
     best: dict[int, float | None] = {1: 0.9, 2: 0.8, 3: 1.0}
     entries = [

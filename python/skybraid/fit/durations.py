@@ -129,7 +129,7 @@ def fit_intervals(intervals_s: Floats, span_s: float) -> Exponentials:
 
 
 @dataclass(frozen=True)
-class Usual:
+class DurationPrior:
     """Prior for a kind of duration, from measurements of other networks.
 
     Attributes:
@@ -145,7 +145,7 @@ class Usual:
     shortest_s: float = 0.0
 
 
-def fit_durations(durations_s: Floats, usual: Usual | None = None) -> Quantiles:
+def fit_durations(durations_s: Floats, prior: DurationPrior | None = None) -> Quantiles:
     """Fits durations by quantiles; if they are few, as an exponential distribution of unknown mean.
 
     The next duration exceeds the longest of n with probability `1 / (n + 1)`, by an excess from the generalised Pareto
@@ -156,28 +156,28 @@ def fit_durations(durations_s: Floats, usual: Usual | None = None) -> Quantiles:
 
     Args:
         durations_s: durations in s, shape (n,); n at least 1, or 0 with a prior.
-        usual: prior from other networks.
+        prior: prior from other networks.
     """
-    usual = usual or Usual(0.0, 0, 0.0)
+    prior = prior or DurationPrior(0.0, 0, 0.0)
     longest_s = float(durations_s.max(initial=0.0))
     if len(durations_s) < ENOUGH_FOR_QUANTILES:
-        count = len(durations_s) + usual.events
-        total_s = float(durations_s.sum()) + usual.events * usual.mean_s
-        sum_s = max(total_s - count * usual.shortest_s, 0.0)
-        max_s = max(usual.longest_s, MAX_TIMES_LONGEST * longest_s)
+        count = len(durations_s) + prior.events
+        total_s = float(durations_s.sum()) + prior.events * prior.mean_s
+        sum_s = max(total_s - count * prior.shortest_s, 0.0)
+        max_s = max(prior.longest_s, MAX_TIMES_LONGEST * longest_s)
 
         def quantile_s(p: float) -> float:
-            return min(usual.shortest_s + sum_s * (math.pow(1 - p, -1 / count) - 1), max_s)
+            return min(prior.shortest_s + sum_s * (math.pow(1 - p, -1 / count) - 1), max_s)
 
         return Quantiles((*((p, quantile_s(p)) for p in _FEW_PROBABILITIES), (1.0, quantile_s(0.999))))
     table = quantile_table(durations_s)
-    if usual.longest_s <= longest_s:
+    if prior.longest_s <= longest_s:
         return Quantiles(table)
     share = len(durations_s) / (len(durations_s) + 1)
     measured = ((share * p, value) for p, value in table)
     beyond = _tail(durations_s)
     return Quantiles(
-        (*measured, *((share + (1 - share) * p, min(longest_s + beyond_s, usual.longest_s)) for p, beyond_s in beyond))
+        (*measured, *((share + (1 - share) * p, min(longest_s + beyond_s, prior.longest_s)) for p, beyond_s in beyond))
     )
 
 

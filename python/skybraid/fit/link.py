@@ -17,9 +17,9 @@ from skybraid.fit.events import (
     rate_events,
 )
 from skybraid.fit.loaded import BASE_S, without_load
+from skybraid.fit.priors import RARE_EVERY_S, RARE_LENGTHS, RARE_PRIOR, STALL_EVERY_S, STALL_PRIOR
 from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
 from skybraid.fit.spread import SHORT_S, spread_of
-from skybraid.fit.usual import RARE_EVERY_S, RARE_LENGTHS, STALL_EVERY_S, USUAL_RARE, USUAL_STALL
 from skybraid.model.formatting import about
 from skybraid.model.heavy import np
 from skybraid.traces.flights import DIRECTIONS, Flight
@@ -498,11 +498,11 @@ def _event_rate(flight: Flight, rows_s: Floats | None, pooled: _Pooled) -> tuple
 def _laws(pooled: _Pooled) -> tuple[Exponentials | None, Quantiles | None]:
     if pooled.per_s is None:
         return None, None
-    usual = USUAL_RARE if pooled.is_rare else USUAL_STALL
+    prior = RARE_PRIOR if pooled.is_rare else STALL_PRIOR
     if pooled.lengths_s.size == 0:
-        lengths = RARE_LENGTHS if pooled.is_rare else fit_durations(pooled.lengths_s, usual)
+        lengths = RARE_LENGTHS if pooled.is_rare else fit_durations(pooled.lengths_s, prior)
         return Exponentials((1.0,), (1 / pooled.per_s,)), lengths
-    return fit_intervals(pooled.gaps_s, pooled.span_s), fit_durations(pooled.lengths_s, usual)
+    return fit_intervals(pooled.gaps_s, pooled.span_s), fit_durations(pooled.lengths_s, prior)
 
 
 def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None, Quantiles | None]:

@@ -58,7 +58,7 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Flown:
+class GatewayRun:
     """Outcome of a flight, with the interface of a finished run for readers of `messages`.
 
     Attributes:
@@ -114,7 +114,7 @@ def missing() -> str:
     return "the program skybraid-node (make node, or SKYBRAID_NODE)" if binary() is None else missing_requirement()
 
 
-def fly(scenario: Scenario, seed: int, judged: str, report: Callable[[float], bool] = lambda _: True) -> Flown:
+def fly(scenario: Scenario, seed: int, judged: str, report: Callable[[float], bool] = lambda _: True) -> GatewayRun:
     """Runs a scenario with two gateways.
 
     Args:
@@ -151,7 +151,7 @@ def fly(scenario: Scenario, seed: int, judged: str, report: Callable[[float], bo
             sent = {name: kept[f"{name}_sent_ns"] for name in setup.flows}
             delivered = {name: kept[f"{name}_delivered_ns"] for name in setup.flows}
     sizes = {name: one.message_bytes for name, one in setup.flows.items()}
-    return Flown(scenario.duration_s, time.monotonic() - began, facts, sent, delivered, sizes)
+    return GatewayRun(scenario.duration_s, time.monotonic() - began, facts, sent, delivered, sizes)
 
 
 def _await(process: subprocess.Popen[bytes], length_s: float, report: Callable[[float], bool]) -> None:

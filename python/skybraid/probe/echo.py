@@ -7,7 +7,7 @@ import struct
 import time
 from typing import cast
 
-from skybraid.probe.measure import Address, ProbeError, RefusedError, Row, addresses, explained_errors, named
+from skybraid.probe.measure import Address, ProbeError, RefusedError, Row, addresses, explained_errors, format_address
 
 _HEAD = struct.Struct("!4sIQ")
 _MARK = b"SKYP"
@@ -80,7 +80,7 @@ async def ping(run: int, host: str, port: int, *, every_s: float, count: int, si
 async def _ping(run: int, where: Address, *, every_s: float, count: int, size: int, timeout_s: float) -> list[Row]:
     loop = asyncio.get_running_loop()
     family, address = where
-    name = named("udp", address)
+    name = format_address("udp", address)
     with explained_errors(name, timeout_s):
         transport, asker = await loop.create_datagram_endpoint(
             lambda: _Asker(count), family=family, remote_addr=address[:2]

@@ -138,7 +138,7 @@ async def addresses(host: str, port: int, kind: socket.SocketKind) -> list[Addre
     return [(family, where) for family, _, _, _, where in found]
 
 
-def named(protocol: str, address: Sequence[Any]) -> str:
+def format_address(protocol: str, address: Sequence[Any]) -> str:
     """Formats an address with its protocol."""
     host, port = address[0], address[1]
     return f"{protocol} {f'[{host}]' if ':' in str(host) else host}:{port}"

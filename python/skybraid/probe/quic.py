@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from skybraid.probe.measure import Address, ProbeError, Row, addresses, explained_errors, mbps, ms, named
+from skybraid.probe.measure import Address, ProbeError, Row, addresses, explained_errors, format_address, mbps, ms
 from skybraid.probe.site import Place, Resource, Site, objects_of
 from skybraid.probe.tcp import Answer
 
@@ -206,7 +206,7 @@ async def _connected(host: str, where: Address, timeout_s: float) -> AsyncIterat
         transport.close()
 
 
-async def _where(host: str, port: int) -> Address:
+async def _resolve(host: str, port: int) -> Address:
     return (await addresses(host, port, socket.SOCK_DGRAM))[0]
 
 
@@ -218,9 +218,9 @@ async def load(run: int, place: Place, *, timeout_s: float) -> list[Row]:
     Raises:
         ProbeError: the page or one of its objects is unavailable, or does not arrive within `timeout_s`.
     """
-    where = await _where(place.host, place.port)
-    with explained_errors(named("quic", where[1]), timeout_s):
-        async with _connected(place.host, where, timeout_s) as (client, began, connect_ms):
+    address = await _resolve(place.host, place.port)
+    with explained_errors(format_address("quic", address[1]), timeout_s):
+        async with _connected(place.host, address, timeout_s) as (client, began, connect_ms):
             async with asyncio.timeout(timeout_s):
                 page = await client.get(place.authority, place.target)
                 objects = objects_of(page.page, place.url)
@@ -249,7 +249,7 @@ async def bulk(run: int, host: str, port: int, *, for_s: float, timeout_s: float
     Raises:
         ProbeError: nothing arrives, or the connection ends early.
     """
-    where = await _where(host, port)
+    address = await _resolve(host, port)
     place = Place("", host, port, f"/bytes/{_PIECE}")
     size = 0
 
@@ -257,8 +257,8 @@ async def bulk(run: int, host: str, port: int, *, for_s: float, timeout_s: float
         nonlocal size
         size += more
 
-    with explained_errors(named("quic", where[1]), timeout_s):
-        async with _connected(host, where, timeout_s) as (client, began, connect_ms):
+    with explained_errors(format_address("quic", address[1]), timeout_s):
+        async with _connected(host, address, timeout_s) as (client, began, connect_ms):
             asked = {client.get(place.authority, place.target, on_bytes) for _ in range(_AT_ONCE)}
             async with asyncio.timeout(timeout_s):
                 done, asked = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin
 
-from skybraid.probe.measure import Address, ProbeError, Row, addresses, explained_errors, mbps, ms, named
+from skybraid.probe.measure import Address, ProbeError, Row, addresses, explained_errors, format_address, mbps, ms
 from skybraid.probe.site import Place, objects_of
 
 MPTCP = getattr(socket, "IPPROTO_MPTCP", 262)
@@ -84,14 +84,14 @@ def new_socket(family: socket.AddressFamily, *, mptcp: bool) -> socket.socket:
     return made
 
 
-async def connect(where: Address, *, mptcp: bool, timeout_s: float) -> Connection:
+async def connect(target: Address, *, mptcp: bool, timeout_s: float) -> Connection:
     """Opens a connection.
 
     Raises:
         ProbeError: the server refused, is unreachable or does not answer.
     """
-    family, address = where
-    name = named("mptcp" if mptcp else "tcp", address)
+    family, address = target
+    name = format_address("mptcp" if mptcp else "tcp", address)
     with explained_errors(name, timeout_s):
         opened = new_socket(family, mptcp=mptcp)
         try:

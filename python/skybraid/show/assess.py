@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from skybraid.model.formatting import about, milliseconds, percent, percent_range, rate
 from skybraid.show.report.charts import Charts
 from skybraid.show.report.page import page
-from skybraid.show.report.ranking import Column, Entry, Ranking, Seen, placed
+from skybraid.show.report.ranking import Column, Entry, Estimate, Ranking, placed
 
 if TYPE_CHECKING:
     from skybraid.assess.answer import Answer, RankedFlow, Row
@@ -35,7 +35,7 @@ def _ranking(flow: RankedFlow) -> Ranking:
     return placed("transport", columns, rows)
 
 
-def _seen(row: Row, *, is_rate: bool) -> list[Seen]:
+def _seen(row: Row, *, is_rate: bool) -> list[Estimate]:
     judged = row.judged
     high = judged.high if math.isfinite(judged.high) else None
     if is_rate:
@@ -48,7 +48,7 @@ def _seen(row: Row, *, is_rate: bool) -> list[Seen]:
     elif judged.why:
         text += f"; {judged.why}"
     delays = [
-        Seen(
+        Estimate(
             milliseconds(value) if math.isfinite(value) else "–",
             value if math.isfinite(value) else None,
             None,
@@ -57,4 +57,4 @@ def _seen(row: Row, *, is_rate: bool) -> list[Seen]:
         )
         for value in (row.delay_p50_ms, row.delay_p99_ms)
     ]
-    return [Seen(text, judged.estimate, judged.low, high, 0.0, row.verdict if row.is_final else None), *delays]
+    return [Estimate(text, judged.estimate, judged.low, high, 0.0, row.verdict if row.is_final else None), *delays]

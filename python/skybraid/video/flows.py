@@ -64,11 +64,11 @@ def encoded(flow: str, video: Mapping[str, Any], folder: Path) -> tuple[Clip, En
     return clip, made
 
 
-def received(made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> Iterator[list[bytes] | None]:
+def received(sent: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> Iterator[list[bytes] | None]:
     """Yields the NAL units of each frame that reached the decoder; None for a frame that was not shown.
 
     Args:
-        made: sent clip.
+        sent: sent clip.
         video: entry of `_core.Scenario.videos`.
         frames: the flow's rows of the table `frames` of one run, in order.
 
@@ -78,13 +78,13 @@ def received(made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> I
     if video["controlled"]:
         raise VideoError("rate_control: the frames of a changing rate are a model; expected a constant rate to decode")
     packets: dict[int, list[int]] = {}
-    lengths = made.unit_lengths()
+    lengths = sent.unit_lengths()
     columns = frames.select("frame", "missing", pl.col("shown_ns").is_not_null().alias("shown"))
     for number, missing, shown in columns.iter_rows():
-        place = int(number) % len(made)
+        place = int(number) % len(sent)
         if place not in packets:
             packets[place] = _core.packets_of_units(video["codec"], lengths[place], video["packet_bytes"])
-        yield _arrived(made.units(place), packets[place], missing) if shown else None
+        yield _arrived(sent.units(place), packets[place], missing) if shown else None
 
 
 def _arrived(units: list[bytes], packets: list[int], missing: str) -> list[bytes]:

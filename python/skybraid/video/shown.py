@@ -35,12 +35,12 @@ _APART = 31
 """Interval in frames at which old pictures are compared: one more than the usual key frame interval."""
 
 
-def similarity(clip: Clip, made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> Floats:
+def similarity(clip: Clip, encoded: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> Floats:
     """Returns the SSIM of each frame shown, against the camera's picture of the same frame.
 
     Args:
         clip: original clip.
-        made: sent clip.
+        encoded: sent clip.
         video: entry of `_core.Scenario.videos`.
         frames: the flow's rows of the table `frames` of one run.
 
@@ -51,25 +51,25 @@ def similarity(clip: Clip, made: Encoded, video: Mapping[str, Any], frames: pl.D
     frames = frames.sort("frame")
     shown = frames.filter(pl.col("shown_ns").is_not_null())
     if shown["intact"].all() and not video["controlled"]:
-        places = shown["frame"].to_numpy().astype(np.int64) % len(made)
-        of_whole: Floats = encoded_similarity(clip, made)[places]
+        places = shown["frame"].to_numpy().astype(np.int64) % len(encoded)
+        of_whole: Floats = encoded_similarity(clip, encoded)[places]
         return of_whole
     until = frames.filter(pl.col("frame") <= shown["frame"].max())
-    seen = measure(made, received(made, video, until), source=clip).frames
+    seen = measure(encoded, received(encoded, video, until), source=clip).frames
     of_shown: Floats = seen.filter(pl.col("frame").is_in(shown["frame"].to_list()))["source_ssim"].to_numpy()
     return of_shown
 
 
-def encoded_similarity(clip: Clip, made: Encoded) -> Floats:
+def encoded_similarity(clip: Clip, encoded: Encoded) -> Floats:
     """Returns the SSIM of each encoded frame of a clip against the camera's picture; cached."""
 
     def work_out() -> Floats:
-        return np.array([ssim(*pair) for pair in zip(_decoded(made), camera(made, clip), strict=False)])
+        return np.array([ssim(*pair) for pair in zip(_decoded(encoded), camera(encoded, clip), strict=False)])
 
-    return _cached(made, "ssim", work_out)
+    return _cached(encoded, "ssim", work_out)
 
 
-def aged_similarity(clip: Clip, made: Encoded) -> dict[int, Floats]:
+def aged_similarity(clip: Clip, encoded: Encoded) -> dict[int, Floats]:
     """Returns the SSIM of earlier encoded pictures of a clip against the camera's current picture; cached.
 
     Returns:
@@ -77,20 +77,20 @@ def aged_similarity(clip: Clip, made: Encoded) -> dict[int, Floats]:
     """
 
     def work_out() -> Floats:
-        places = range(0, len(made), _APART)
-        now = dict(zip(places, islice(camera(made, clip), 0, len(made), _APART), strict=True))
+        places = range(0, len(encoded), _APART)
+        now = dict(zip(places, islice(camera(encoded, clip), 0, len(encoded), _APART), strict=True))
         found = np.full((len(AGES), len(places)), np.nan)
-        for frame, picture in enumerate(_decoded(made)):
+        for frame, picture in enumerate(_decoded(encoded)):
             for row, age in enumerate(AGES):
                 if frame + age in now:
                     found[row, (frame + age) // _APART] = ssim(picture, now[frame + age])
         return found
 
-    return dict(zip(AGES, _cached(made, "aged", work_out), strict=True))
+    return dict(zip(AGES, _cached(encoded, "aged", work_out), strict=True))
 
 
 def similarity_at(
-    ages: NDArray[np.int64], clip: Clip, made: Encoded, worth: Callable[[Floats], Floats] = lambda found: found
+    ages: NDArray[np.int64], clip: Clip, encoded: Encoded, worth: Callable[[Floats], Floats] = lambda found: found
 ) -> Floats:
     """Returns the worth of the SSIM of pictures of given ages, in frames, against the camera's current picture.
 
@@ -100,13 +100,13 @@ def similarity_at(
     Args:
         ages: ages of the pictures in frames.
         clip: original clip.
-        made: sent clip.
+        encoded: sent clip.
         worth: function of an SSIM that is averaged.
 
     Returns:
         The mean worth for each age.
     """
-    known = [(age, found[np.isfinite(found)]) for age, found in aged_similarity(clip, made).items()]
+    known = [(age, found[np.isfinite(found)]) for age, found in aged_similarity(clip, encoded).items()]
     by_age = {age: float(worth(found).mean()) for age, found in known if found.size}
     found: Floats = np.interp(ages, list(by_age), list(by_age.values()))
     return found
@@ -132,14 +132,14 @@ def screen_ages(frames: pl.DataFrame, until_ns: float) -> NDArray[np.int64]:
     return ages
 
 
-def _decoded(made: Encoded) -> Iterator[Luma]:
-    decoder = Decoder(made.settings.codec)
-    for number in range(len(made)):
-        yield from map(luma, decoder.push(number, made.units(number)))
+def _decoded(encoded: Encoded) -> Iterator[Luma]:
+    decoder = Decoder(encoded.settings.codec)
+    for number in range(len(encoded)):
+        yield from map(luma, decoder.push(number, encoded.units(number)))
 
 
-def _cached(made: Encoded, kind: str, work_out: Callable[[], Floats]) -> Floats:
-    file = made.file.with_name(f"{made.file.name}.{kind}-{_VERSION}.npy")
+def _cached(encoded: Encoded, kind: str, work_out: Callable[[], Floats]) -> Floats:
+    file = encoded.file.with_name(f"{encoded.file.name}.{kind}-{_VERSION}.npy")
     with exclusive(file):
         found = _read_cached(file)
         if found is None:

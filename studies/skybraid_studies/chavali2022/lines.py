@@ -95,7 +95,7 @@ def _congestion(option: str, text: str) -> str:
 def _several(
     count: int, names: str, parse: Callable[[str, str], float], *, allow_single: bool = False
 ) -> Callable[[str, str], tuple[float, ...]]:
-    """Returns a parser of `count` values separated by commas; with `alone`, one value applies to all."""
+    """Returns a parser of `count` values separated by commas; with `allow_single`, one value applies to all."""
 
     def read(option: str, text: str) -> tuple[float, ...]:
         parts = text.split(",")

@@ -28,8 +28,8 @@ def _cost_s(job: Job) -> float:
 
 def affordable(selections: Sequence[Selection], max_s: float, folder: Path | None, form: Form = Form.EMULATED) -> Plan:
     """Returns a plan of at most `max_s`: with fewer seeds, then without the last experiments."""
-    most = max((len(one.emulate.seeds) for selection in selections for one in selection.experiments), default=1)
-    for seeds in range(most, 0, -1):
+    max_seeds = max((len(one.emulate.seeds) for selection in selections for one in selection.experiments), default=1)
+    for seeds in range(max_seeds, 0, -1):
         planned = plan([_with_seeds(selection, seeds) for selection in selections], form=form, folder=folder)
         if estimate_s(planned) <= max_s:
             return planned

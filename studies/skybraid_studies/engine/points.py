@@ -109,7 +109,7 @@ class Point:
     def _by_gateways(self, report: Report) -> Kept:
         flown = flight.fly(self.scenario, self.seed, self.judged, report)
         doubtful = flown.facts["emulation"]["doubtful"]
-        # `Flown` has the interface of a finished run that is used here.
+        # `GatewayRun` has the interface of a finished run that is used here.
         kept = self._keep(cast("Run", flown))
         return kept | {"gateway": {"words": flown.facts["words"], "doubtful": doubtful, "cpu_s": flown.facts["cpu_s"]}}
 

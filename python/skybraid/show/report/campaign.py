@@ -15,8 +15,7 @@ from skybraid.show.report import comparison
 from skybraid.show.report.charts import Charts
 from skybraid.show.report.page import Cell, Table, fragment, page
 from skybraid.show.report.points import Judged, Wanted, judged
-from skybraid.show.report.ranking import Column, Entry, Ranking, ranked
-from skybraid.show.report.ranking import Seen as Shown
+from skybraid.show.report.ranking import Column, Entry, Estimate, Ranking, ranked
 
 if TYPE_CHECKING:
     from skybraid.execute.campaign import Campaign
@@ -38,7 +37,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CampaignData:
     """Data of a campaign's report.
 
     Attributes:
@@ -83,44 +82,44 @@ class Seen:
 
 def campaign_html(campaign: Campaign) -> str:
     """Renders the report of a campaign as HTML."""
-    seen = read(campaign)
+    data = read(campaign)
     done = campaign.scan("runs").select("point", "seed", "wall_s", "simulated_s", "status").collect()
     failed = campaign.failed()
     charts = Charts()
-    meeting = seen.meeting()
-    names = short(seen.columns)
+    meeting = data.meeting()
+    names = short(data.columns)
     return page(
         "campaign.html.j2",
         charts,
         campaign=campaign,
-        seen=seen,
-        headline=headline(seen, meeting),
-        verdict=verdict(seen, meeting),
+        seen=data,
+        headline=headline(data, meeting),
+        verdict=verdict(data, meeting),
         runs=done.height,
         failed=failed.height,
         simulated_s=float(done["simulated_s"].sum()),
         wall_s=float(done["wall_s"].sum()),
-        axes=[(names[column], column, _distinct(seen, column)) for column in seen.columns],
-        ranking=ranking(seen),
-        heat=comparison.heat_maps(seen.runs, charts),
-        tradeoffs=comparison.tradeoffs(seen.runs, charts),
-        table=table(seen),
+        axes=[(names[column], column, _distinct(data, column)) for column in data.columns],
+        ranking=ranking(data),
+        heat=comparison.heat_maps(data.runs, charts),
+        tradeoffs=comparison.tradeoffs(data.runs, charts),
+        table=table(data),
         max_rows=MAX_ROWS,
-        failures=failures(seen, failed),
+        failures=failures(data, failed),
         max_failed=MAX_FAILED,
     )
 
 
 def ranking_so_far(campaign: Campaign) -> str:
     """Renders the ranking of a campaign's points by the finished runs, as an HTML fragment; empty without runs."""
-    seen = read(campaign)
-    if not seen.judged:
+    data = read(campaign)
+    if not data.judged:
         return ""
-    runs = sum(len(seeds) for seeds in seen.seeds.values())
-    return fragment("live_ranking.html.j2", ranking=ranking(seen), runs=runs)
+    runs = sum(len(seeds) for seeds in data.seeds.values())
+    return fragment("live_ranking.html.j2", ranking=ranking(data), runs=runs)
 
 
-def read(campaign: Campaign) -> Seen:
+def read(campaign: Campaign) -> CampaignData:
     """Reads a campaign's tables."""
     flown = campaign.scan("runs").select("point", "seed", "replay").sort("point", "seed").collect()
     replays: dict[int, str] = {}
@@ -128,7 +127,7 @@ def read(campaign: Campaign) -> Seen:
     for point, seed, replay in flown.iter_rows():
         replays.setdefault(point, str(replay))
         seeds.setdefault(point, []).append(seed)
-    return Seen(
+    return CampaignData(
         Runs.of(campaign),
         campaign.points().to_dicts(),
         campaign.columns,
@@ -138,13 +137,13 @@ def read(campaign: Campaign) -> Seen:
     )
 
 
-def headline(seen: Seen, meeting: list[int]) -> str:
+def headline(data: CampaignData, meeting: list[int]) -> str:
     """Returns the verdict in one sentence."""
-    flown = len(seen.replays)
-    if not seen.judged:
+    flown = len(data.replays)
+    if not data.judged:
         return "The scenario states no requirement."
     if not meeting:
-        undecided = len(_undecided(seen))
+        undecided = len(_undecided(data))
         if undecided:
             return f"No point is shown to meet every requirement; {count(undecided)} of {count(flown)} undecided."
         return f"None of {_points(flown)} meets every requirement."
@@ -153,34 +152,34 @@ def headline(seen: Seen, meeting: list[int]) -> str:
     return f"{count(len(meeting))} of {_points(flown)} {'meets' if len(meeting) == 1 else 'meet'} every requirement."
 
 
-def verdict(seen: Seen, meeting: list[int]) -> Verdict | None:
+def verdict(data: CampaignData, meeting: list[int]) -> Verdict | None:
     """Returns the verdict: met if some point meets all requirements, not met if every point fails one."""
-    if not seen.judged:
+    if not data.judged:
         return None
     if meeting:
         return Verdict.MET
-    return Verdict.INCONCLUSIVE if _undecided(seen) else Verdict.NOT_MET
+    return Verdict.INCONCLUSIVE if _undecided(data) else Verdict.NOT_MET
 
 
-def _undecided(seen: Seen) -> set[int]:
+def _undecided(data: CampaignData) -> set[int]:
     """Returns the points that fail no requirement; for campaigns in which no point meets all of them."""
-    failing = {one.point for one in seen.judged if one.verdict is Verdict.NOT_MET}
-    return {one.point for one in seen.judged} - failing
+    failing = {one.point for one in data.judged if one.verdict is Verdict.NOT_MET}
+    return {one.point for one in data.judged} - failing
 
 
-def ranking(seen: Seen) -> Ranking:
+def ranking(data: CampaignData) -> Ranking:
     """Ranks the points: those that meet most requirements first, then by their results."""
-    columns = [Column(wanted.words, _scale(wanted), _target(wanted)) for wanted in seen.wanted]
+    columns = [Column(wanted.words, _scale(wanted), _target(wanted)) for wanted in data.wanted]
     found: dict[int, dict[Wanted, Judged]] = {}
-    for one in seen.judged:
+    for one in data.judged:
         found.setdefault(one.point, {})[one.wanted] = one
-    names = short(seen.columns)
+    names = short(data.columns)
     entries = [
         Entry(
-            {names[column]: str(seen.points[point][column]) for column in seen.columns},
-            [_shown(wanted, own.get(wanted)) for wanted in seen.wanted],
-            seen.replays.get(point, ""),
-            own[seen.wanted[0]].seeds if seen.wanted[0] in own else {},
+            {names[column]: str(data.points[point][column]) for column in data.columns},
+            [_shown(wanted, own.get(wanted)) for wanted in data.wanted],
+            data.replays.get(point, ""),
+            own[data.wanted[0]].seeds if data.wanted[0] in own else {},
         )
         for point, own in found.items()
     ]
@@ -197,46 +196,46 @@ def _target(wanted: Wanted) -> float:
     return wanted.deadline_ms if wanted.metric == "percentile" else wanted.target
 
 
-def _shown(wanted: Wanted, judged_: Judged | None) -> Shown:
-    if judged_ is None:
-        return Shown("–", None, None, None, float("-inf"))
-    low, high = judged_.interval or (None, None)
-    return Shown(judged_.words, judged_.estimate, low, high, wanted.goodness(judged_.estimate), judged_.verdict)
+def _shown(wanted: Wanted, result: Judged | None) -> Estimate:
+    if result is None:
+        return Estimate("–", None, None, None, float("-inf"))
+    low, high = result.interval or (None, None)
+    return Estimate(result.words, result.estimate, low, high, wanted.goodness(result.estimate), result.verdict)
 
 
-def table(seen: Seen) -> Table:
+def table(data: CampaignData) -> Table:
     """Returns a table with one row per point: axes, seeds, verdicts, and the command that repeats its first run."""
-    flows, names = seen.runs.flows, short(seen.columns)
-    numbers = [name for name in _COLUMNS if seen.runs.frame[name].count()]
-    medians = seen.runs.frame.group_by("point", "flow").agg(pl.col(numbers).median())
+    flows, names = data.runs.flows, short(data.columns)
+    numbers = [name for name in _COLUMNS if data.runs.frame[name].count()]
+    medians = data.runs.frame.group_by("point", "flow").agg(pl.col(numbers).median())
     values = {(row["point"], row["flow"]): row for row in medians.to_dicts()}
-    meeting = set(seen.meeting())
+    meeting = set(data.meeting())
     verdicts: dict[int, dict[Wanted, Judged]] = {}
-    for one in seen.judged:
+    for one in data.judged:
         verdicts.setdefault(one.point, {})[one.wanted] = one
-    heads = ["point", *(names[column] for column in seen.columns), "seeds", "failed"]
-    heads += ["meets all"] if seen.judged else []
-    heads += [wanted.words for wanted in seen.wanted]
+    heads = ["point", *(names[column] for column in data.columns), "seeds", "failed"]
+    heads += ["meets all"] if data.judged else []
+    heads += [wanted.words for wanted in data.wanted]
     # Video metrics are shown for videos only.
     judged = [
         (flow, name)
         for flow in flows
         for name in numbers
-        if name not in comparison.VIDEO_COLUMNS or seen.runs.of_flow(flow)[name].count()
+        if name not in comparison.VIDEO_COLUMNS or data.runs.of_flow(flow)[name].count()
     ]
     heads += [f"{flow}: {metric(name).label}" for flow, name in judged]
     rows = []
-    for point, row in enumerate(seen.points[:MAX_ROWS]):
+    for point, row in enumerate(data.points[:MAX_ROWS]):
         cells = [Cell.number(point, str(point))]
-        cells += [_label(row[column]) for column in seen.columns]
-        own = seen.seeds.get(point, [])
+        cells += [_label(row[column]) for column in data.columns]
+        own = data.seeds.get(point, [])
         cells += [
             Cell(seeds_text(own) if own else "–", len(own)),
             Cell.number(_integer(row["failed"]), str(row["failed"])),
         ]
-        if seen.judged:
+        if data.judged:
             cells.append(Cell("yes" if point in meeting else "no"))
-        for wanted in seen.wanted:
+        for wanted in data.wanted:
             found = verdicts.get(point, {}).get(wanted)
             if found is None:
                 cells.append(Cell("–"))
@@ -245,22 +244,22 @@ def table(seen: Seen) -> Table:
         for flow, name in judged:
             value = values.get((point, flow), {}).get(name)
             cells.append(Cell.number(None if value is None else value * metric(name).scale))
-        rows.append((cells, seen.replays.get(point, "")))
+        rows.append((cells, data.replays.get(point, "")))
     return Table("points", heads, rows, replay=True)
 
 
-def failures(seen: Seen, failed: pl.DataFrame) -> Table:
+def failures(data: CampaignData, failed: pl.DataFrame) -> Table:
     """Returns a table of failed runs with their errors and the commands that repeat them."""
     rows = [
-        ([Cell(seen.label(row["point"])), Cell.number(row["seed"], str(row["seed"])), Cell(_last_line(row["error"]))],
+        ([Cell(data.label(row["point"])), Cell.number(row["seed"], str(row["seed"])), Cell(_last_line(row["error"]))],
          str(row["replay"]))
         for row in failed.head(MAX_FAILED).to_dicts()
     ]  # fmt: skip
     return Table("failed", ["point", "seed", "error"], rows, replay=True)
 
 
-def _distinct(seen: Seen, column: str) -> str:
-    values = list(dict.fromkeys(str(row[column]) for row in seen.points))
+def _distinct(data: CampaignData, column: str) -> str:
+    values = list(dict.fromkeys(str(row[column]) for row in data.points))
     shown = ", ".join(values[:12])
     return f"{shown} and {count(len(values) - 12)} more" if len(values) > 12 else shown
 

@@ -21,7 +21,7 @@ from skybraid.model.provenance import MAX_RUNS
 from skybraid.model.requirements import SHOWN
 from skybraid.model.scenario import toml_value
 from skybraid.model.statistics import Verdict
-from skybraid.show.report.ranking import Bar, Column, Seen
+from skybraid.show.report.ranking import Bar, Column, Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +150,7 @@ def _bar(one: Requirement) -> Bar | None:
         return None
     scale = "nines" if one.metric in _SHARES else "linear"
     target = (one.deadline_ms or 0.0) if one.metric in ("percentile", "expiration") else one.target
-    return Column("", scale, target).bars([Seen("", one.estimate, one.low, one.high, 0.0)])[0]
+    return Column("", scale, target).bars([Estimate("", one.estimate, one.low, one.high, 0.0)])[0]
 
 
 def _ends(one: Requirement) -> tuple[str, str]:

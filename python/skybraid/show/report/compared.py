@@ -15,7 +15,7 @@ from skybraid.show.report.charts import EACH, MAX_CROSSES, Charts, chart, hover,
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.models import Source
 from skybraid.show.report.page import page
-from skybraid.show.report.ranking import Column, Entry, Ranking, Seen, placed
+from skybraid.show.report.ranking import Column, Entry, Estimate, Ranking, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,16 +114,16 @@ def _column(row: dict[str, Any], number: str) -> Column:
     return Column(head_of(metric, limit_ms), scale, limit_ms if is_delay else row[f"target_{number}"])
 
 
-def _required(row: dict[str, Any], number: str) -> Seen:
+def _required(row: dict[str, Any], number: str) -> Estimate:
     estimate, low, high = (row[f"{name}_{number}"] for name in ("estimate", "low", "high"))
     text = interval_text(str(row[f"metric_{number}"]), estimate, low, high)
-    return Seen(text, estimate, low, high, 0.0, Verdict(row[f"verdict_{number}"]))
+    return Estimate(text, estimate, low, high, 0.0, Verdict(row[f"verdict_{number}"]))
 
 
-def _median(values: pl.Series, shown: Callable[[float], str]) -> Seen:
+def _median(values: pl.Series, shown: Callable[[float], str]) -> Estimate:
     found = values.cast(pl.Float64).median()
     known = found if isinstance(found, float) else None
-    return Seen("–" if known is None else shown(known), known, None, None, 0.0)
+    return Estimate("–" if known is None else shown(known), known, None, None, 0.0)
 
 
 def tradeoff(frame: pl.DataFrame, flow: str, charts: Charts, number: int) -> Drawing:

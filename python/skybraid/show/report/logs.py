@@ -60,7 +60,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class LogEvent:
     """Event of a log.
 
     Attributes:
@@ -103,7 +103,7 @@ class GatewayLog:
     paths: pl.DataFrame
     classes: pl.DataFrame
     last: dict[str, Any]
-    events: tuple[Happening, ...]
+    events: tuple[LogEvent, ...]
     notes: tuple[str, ...]
 
     @classmethod
@@ -144,7 +144,7 @@ class GatewayLog:
             _frame(samples, "paths", _PATH),
             _frame(samples, "classes", _CLASS),
             samples[-1][1] if samples else {},
-            tuple(Happening(time_s, str(entry.get("event", "event")), words(entry), entry) for time_s, entry in events),
+            tuple(LogEvent(time_s, str(entry.get("event", "event")), words(entry), entry) for time_s, entry in events),
             tuple(notes),
         )
 

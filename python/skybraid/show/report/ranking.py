@@ -42,7 +42,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Estimate:
     """Value of one row in one column.
 
     Attributes:
@@ -76,7 +76,7 @@ class Column:
     scale: str
     target: float | None = None
 
-    def bars(self, seen: Sequence[Seen]) -> list[Bar]:
+    def bars(self, seen: Sequence[Estimate]) -> list[Bar]:
         """Returns the bars of the column's intervals on a common scale."""
         known = [value for one in seen for value in (one.estimate, one.low, one.high) if value is not None]
         known += [] if self.target is None else [self.target]
@@ -116,7 +116,7 @@ class Entry:
     """
 
     values: dict[str, str]
-    seen: list[Seen]
+    seen: list[Estimate]
     replay: str = ""
     seeds: Mapping[int, float | None] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ class Row:
     place: str
     words: str
     others: list[str]
-    cells: list[tuple[Seen, Bar]]
+    cells: list[tuple[Estimate, Bar]]
     replay: str
 
 
