@@ -8,6 +8,11 @@ def count(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
 
+def times(number: int) -> str:
+    """Formats a number of occurrences: "once", "12 times"."""
+    return "once" if number == 1 else f"{count(number)} times"
+
+
 def percent(share: float) -> str:
     """Formats a share from 0 to 1 as "99.9993 %", with the digits that its distance from 0 % or 100 % needs."""
     return f"{_percent_digits(share)} %"

@@ -20,7 +20,7 @@ from skybraid.traces.measurement import (
     on_one_clock,
     with_derived,
 )
-from skybraid.traces.series import TraceError
+from skybraid.traces.series import TraceError, with_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,12 +185,9 @@ def save(found: Imported, path: Path) -> None:
     else:
         derived = with_derived(found)
         lines.append(",".join(["time [s]", *(column.heading for column in derived.columns)]))
-        times_s = derived.times_s
-        table = [times_s, *(column.values for column in derived.columns)]
+        table = [derived.times_s, *(column.values for column in derived.columns)]
         if _needs_end(derived):
-            # The last value holds as long as the step before it: two extra rows end it in time.
-            ends_s = derived.length_s - np.array([2e-6, 1e-6])
-            table = [np.append(times_s, ends_s), *(np.append(one, one[[-1, -1]]) for one in table[1:])]
+            table = with_end(table, derived.length_s)
         digits = (9, *(6 for _ in derived.columns))
     rows = ("".join(_row(row, digits)) for row in zip(*table, strict=True))
     try:

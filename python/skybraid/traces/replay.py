@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
 from skybraid.traces.flights import DIRECTIONS
+from skybraid.traces.series import with_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,10 +28,8 @@ def write_flight(flight: Flight, file: Path) -> None:
     for direction, quantity, unit, values in _series(flight):
         heads.append(f"{direction} {quantity} [{unit}]")
         table.append(values)
-    # The last value holds as long as the step before it: two extra rows end it in time.
-    ends_s = flight.length_s - np.array([2e-6, 1e-6])
-    if ends_s[0] > flight.times_s[-1]:
-        table = [np.append(flight.times_s, ends_s), *(np.append(values, values[[-1, -1]]) for values in table[1:])]
+    if flight.length_s - 2e-6 > flight.times_s[-1]:
+        table = with_end(table, flight.length_s)
     fmt = ["%.9f", *["%.9g"] * (len(table) - 1)]
     np.savetxt(file, np.stack(table, axis=1), fmt=fmt, delimiter=",", header=",".join(heads), comments="")
 

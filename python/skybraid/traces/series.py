@@ -10,6 +10,8 @@ from skybraid.model.errors import TraceError as TraceError
 from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 Quantity = Literal["rate", "delay", "loss", "rtt"]
@@ -95,6 +97,16 @@ class TraceStats:
     max: float
     share_over_300ms: float | None
     share_without_path: float = 0.0
+
+
+def with_end(columns: Sequence[NDArray[np.float64]], length_s: float) -> list[NDArray[np.float64]]:
+    """Returns columns, times first, with two extra rows that end the last value at `length_s` in s.
+
+    Readers of a file let the last value hold as long as the step before it.
+    """
+    times_s, *values = columns
+    ends_s = length_s - np.array([2e-6, 1e-6])
+    return [np.append(times_s, ends_s), *(np.append(column, column[[-1, -1]]) for column in values)]
 
 
 def quantile_of(values: NDArray[np.float64], weights: NDArray[np.float64], q: float) -> float:

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
 Transport = dict[str, Any]
 
 
-def _udp(name: str, **keys: Any) -> Transport:  # noqa: ANN401 values of TOML
+def udp(name: str, **keys: Any) -> Transport:  # noqa: ANN401 values of TOML
+    """Returns a UDP transport with a scheduler and its keys."""
     return {"protocol": "udp", "scheduler": {"name": name, **keys} if keys else name}
 
 
 def _hedge(deadline_ms: int) -> Transport:
-    return _udp("hedge", within=f"{deadline_ms}ms")
+    return udp("hedge", within=f"{deadline_ms}ms")
 
 
 EARLY_WARNING = {
@@ -27,7 +28,7 @@ EARLY_WARNING = {
 
 
 def _early_warning(deadline_ms: int) -> Transport:
-    return _udp("early_warning", within=f"{deadline_ms}ms", **EARLY_WARNING[deadline_ms])
+    return udp("early_warning", within=f"{deadline_ms}ms", **EARLY_WARNING[deadline_ms])
 
 
 DEADLINE = {
@@ -39,17 +40,17 @@ DEADLINE = {
 
 
 def _deadline(deadline_ms: int) -> Transport:
-    return _udp("deadline", within=f"{deadline_ms}ms", **DEADLINE[deadline_ms])
+    return udp("deadline", within=f"{deadline_ms}ms", **DEADLINE[deadline_ms])
 
 
 RULES: dict[str, Callable[[int], Transport]] = {
-    "one_path": lambda _: _udp("single"),
-    "low_rtt": lambda _: _udp("low_rtt"),
-    "budget": lambda deadline_ms: _udp("budget", rtt=f"{2 * deadline_ms}ms"),
+    "one_path": lambda _: udp("single"),
+    "low_rtt": lambda _: udp("low_rtt"),
+    "budget": lambda deadline_ms: udp("budget", rtt=f"{2 * deadline_ms}ms"),
     "hedge": _hedge,
     "early_warning": _early_warning,
     "deadline": _deadline,
-    "redundant": lambda _: _udp("redundant"),
+    "redundant": lambda _: udp("redundant"),
 }
 """Rules by increasing overhead."""
 
@@ -61,7 +62,7 @@ def in_rounds(rule: str, deadline_ms: int) -> Transport:
     if isinstance(scheduler, str):
         return transport
     time = {"rtt": f"{2 * deadline_ms}ms"} if rule == "budget" else {"within": f"{deadline_ms}ms"}
-    return _udp(scheduler["name"], **time)
+    return udp(scheduler["name"], **time)
 
 
 ORACLE = "oracle"

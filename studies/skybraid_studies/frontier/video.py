@@ -17,6 +17,7 @@ from skybraid.video.encode import Encoding, encode
 from skybraid.video.shown import similarity_at
 from skybraid_studies.frontier.frontier import BIN_S, HEADERS, NS_PER_S, Outcome, link, within
 from skybraid_studies.frontier.measurements import PAUSE_S, write
+from skybraid_studies.frontier.rules import udp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -139,26 +140,22 @@ def screen_ssim(films: Sequence[Film], rate: str, deadline_ms: int) -> float:
     return sum(float(own @ known[: len(own)]) for own in counts) / sum(int(own.sum()) for own in counts)
 
 
-def _udp(name: str, **keys: Any) -> Tables:  # noqa: ANN401 values of TOML
-    return {"protocol": "udp", "scheduler": {"name": name, **keys} if keys else name}
-
-
 def _within(name: str, **keys: Any) -> Callable[[int], Tables]:  # noqa: ANN401 values of TOML
-    return lambda deadline_ms: _udp(name, within=f"{deadline_ms}ms", **keys)
+    return lambda deadline_ms: udp(name, within=f"{deadline_ms}ms", **keys)
 
 
 REED_SOLOMON = {"kind": "reed_solomon", "fails": "1%"}
 
 FILM_RULES: dict[str, tuple[Callable[[int], Tables], Tables]] = {
-    "plain": (lambda _: _udp("low_rtt"), {}),
-    "reed_solomon": (lambda _: _udp("low_rtt"), {"repair": REED_SOLOMON}),
+    "plain": (lambda _: udp("low_rtt"), {}),
+    "reed_solomon": (lambda _: udp("low_rtt"), {"repair": REED_SOLOMON}),
     "hedge": (_within("hedge"), {}),
     "coded": (_within("coded"), {}),
     "rounds": (_within("rounds"), {}),
-    "streaming": (lambda _: _udp("streaming", burst=8, delay=3), {}),
+    "streaming": (lambda _: udp("streaming", burst=8, delay=3), {}),
     "early_warning": (_within("early_warning"), {}),
     "deadline": (_within("deadline", budget="9%"), {}),
-    "duplicated": (lambda _: _udp("redundant"), {}),
+    "duplicated": (lambda _: udp("redundant"), {}),
 }
 """Transports by deadline, with the keys of the camera."""
 

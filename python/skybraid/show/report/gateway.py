@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from skybraid.model.formatting import count, milliseconds, percent, size, span
+from skybraid.model.formatting import count, milliseconds, percent, size, span, times
 from skybraid.show.palette import COLOURS, path_colour
 from skybraid.show.report.charts import (
     Charts,
@@ -155,7 +155,7 @@ def _log_findings(log: GatewayLog, who: str) -> list[Finding]:
     silences = dark(log)
     if silences:
         words = (
-            f"no path from the peer was alive {_times(len(silences))}, {span(sum(e - b for b, e in silences))} in total"
+            f"no path from the peer was alive {times(len(silences))}, {span(sum(e - b for b, e in silences))} in total"
         )
         found.append(Finding("not-met", f"{who}: {words}; the first time at {silences[0][0]:.1f} s."))
     elif log.path_names and log.length_s > 0:
@@ -177,7 +177,7 @@ def _log_findings(log: GatewayLog, who: str) -> list[Finding]:
         downs = [one for one in log.spans(path, "incoming") if one.state == "down"]
         if downs:
             total_s = sum(one.end_s - one.begin_s for one in downs)
-            words = f"{who}: {path} was down {_times(len(downs))}, {span(total_s)} in total"
+            words = f"{who}: {path} was down {times(len(downs))}, {span(total_s)} in total"
             found.append(
                 Finding("inconclusive", f"{words}, {span(max(one.end_s - one.begin_s for one in downs))} at most.")
             )
@@ -462,7 +462,3 @@ def _delay(value: object) -> str:
 
 def _share(value: object) -> str:
     return percent(value) if isinstance(value, float) else "–"
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{count(number)} times"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from skybraid.model.formatting import count, percent, readable, span
+from skybraid.model.formatting import count, percent, readable, span, times
 from skybraid.model.misses import refusals
 from skybraid.model.provenance import seeds_text
 from skybraid.model.requirements import headline
@@ -229,7 +229,7 @@ def waits(flow: FlowSummary) -> list[str]:
         )
     if flow.window_blocked_times:
         lines.append(
-            f"the peer's receive window blocked data although a path had room {_times(flow.window_blocked_times)}, "
+            f"the peer's receive window blocked data although a path had room {times(flow.window_blocked_times)}, "
             f"{span(flow.window_blocked_s)} in total"
         )
     if flow.opportunistic_retransmissions:
@@ -239,10 +239,6 @@ def waits(flow: FlowSummary) -> list[str]:
     if flow.refused:
         lines.append(f"{refusals(flow)}, because the send buffer was full or the deadline passed")
     return lines
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{count(number)} times"
 
 
 def _chunks(number: int) -> str:
