@@ -500,7 +500,7 @@ class TestLink:
         # What a flight does not say is that of the family: a direction that loses nothing says so.
         written = tomllib.loads(link.toml())["flight"]
         assert all({"uplink", "downlink"} <= {way for way in flight if "loss" in flight[way]} for flight in written)
-        assert link.flights[len(link.flights) // 2].way is None
+        assert link.flights[len(link.flights) // 2].event_direction is None
         stalls = {flight.get("stall", {}).get("direction") for flight in tomllib.loads(link.toml())["flight"]}
         assert stalls <= {None, "downlink", "uplink"}
 

@@ -71,8 +71,8 @@ class FittedFlight:
         outage_scale: ratio of the lengths of its outages to those of all flights.
         stall_scale: ratio of the lengths of its stalls to those of all flights.
         is_dark: whether the link was down most of the time.
-        way: the only direction with losses and stalls; None: both.
-        loss_way: the only direction whose loss was measured; None: `loss` applies to both.
+        event_direction: the only direction with losses and stalls; None: both.
+        loss_direction: the only direction whose loss was measured; None: `loss` applies to both.
         steps_ms: distribution of the delay that an epoch of 15 s adds in both directions; None: no epochs were found.
     """
 
@@ -85,8 +85,8 @@ class FittedFlight:
     outage_scale: float = 1.0
     stall_scale: float = 1.0
     is_dark: bool = False
-    way: str | None = None
-    loss_way: str | None = None
+    event_direction: str | None = None
+    loss_direction: str | None = None
     steps_ms: tuple[tuple[float, float], ...] | None = None
 
     def losses(self) -> dict[str, float]:
@@ -96,11 +96,11 @@ class FittedFlight:
         """
         if self.loss is None:
             return {}
-        if self.loss_way is not None:
-            return {self.loss_way: self.loss}
-        if self.way is None:
+        if self.loss_direction is not None:
+            return {self.loss_direction: self.loss}
+        if self.event_direction is None:
             return dict.fromkeys(DIRECTIONS, self.loss)
-        return {way: 1 - (1 - self.loss) ** 2 if way == self.way else 0.0 for way in DIRECTIONS}
+        return {way: 1 - (1 - self.loss) ** 2 if way == self.event_direction else 0.0 for way in DIRECTIONS}
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class FittedLink:
 
     @property
     def windows(self) -> int:
-        """Returns the number of fitted windows; a window may be written several times with different `way`s."""
+        """Returns the number of fitted windows; a window may be written for several directions."""
         return len({flight.name for flight in self.flights})
 
     def toml(self, source: str = "") -> str:
@@ -171,7 +171,7 @@ class FittedLink:
         if flight.steps_ms is not None:
             pairs = ", ".join(f'[{p:g}, "{value:.5g}ms"]' for p, value in flight.steps_ms)
             lines.append(f"reconfiguration.delay_step = {{ quantiles = [{pairs}] }}")
-        way = f', direction = "{flight.way}"' if flight.way else ""
+        way = f', direction = "{flight.event_direction}"' if flight.event_direction else ""
         for name, rate, gaps, length, scale, more in (
             ("outage", flight.outages_per_s, self.outage_gaps, self.outage_length, flight.outage_scale, ""),
             ("stall", flight.stalls_per_s, self.stall_gaps, self.stall_length, flight.stall_scale, way),
@@ -418,10 +418,10 @@ def _by_direction(flights: Sequence[FittedFlight]) -> list[FittedFlight]:
     """
     if 3 * len(flights) <= MAX_WINDOWS:
         ways = (None, "downlink", "uplink") if len(flights) % 2 == 0 else ("downlink", None, "uplink")
-        return [replace(flight, way=way) for flight in flights for way in ways]
+        return [replace(flight, event_direction=way) for flight in flights for way in ways]
     middle = len(flights) // 2
     ways = (None, "downlink", "uplink")
-    return [replace(flight, way=ways[(at - middle) % 3]) for at, flight in enumerate(flights)]
+    return [replace(flight, event_direction=ways[(at - middle) % 3]) for at, flight in enumerate(flights)]
 
 
 def _fitted(
@@ -472,7 +472,7 @@ def _fitted(
         outage_scale,
         stall_scale,
         events is not None and any(one.is_dark(flight, events.of(name)) for name, one in pooled.items()),
-        loss_way=ways[0] if len(ways) == 1 else None,
+        loss_direction=ways[0] if len(ways) == 1 else None,
     )
 
 
