@@ -1,8 +1,8 @@
 """Output of `ping` of Windows, in any of its languages.
 
 Source: Microsoft's reference of ping: `Reply from 10.0.0.1: bytes=32 time=12ms TTL=117`, `time<1ms`, `Request timed
-out.` A probe follows the one before by 1 s, and a timeout (`-w`, by default 4 s) comes before that second. There are no
-stamps but those that a script writes before each line (`10/05/2026 10:00:01 - Reply from …`).
+out.` A probe is sent 1 s after the previous reply or timeout (`-w`, by default 4 s). The only stamps are those that a
+script writes before each line (`10/05/2026 10:00:01 - Reply from …`).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
-    """Reads the probes: every line between the heading and the statistics is one.
+    """Reads the probes, one per line between the heading and the statistics.
 
     Raises:
-        TraceError: there is no probe, or their number is not that of the statistics.
+        TraceError: there is no probe, or their number differs from the statistics.
     """
     lines, stamps = _without_stamps(source, options)
     probes = _probes(source, lines)
