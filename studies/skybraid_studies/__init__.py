@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skybraid_studies.engine.experiment import Study
     from skybraid_studies.engine.reproducing import Scorecard, place_of, reproduce, studies
-    from skybraid_studies.engine.scorecard import PublishedPoint, Row
+    from skybraid_studies.engine.scorecard import Beside, Row
 
-__all__ = ["PublishedPoint", "Row", "Scorecard", "Study", "place_of", "reproduce", "studies"]
+__all__ = ["Beside", "Row", "Scorecard", "Study", "place_of", "reproduce", "studies"]
 __version__ = "0.1.0"
 
-_MODULE_OF = {"PublishedPoint": "scorecard", "Row": "scorecard", "Study": "experiment"}
+_MODULE_OF = {"Beside": "scorecard", "Row": "scorecard", "Study": "experiment"}
 
 if not TYPE_CHECKING:
 

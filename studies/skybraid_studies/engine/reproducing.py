@@ -15,7 +15,7 @@ from skybraid_studies.engine.experiment import Study, folder_of
 from skybraid_studies.engine.index import entries
 from skybraid_studies.engine.readings import present
 from skybraid_studies.engine.runner import Form, Plan, Selection, collect, plan, run_plan
-from skybraid_studies.engine.scorecard import PublishedPoint, Row, csv_text, median_ratio, published_points, row
+from skybraid_studies.engine.scorecard import Beside, Row, csv_text, median_ratio, published_points, row
 
 if TYPE_CHECKING:
     import os
@@ -54,7 +54,7 @@ class Scorecard:
     reading: str
     quick: bool
     rows: tuple[Row, ...]
-    points: tuple[PublishedPoint, ...]
+    points: tuple[Beside, ...]
     comparisons: dict[str, dict[str, float]]
     runs: int
     kept: int

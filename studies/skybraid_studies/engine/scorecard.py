@@ -163,7 +163,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedPoint:
+class Beside:
     """Published number and ours.
 
     Attributes:
@@ -364,7 +364,7 @@ def median_ratio(collected: Collected, experiments: Sequence[str]) -> dict[str, 
     return found if interval is None else found | {"low": interval.low, "high": interval.high}
 
 
-def published_points(experiment: Experiment, lines: Mapping[str, Line]) -> list[PublishedPoint]:
+def published_points(experiment: Experiment, lines: Mapping[str, Line]) -> list[Beside]:
     """Returns the points of an experiment's series that have published numbers."""
     found = []
     for line in lines.values():
@@ -374,7 +374,7 @@ def published_points(experiment: Experiment, lines: Mapping[str, Line]) -> list[
             mean, counted = float(ours.mean()), float(line.counted_at(x).mean())
             interval = mean_interval([float(value) for value in ours]) if np.isfinite(ours).all() else None
             found.append(
-                PublishedPoint(
+                Beside(
                     experiment.id,
                     experiment.figure,
                     line.name,
@@ -392,9 +392,9 @@ def published_points(experiment: Experiment, lines: Mapping[str, Line]) -> list[
     return found
 
 
-def csv_text(points: Sequence[PublishedPoint]) -> str:
+def csv_text(points: Sequence[Beside]) -> str:
     """Formats points as CSV with a heading, numbers with six digits."""
-    names = [each.name for each in fields(PublishedPoint)]
+    names = [each.name for each in fields(Beside)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
