@@ -30,6 +30,8 @@ pub struct Purse {
     interval: f64,
     /// Time of the last message.
     last: Instant,
+    /// Bytes that may be saved up.
+    capacity: f64,
 }
 
 impl Purse {
@@ -43,26 +45,26 @@ impl Purse {
             mean: 0.0,
             interval: USUAL_INTERVAL,
             last: Instant::ZERO,
+            capacity: 0.0,
         }
-    }
-
-    fn capacity(&self) -> f64 {
-        self.share * self.mean * SAVED.max(SAVED_TIME.as_secs_f64() / self.interval)
     }
 
     /// Earns from a first copy.
     pub fn earn(&mut self, now: Instant, bytes: Bytes) {
         let size = bytes.get() as f64;
-        if self.mean > 0.0 {
+        let is_first = self.mean == 0.0;
+        if is_first {
+            self.mean = size;
+        } else {
             self.mean += (size - self.mean) * GAIN;
             let since = now.since(self.last).as_secs_f64();
             self.interval += (since - self.interval) * INTERVAL_GAIN;
-        } else {
-            self.mean = size;
-            self.tokens = self.initial * self.capacity();
         }
         self.last = now;
-        self.tokens = (self.tokens + self.share * size).min(self.capacity());
+        let saved = SAVED.max(SAVED_TIME.as_secs_f64() / self.interval);
+        self.capacity = self.share * self.mean * saved;
+        let before = if is_first { self.initial * self.capacity } else { self.tokens };
+        self.tokens = (before + self.share * size).min(self.capacity);
     }
 
     /// Pays for a further copy. Returns false if the budget does not allow it.
@@ -87,8 +89,11 @@ impl Purse {
 
     /// Share of the capacity that is saved, 0 to 1.
     pub fn fill(&self) -> f64 {
-        let capacity = self.capacity();
-        if capacity > 0.0 { (self.tokens / capacity).clamp(0.0, 1.0) } else { 0.0 }
+        match self.capacity {
+            0.0 => 0.0,
+            capacity if self.tokens >= capacity => 1.0,
+            capacity => self.tokens / capacity,
+        }
     }
 }
 

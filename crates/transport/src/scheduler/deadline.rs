@@ -8,7 +8,7 @@ use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
 use super::hedge::{ACK_DELAY, WITHIN, positive};
 use super::low_rtt::lowest_rtt;
-use super::odds::{BINS, PathOdds, joint};
+use super::odds::{BINS, PathOdds};
 use super::plan::{Plan, STEPS, Terms};
 use super::route::{PathState, Rank, Route, Times, bins, expected};
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
@@ -115,7 +115,9 @@ impl Config {
             odds: PathOdds::default(),
             paths: PerPath::new(PathState::new(self.memory)),
             changes: 0,
-            kept: None,
+            situation: None,
+            plan: Plan::UNKNOWN,
+            min_price_log2: libm::log2(self.min_price()),
             price: (1.0, self.min_price()),
             forecast: Forecast::default(),
         })
@@ -142,8 +144,11 @@ struct Deadline {
     paths: PerPath<PathState>,
     /// Number of changes of what is known of paths.
     changes: u64,
-    /// The last plan.
-    kept: Option<(Situation, Plan)>,
+    /// The last plan, and the situation that it is for.
+    plan: Plan,
+    situation: Option<Situation>,
+    /// Binary logarithm of the price of a copy with all savings.
+    min_price_log2: f64,
     /// The last share of the savings, and the price of a copy with it.
     price: (f64, f64),
     forecast: Forecast,
@@ -166,35 +171,30 @@ impl Deadline {
 
     /// Takes the deadline from the first message that has one.
     fn learn_within(&mut self, now: Instant, unit: &Unit) {
-        let left = unit.deadline.map(|deadline| deadline.since(now));
-        if self.within.is_none() && left.is_some_and(|left| left.is_positive()) {
-            self.within = left;
+        if self.within.is_none()
+            && let Some(deadline) = unit.deadline
+            && deadline > now
+        {
+            self.within = Some(deadline.since(now));
             self.paths.iter_mut().for_each(PathState::forget_times);
         }
     }
 
     /// Returns the place of a path that is brought up to date.
-    #[inline]
+    #[inline(always)]
     fn rank(&mut self, now: Instant, view: &PathView) -> Rank {
-        let settled = self.odds.settled();
-        self.paths[view.id].current_rank(now, view, settled).unwrap_or_else(|| {
-            self.update(now, view);
-            self.paths[view.id].rank()
+        let times = Times { within: self.within(), ack_delay: self.ack_delay };
+        let path = &mut self.paths[view.id];
+        path.current_rank(now, view, self.odds.settled()).unwrap_or_else(|| {
+            self.changes += u64::from(path.refresh(now, view, times, &mut self.odds));
+            path.route().rank()
         })
     }
 
     /// Returns a path that is brought up to date.
     fn route(&mut self, now: Instant, view: &PathView) -> Route {
         self.rank(now, view);
-        self.paths[view.id].route(view.id)
-    }
-
-    /// Brings the state of a path up to date.
-    #[inline(never)]
-    fn update(&mut self, now: Instant, view: &PathView) {
-        let times = Times { within: self.within(), ack_delay: self.ack_delay };
-        let has_changed = self.paths[view.id].refresh(now, view, times, &mut self.odds);
-        self.changes += u64::from(has_changed);
+        *self.paths[view.id].route()
     }
 
     /// Returns up to three paths with room, from the best on.
@@ -214,17 +214,13 @@ impl Deadline {
         best.map(|(_, path)| path)
     }
 
-    /// Returns the plan for a message; the last plan is reused in the same situation.
-    fn plan(&mut self, situation: Situation) -> Plan {
-        match self.kept {
-            Some((kept, plan)) if kept == situation => plan,
-            _ => {
-                let Situation { first, others, terms, .. } = situation;
-                let route = |path: PathId| self.paths[path].route(path);
-                let plan = terms.plan(&self.odds, route(first), others.map(|path| path.map(route)));
-                self.kept = Some((situation, plan));
-                plan
-            }
+    /// Makes the plan for a message, unless the situation is that of the last one.
+    fn plan(&mut self, situation: Situation) {
+        if self.situation != Some(situation) {
+            let Situation { first, others, terms, .. } = situation;
+            let route = |path: PathId| self.paths[path].route();
+            self.plan = terms.plan(&self.odds, route(first), others.map(|path| path.map(route)));
+            self.situation = Some(situation);
         }
     }
 
@@ -233,7 +229,7 @@ impl Deadline {
     fn price(&mut self) -> f64 {
         let fill = self.purse.fill();
         if fill != self.price.0 {
-            self.price = (fill, libm::pow(self.config.min_price(), libm::sqrt(libm::sqrt(fill))));
+            self.price = (fill, libm::exp2(self.min_price_log2 * libm::sqrt(libm::sqrt(fill))));
         }
         self.price.1
     }
@@ -248,13 +244,14 @@ impl Deadline {
     }
 
     /// Records the chance of a miss of a message with the further copies that were bought, and with one on each path.
-    fn expect(&mut self, unit: &Unit, plan: &Plan, bought: usize) {
-        let [.., min_missed] = plan.missed;
+    fn expect(&mut self, unit: &Unit, bought: usize) {
+        let Plan { missed, others, .. } = &self.plan;
+        let [.., min_missed] = missed;
         let planned = Planned {
             bytes: unit.bytes.get() as f64,
-            missed: plan.missed.get(bought).copied().unwrap_or(min_missed),
-            min_missed,
-            others: plan.others as f64,
+            missed: *missed.get(bought).unwrap_or(min_missed),
+            min_missed: *min_missed,
+            others: *others as f64,
         };
         self.forecast.on_planned(self.within(), self.config.allowed(), &planned);
     }
@@ -272,12 +269,14 @@ impl Scheduler for Deadline {
         let left = unit.deadline.map_or(self.within(), |deadline| deadline.since(now));
         let terms = Terms { left: bins(left, self.within()), price: self.price() };
         let others = [second, third];
-        let plan = self.plan(Situation { changes: self.changes, first, others, terms });
-        let order = if plan.is_swapped { [second, Some(first), third] } else { best };
-        let bought = (1..plan.copies).take_while(|_| self.buy(unit)).count();
-        let set: PathSet = order.into_iter().flatten().take(1 + bought).collect();
-        self.expect(unit, &plan, bought);
-        let reason = match (bought, plan.others) {
+        self.plan(Situation { changes: self.changes, first, others, terms });
+        let Plan { copies, is_swapped, others, .. } = self.plan;
+        let order = if is_swapped { [second, Some(first), third] } else { best };
+        let bought = (1..copies).take_while(|_| self.buy(unit)).count();
+        let chosen = order.iter().take(1 + bought).flatten();
+        let set = chosen.fold(PathSet::EMPTY, |set, path| set.with(*path));
+        self.expect(unit, bought);
+        let reason = match (bought, others) {
             (0, 0) => Reason::OnlyPath,
             (0, _) => Reason::LowestRtt,
             _ => Reason::Risk,
@@ -317,14 +316,14 @@ impl Scheduler for Deadline {
         first_sent: Instant,
         paths: &[PathView],
     ) -> Option<Instant> {
-        if !candidates(paths).any(|path| !unit.carried_by.contains(path.id)) {
+        let carries = |path: &&PathView| unit.carried_by.contains(path.id);
+        if candidates(paths).all(|path| carries(&path)) {
             return None;
         }
-        let deadline = first_sent + self.within();
-        let carried = paths.iter().filter(|path| unit.carried_by.contains(path.id));
-        let acked = first_sent + carried.map(|view| expected(view, self.ack_delay)).min()?;
-        let at = acked.max(now + self.within() / STEPS as i64);
-        (at < deadline).then_some(at)
+        let carried = paths.iter().filter(carries);
+        let acked = carried.map(|view| expected(view, self.ack_delay)).min()?;
+        let at = (first_sent + acked).max(now + self.within() / STEPS as i64);
+        (at < first_sent + self.within()).then_some(at)
     }
 
     fn hedge(
@@ -361,8 +360,7 @@ impl Scheduler for Deadline {
                 continue;
             }
             let of_route = self.odds.chances(route.path, route.level);
-            let together = joint(route.late.mean);
-            let missed = |left: usize| of_route.misses_too(left, together);
+            let missed = |left: usize| of_route.misses_too(left, route.late_together.mean);
             if best.is_none_or(|(_, least, _)| missed(left) < least) {
                 best = Some((route.path, missed(left), missed(later)));
             }

@@ -181,22 +181,18 @@ impl Estimate {
         Self { mean, low: low.min(mean), high: (high / total).min(1.0) }
     }
 
-    /// Returns the chance that a copy on another path, late with the chance `other`, misses too.
+    /// Returns the chance of a miss while another path fails. At the lower end the two fail
+    /// independently of each other.
     #[inline]
-    pub fn and(&self, other: &Self) -> Self {
-        self.times(&other.while_another_fails(0.0))
+    pub fn while_another_fails(&self) -> Self {
+        Self { mean: joint(self.mean), low: self.low, high: joint(self.high) }
     }
 
-    /// Returns the chance of a miss while another path fails, if a copy is too late with the chance `too_late`
-    /// besides. At the lower end the two fail independently of each other.
+    /// Returns the chance of a miss of a copy that is too late with the chance `too_late` besides.
     #[inline]
-    pub fn while_another_fails(&self, too_late: f64) -> Self {
+    pub fn or_too_late(&self, too_late: f64) -> Self {
         let misses = |chance: f64| (too_late + chance).clamp(0.0, 1.0);
-        Self {
-            mean: misses(joint(self.mean)),
-            low: misses(self.low),
-            high: misses(joint(self.high)),
-        }
+        Self { mean: misses(self.mean), low: misses(self.low), high: misses(self.high) }
     }
 
     /// Returns the product with a chance that was counted independently. Both are rarely at their upper ends: the
@@ -204,11 +200,15 @@ impl Estimate {
     /// other, to at most 12 % more.
     #[inline]
     pub fn times(&self, other: &Self) -> Self {
-        let half_way = |of: &Self| libm::sqrt(of.mean * of.high);
+        let (more, less) = if self.high * other.mean >= self.mean * other.high {
+            (self, other)
+        } else {
+            (other, self)
+        };
         Self {
             mean: self.mean * other.mean,
             low: self.low * other.low,
-            high: (self.high * half_way(other)).max(half_way(self) * other.high),
+            high: more.high * libm::sqrt(less.mean * less.high),
         }
     }
 
@@ -292,11 +292,12 @@ impl Chances {
         let mut at_any = Mean::new(&own.at_any, PRIOR);
         let mut of_all = Mean::new(all, PRIOR);
         let mut of_own = Mean::new(&own.at_level[level], POOLED);
+        // After a sign of trouble half of the packets take as long as usual on the path.
+        of_all.weight /= 2.0;
         for (bins, longer) in self.longer.iter_mut().enumerate().rev() {
-            // After a sign of trouble half of the packets take as long as usual on the path.
             let as_warned = prior[bins];
             let usual = at_any.next(bins, as_warned);
-            *longer = of_own.next(bins, of_all.next(bins, (as_warned + usual) / 2.0));
+            *longer = of_own.next(bins, of_all.next(bins, as_warned + usual));
         }
         self.late = Estimate::of(self.longer[BINS], &own.at_level[level], &own.at_any);
     }

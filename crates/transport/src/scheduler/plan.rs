@@ -1,12 +1,14 @@
 //! Copies of a message before a deadline: the chance of a miss with them, and their price.
 
-use super::odds::{BINS, Estimate, PathOdds, joint};
+use super::odds::{BINS, Estimate, PathOdds};
 use super::route::Route;
 
 /// Parts of the time until the deadline in which decisions are taken.
 pub const STEPS: usize = 16;
 /// Whole [`BINS`] of a part.
 const STEP: usize = BINS / STEPS;
+/// Reciprocals of the numbers of ages that are looked at; a division takes several times as long.
+const RECIPROCALS: [f64; STEPS + 2] = reciprocals();
 /// Factor between two estimates of a chance that are not distinguished.
 const SIMILAR: f64 = 3.0;
 
@@ -32,6 +34,12 @@ pub struct Plan {
     pub missed: [Estimate; 3],
 }
 
+impl Plan {
+    /// The plan before the first message.
+    pub const UNKNOWN: Self =
+        Self { copies: 1, is_swapped: false, others: 0, missed: [Estimate::UNKNOWN; 3] };
+}
+
 /// Time and price for which a plan is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
@@ -43,25 +51,30 @@ pub struct Terms {
 
 impl Terms {
     /// Returns the plan of the least cost for a message over the best path, and up to two others from the better one on.
-    pub fn plan(&self, odds: &PathOdds, mut first: Route, others: [Option<Route>; 2]) -> Plan {
+    pub fn plan<'a>(
+        &self,
+        odds: &PathOdds,
+        mut first: &'a Route,
+        others: [Option<&'a Route>; 2],
+    ) -> Plan {
         // What a silent path holds up is in the way once it is back.
-        let is_tried = |route: &Route| !route.is_silent || first.is_troubled();
+        let is_tried = |route: &&Route| !route.is_silent || first.is_troubled();
         let [second, third] = others.map(|route| route.filter(is_tried));
         let Some(mut second) = second else {
             return Plan { copies: 1, is_swapped: false, others: 0, missed: [first.late; 3] };
         };
-        let mut single = self.hedged(odds, &first, &second);
+        let mut single = self.hedged(odds, first, second);
         let mut is_swapped = false;
         if second.srtt < first.srtt {
             // The faster path leaves more time for a further copy.
-            let faster = self.hedged(odds, &second, &first);
+            let faster = self.hedged(odds, second, first);
             if faster.cost <= single.cost * SIMILAR {
                 core::mem::swap(&mut first, &mut second);
                 (single, is_swapped) = (faster, true);
             }
         }
-        let both = first.late.and(&second.late);
-        let all = third.map_or(both, |third| both.and(&third.late));
+        let both = first.late.times(&second.late_together);
+        let all = third.map_or(both, |third| both.times(&third.late_together));
         let two = both.mean + self.price;
         let three = if third.is_some() { all.mean + 2.0 * self.price } else { f64::INFINITY };
         let copies = if three < two.min(single.cost) {
@@ -72,7 +85,7 @@ impl Terms {
             1
         };
         let others = if third.is_some() { 2 } else { 1 };
-        let missed = [first.hedged_by(&second, single.missed), both, all];
+        let missed = [first.hedged_by(second, single.missed), both, all];
         Plan { copies, is_swapped, others, missed }
     }
 
@@ -89,7 +102,7 @@ impl Terms {
         let copy_costs =
             |age: usize| price * of_first.longer_than(age.min(BINS).saturating_sub(back));
         let of_other = odds.chances(other.path, other.level);
-        let together = joint(other.late.mean);
+        let together = other.late_together.mean;
         let too_late = |age: usize| match left.checked_sub(age) {
             Some(left) => of_other.misses_too(left, together),
             None => 1.0,
@@ -98,17 +111,17 @@ impl Terms {
         let least = copy_costs(end);
         let late = first.late.mean;
         let mut best = Hedged { missed: late, cost: late };
-        let (mut sum, mut ages, mut age) = (0.0, 0.0, 0);
+        let (mut sum, mut ages, mut age) = (0.0, 0, 0);
         while age < overdue {
             sum += too_late(age);
-            ages += 1.0;
+            ages += 1;
             age += STEP;
         }
         while age <= end {
             sum += too_late(age);
-            ages += 1.0;
+            ages += 1;
             // The later the copy, the more often it is late, and the less often it is needed.
-            let missed = late * sum / ages;
+            let missed = late * sum * RECIPROCALS[ages];
             if missed + least >= best.cost {
                 break;
             }
@@ -120,4 +133,15 @@ impl Terms {
         }
         best
     }
+}
+
+/// Returns the reciprocal of each index from 1 on.
+const fn reciprocals() -> [f64; STEPS + 2] {
+    let mut of = [1.0; STEPS + 2];
+    let mut number = 2;
+    while number < of.len() {
+        of[number] = 1.0 / number as f64;
+        number += 1;
+    }
+    of
 }

@@ -4,7 +4,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::hedge::one_way;
 use super::odds::{
-    BEYOND, BINS, Estimate, INDEPENDENT, PERSISTENT, PathOdds, RESTLESS, SIGNS, is_due, joint,
+    BEYOND, BINS, Estimate, INDEPENDENT, PERSISTENT, PathOdds, RESTLESS, SIGNS, is_due,
 };
 use super::warning::Warning;
 use crate::{PathId, PathView};
@@ -16,6 +16,10 @@ const SILENCE: Duration = Duration::from_millis(300);
 const REST: Duration = Duration::from_secs(4);
 /// Margin of a time that decides about levels; larger than the error of a floating-point number.
 const MARGIN: Duration = Duration::from_nanos(2);
+/// A deviation that no view has.
+const UNMEASURED: Duration = Duration::MAX;
+/// A time before all others.
+const NEVER: Instant = Instant::from_nanos(i64::MIN);
 
 /// State in which a packet left.
 #[derive(Clone, Copy, Debug)]
@@ -42,60 +46,67 @@ pub struct PathState {
     restless_until: Instant,
     /// Time of sending of the last packet.
     last_sent: Option<Instant>,
-    /// Round-trip time and its deviation in the last view; `None` before the first one.
-    measured: Option<(Option<Duration>, Duration)>,
-    /// Time that an acknowledgement takes from the packet's arrival on.
-    back: Duration,
-    /// Age of a packet by which its acknowledgement may be expected.
-    expected: Duration,
     /// Age of a packet without a fate from which on the path is silent.
     silent_after: Duration,
-    /// Whole [`BINS`] of the time in `back`, and in `expected`.
-    back_bins: usize,
-    expected_bins: usize,
-    /// Sign of trouble, and whether nothing has come back for long.
-    level: usize,
-    is_silent: bool,
-    /// Time until which these two hold, while nothing else changes them.
-    holds_until: Option<Instant>,
-    /// Chance of a copy to miss the whole time, and the number of independent packets that it is of.
-    late: Estimate,
+    judged: Judged,
+}
+
+/// A path as of the last [`refresh`](PathState::refresh), and what that holds for; together, since it is read for each
+/// message.
+#[derive(Clone, Copy, Debug)]
+struct Judged {
+    route: Route,
+    /// Deviation of the round-trip time in the last view; [`UNMEASURED`] before the first one.
+    rtt_deviation: Duration,
+    /// Time until which the level and the silence hold, while nothing else changes them.
+    holds_until: Instant,
+    /// Number of independent packets that the chance of a miss is of.
     late_as_of: f64,
 }
 
 impl PathState {
     /// Creates the state of a path without measurements, on which bad delays are remembered for `memory`.
     pub const fn new(memory: Duration) -> Self {
+        let route = Route {
+            path: PathId(0),
+            level: 0,
+            is_silent: false,
+            late: Estimate::UNKNOWN,
+            late_together: Estimate::UNKNOWN,
+            srtt: Duration::MAX,
+            back: Duration::ZERO,
+            expected: Duration::ZERO,
+            back_bins: 0,
+            expected_bins: 0,
+        };
         Self {
             warning: Warning::new(memory),
             restless_until: Instant::ZERO,
             last_sent: None,
-            measured: None,
-            back: Duration::ZERO,
-            expected: Duration::ZERO,
             silent_after: Duration::MAX,
-            back_bins: 0,
-            expected_bins: 0,
-            level: 0,
-            is_silent: false,
-            holds_until: None,
-            late: Estimate::UNKNOWN,
-            late_as_of: f64::NEG_INFINITY,
+            judged: Judged {
+                route,
+                rtt_deviation: UNMEASURED,
+                holds_until: NEVER,
+                late_as_of: f64::NEG_INFINITY,
+            },
         }
     }
 
-    /// Returns the [`rank`](Self::rank) if [`refresh`](Self::refresh) would change nothing, with so many independent packets
-    /// `settled`.
+    /// Returns the place of the path if [`refresh`](Self::refresh) would change nothing, with so many
+    /// independent packets `settled`.
     #[inline]
     pub fn current_rank(&self, now: Instant, view: &PathView, settled: f64) -> Option<Rank> {
-        let is_current = self.holds_until.is_some_and(|until| now <= until)
-            && !is_due(self.late_as_of, settled)
-            && self.measured == Some((view.srtt, view.rtt_deviation));
-        is_current.then(|| self.rank())
+        let judged = &self.judged;
+        let is_current = now <= judged.holds_until
+            && !is_due(judged.late_as_of, settled)
+            && judged.is_measured_by(view);
+        is_current.then(|| judged.route.rank())
     }
 
-    /// Takes over what is measured, judges the path, and looks up its chance. Returns true if a [`Route`] here may differ
-    /// from before.
+    /// Takes over what is measured, judges the path, and looks up its chance. Returns true if the
+    /// [`route`](Self::route) may differ from before.
+    #[inline(never)]
     pub fn refresh(
         &mut self,
         now: Instant,
@@ -103,49 +114,47 @@ impl PathState {
         times: Times,
         odds: &mut PathOdds,
     ) -> bool {
-        let measured = Some((view.srtt, view.rtt_deviation));
-        let is_measured = measured != self.measured;
-        if is_measured {
-            self.measured = measured;
-            self.back = one_way(view, 0) + times.ack_delay;
-            self.expected = expected(view, times.ack_delay);
+        let has_new_view = !self.judged.is_measured_by(view);
+        if has_new_view {
             self.silent_after = SILENCE + view.srtt.unwrap_or(SILENCE);
-            self.back_bins = bins(self.back, times.within);
-            self.expected_bins = bins(self.expected, times.within);
-            self.holds_until = None;
+            self.judged.measure(view, times);
         }
         self.judge(now, times.within);
-        if !is_due(self.late_as_of, odds.settled()) {
-            return is_measured;
+        let judged = &mut self.judged;
+        if !is_due(judged.late_as_of, odds.settled()) {
+            return has_new_view;
         }
-        let chances = odds.update(view.id, self.level);
-        (self.late, self.late_as_of) = (chances.late(), chances.as_of());
+        let chances = odds.update(view.id, judged.route.level);
+        judged.late_as_of = chances.as_of();
+        judged.route.late = chances.late();
+        judged.route.late_together = judged.route.late.while_another_fails();
         true
     }
 
     /// Forgets all that depends on the time within which messages must arrive.
     pub const fn forget_times(&mut self) {
-        (self.measured, self.holds_until) = (None, None);
+        (self.judged.rtt_deviation, self.judged.holds_until) = (UNMEASURED, NEVER);
     }
 
     /// Judges the path, if it was not judged since anything changed.
     fn judge(&mut self, now: Instant, within: Duration) {
-        if self.holds_until.is_none_or(|until| now > until) {
-            let before = (self.level, self.is_silent);
+        if now > self.judged.holds_until {
+            let Route { level, is_silent, .. } = self.judged.route;
             self.judge_afresh(now, within);
-            if before != (self.level, self.is_silent) {
-                self.late_as_of = f64::NEG_INFINITY;
+            if (level, is_silent) != (self.judged.route.level, self.judged.route.is_silent) {
+                self.judged.late_as_of = f64::NEG_INFINITY;
             }
         }
     }
 
     fn judge_afresh(&mut self, now: Instant, within: Duration) {
-        let sign = self.warning.sign(now, self.back);
-        self.is_silent = self.warning.age(now) > self.silent_after;
+        let back = self.judged.route.back;
+        let sign = self.warning.sign(now, back);
+        let is_silent = self.warning.age(now) > self.silent_after;
         let eighths = bins(sign, within) / (BINS / SIGNS);
-        let goes_on = self.warning.newest() > within || self.is_silent;
+        let goes_on = is_silent || self.warning.newest() > within;
         let is_restless = now < self.restless_until;
-        self.level = match eighths {
+        let level = match eighths {
             SIGNS if goes_on => PERSISTENT,
             SIGNS => BEYOND,
             _ if is_restless => RESTLESS + eighths,
@@ -155,10 +164,11 @@ impl PathState {
             SIGNS => Duration::MAX,
             eighths => within / SIGNS as i64 * (eighths as i64 + 1) - MARGIN,
         };
-        let silent_after = if self.is_silent { Duration::MAX } else { self.silent_after };
+        let silent_after = if is_silent { Duration::MAX } else { self.silent_after };
         let rests_at = if is_restless { self.restless_until - MARGIN } else { Instant::FAR_FUTURE };
-        let sign_holds = self.warning.holds_until(now, silent_after.min(self.back + next_level));
-        self.holds_until = sign_holds.map(|until| until.min(rests_at));
+        let sign_holds = self.warning.holds_until(now, silent_after.min(back + next_level));
+        self.judged.holds_until = sign_holds.min(rests_at);
+        (self.judged.route.level, self.judged.route.is_silent) = (level, is_silent);
     }
 
     /// Records a packet that leaves.
@@ -167,9 +177,9 @@ impl PathState {
         let since = self.last_sent.replace(now).map_or(INDEPENDENT, |last| now.since(last));
         let weight = (since.as_secs_f64() / INDEPENDENT.as_secs_f64()).min(1.0);
         let oldest = self.warning.oldest();
-        self.warning.on_sent(now, Mark { level: self.level, weight });
+        self.warning.on_sent(now, Mark { level: self.judged.route.level, weight });
         if self.warning.oldest() != oldest {
-            self.holds_until = None;
+            self.judged.holds_until = NEVER;
         }
     }
 
@@ -182,30 +192,37 @@ impl PathState {
         delay: Option<Duration>,
         within: Duration,
     ) -> Option<Mark> {
-        self.holds_until = None;
+        self.judged.holds_until = NEVER;
         if delay.is_none_or(|delay| delay > within) {
             self.restless_until = now + REST;
         }
         self.warning.on_settled(now, sent, delay)
     }
 
-    /// Returns its place among others, as of the last [`refresh`](Self::refresh).
-    #[inline]
-    pub fn rank(&self) -> Rank {
-        let late = self.late.mean.to_bits() | u64::from(self.is_silent) << 63;
-        Rank { late, srtt: self.srtt() }
-    }
-
-    /// Round-trip time; the maximum if it is not known.
-    fn srtt(&self) -> Duration {
-        self.measured.and_then(|(srtt, _)| srtt).unwrap_or(Duration::MAX)
-    }
-
     /// Returns the path for a copy, as of the last [`refresh`](Self::refresh).
-    pub fn route(&self, path: PathId) -> Route {
-        let Self { level, is_silent, late, back, expected, back_bins, expected_bins, .. } = *self;
-        let srtt = self.srtt();
-        Route { path, level, is_silent, late, srtt, back, expected, back_bins, expected_bins }
+    #[inline]
+    pub const fn route(&self) -> &Route {
+        &self.judged.route
+    }
+}
+
+impl Judged {
+    /// True if the round trips are those of the last view.
+    #[inline]
+    fn is_measured_by(&self, view: &PathView) -> bool {
+        let srtt = view.srtt.unwrap_or(Duration::MAX);
+        self.route.srtt == srtt && self.rtt_deviation == view.rtt_deviation
+    }
+
+    /// Takes over the round trips.
+    fn measure(&mut self, view: &PathView, times: Times) {
+        (self.rtt_deviation, self.holds_until) = (view.rtt_deviation, NEVER);
+        let route = &mut self.route;
+        (route.path, route.srtt) = (view.id, view.srtt.unwrap_or(Duration::MAX));
+        route.back = one_way(view, 0) + times.ack_delay;
+        route.expected = expected(view, times.ack_delay);
+        route.back_bins = bins(route.back, times.within);
+        route.expected_bins = bins(route.expected, times.within);
     }
 }
 
@@ -230,8 +247,11 @@ pub fn expected(view: &PathView, ack_delay: Duration) -> Duration {
 /// Returns the number of whole [`BINS`] of the time `within` in `span`.
 #[inline]
 pub fn bins(span: Duration, within: Duration) -> usize {
+    if span >= within {
+        return BINS;
+    }
     let part = span.as_secs_f64() / within.as_secs_f64() * BINS as f64;
-    part.max(0.0).min(BINS as f64) as u32 as usize
+    part.max(0.0) as u32 as usize
 }
 
 /// A path that may carry a copy.
@@ -242,6 +262,8 @@ pub struct Route {
     pub is_silent: bool,
     /// Chance that a copy misses the whole time.
     pub late: Estimate,
+    /// The same while another path fails.
+    pub late_together: Estimate,
     /// Round-trip time; the maximum if it is not known.
     pub srtt: Duration,
     /// Time that an acknowledgement takes from the packet's arrival on.
@@ -254,6 +276,13 @@ pub struct Route {
 }
 
 impl Route {
+    /// Returns its place among others.
+    #[inline]
+    pub const fn rank(&self) -> Rank {
+        let late = self.late.mean.to_bits() | (self.is_silent as u64) << 63;
+        Rank { late, srtt: self.srtt }
+    }
+
     /// True if the path is not expected to deliver in time.
     pub const fn is_troubled(&self) -> bool {
         self.level >= BEYOND
@@ -263,8 +292,8 @@ impl Route {
     /// `missed` by the means.
     pub fn hedged_by(&self, other: &Self, missed: f64) -> Estimate {
         // The copy comes too late more often than both fail together.
-        let too_late = missed / self.late.mean - joint(other.late.mean);
-        self.late.times(&other.late.while_another_fails(too_late))
+        let too_late = missed / self.late.mean - other.late_together.mean;
+        self.late.times(&other.late_together.or_too_late(too_late))
     }
 }
 
@@ -303,8 +332,10 @@ mod tests {
             anew.forget_times();
             kept.refresh(at(now), view, TIMES, &mut odds);
             anew.refresh(at(now), view, TIMES, &mut odds);
-            assert_eq!((kept.level, kept.is_silent), (anew.level, anew.is_silent), "{now} ms");
-            seen[kept.level] = true;
+            let [kept_route, anew] =
+                [&kept, &anew].map(|path| (path.route().level, path.route().is_silent));
+            assert_eq!(kept_route, anew, "{now} ms");
+            seen[anew.0] = true;
         }
         // Delays of 20 ms and more are never in the first eighth after a late packet.
         let is_expected = |level: usize| seen[level] || level == RESTLESS;
@@ -321,7 +352,7 @@ mod tests {
         path.on_settled(at(360), at(300), Some(ms(30)), TIMES.within);
         let mut level = |now| {
             path.refresh(at(now), &paths(&[60])[0], TIMES, &mut odds);
-            path.level
+            path.route().level
         };
         assert_eq!([360, 1250, 1251, 4249, 4250].map(&mut level), [BEYOND, BEYOND, 9, 9, 1]);
     }
@@ -330,8 +361,8 @@ mod tests {
     fn silent_paths_come_last() {
         let of = |is_silent: bool, mean: f64, srtt: i64| {
             let late = Estimate { mean, ..Estimate::UNKNOWN };
-            let measured = Some((Some(ms(srtt)), Duration::ZERO));
-            PathState { is_silent, late, measured, ..PathState::new(ms(1000)) }.rank()
+            let fresh = *PathState::new(ms(1000)).route();
+            Route { is_silent, late, srtt: ms(srtt), ..fresh }.rank()
         };
         let ranks =
             [of(false, 0.0, 50), of(false, 1e-6, 20), of(false, 1e-6, 30), of(true, 0.0, 1)];

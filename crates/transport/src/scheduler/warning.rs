@@ -19,8 +19,11 @@ pub struct Warning<Mark> {
     last: Option<(Instant, Duration)>,
     /// Delay of the packet sent last of those whose fate is known, and when that was; the maximum if it is lost.
     newest: (Instant, Duration),
-    /// Slope of the delay between the last two packets that arrived, in seconds per second.
+    /// Slope of the delay between the last two packets that arrived, in seconds per second; zero if it fell.
     slope: f64,
+    /// Time until which the delay is taken to rise, and the delay that is predicted from then on.
+    rises_until: Instant,
+    risen: Duration,
     /// Delays that no later one exceeds, with the times of their arrival: the window's maximum.
     worst: VecDeque<(Instant, Duration)>,
 }
@@ -34,6 +37,8 @@ impl<Mark: Copy> Warning<Mark> {
             last: None,
             newest: (Instant::ZERO, Duration::ZERO),
             slope: 0.0,
+            rises_until: Instant::ZERO,
+            risen: Duration::ZERO,
             worst: VecDeque::new(),
         }
     }
@@ -81,9 +86,16 @@ impl<Mark: Copy> Warning<Mark> {
         if let Some((before, last)) = self.last
             && sent_at > before
         {
-            self.slope = (delay - last).as_secs_f64() / sent_at.since(before).as_secs_f64();
+            let rise = (delay - last).as_secs_f64();
+            self.slope = if rise > 0.0 { rise / sent_at.since(before).as_secs_f64() } else { 0.0 };
         }
         self.last = Some((sent_at, delay));
+        (self.rises_until, self.risen) = (sent_at, delay);
+        if self.slope > 0.0 {
+            // A slope holds for no longer than the delay that it was measured in.
+            self.rises_until = sent_at + delay;
+            self.risen = delay + delay.mul_f64(self.slope);
+        }
         mark
     }
 
@@ -114,24 +126,23 @@ impl<Mark: Copy> Warning<Mark> {
     }
 
     /// Returns a time until which no delay is forgotten and no packet in flight is older than `age`, if no packet leaves or
-    /// is settled; `None` while the predicted delay rises.
-    pub fn holds_until(&self, now: Instant, age: Duration) -> Option<Instant> {
-        let rises = |(sent_at, delay)| self.slope > 0.0 && now.since(sent_at) < delay;
-        if self.last.is_some_and(rises) {
-            return None;
+    /// is settled; `now` while the predicted delay rises.
+    pub fn holds_until(&self, now: Instant, age: Duration) -> Instant {
+        if now < self.rises_until {
+            return now;
         }
         let forgets = self.worst.front().map_or(Instant::FAR_FUTURE, |(at, _)| *at + self.memory);
-        Some(self.oldest().map_or(forgets, |oldest| forgets.min(oldest + age)))
+        self.oldest().map_or(forgets, |oldest| forgets.min(oldest + age))
     }
 
     /// Delay of a packet that leaves now, if the delay goes on rising as between the last two.
     fn predicted(&self, now: Instant) -> Duration {
-        let Some((sent_at, delay)) = self.last else { return Duration::ZERO };
-        if self.slope <= 0.0 {
-            return delay;
+        match self.last {
+            Some((sent_at, delay)) if now < self.rises_until => {
+                delay + now.since(sent_at).mul_f64(self.slope)
+            }
+            _ => self.risen,
         }
-        // A slope holds for no longer than the delay that it was measured in.
-        delay + now.since(sent_at).min(delay).mul_f64(self.slope)
     }
 }
 
