@@ -1,5 +1,7 @@
 //! The sending application of a flow.
 
+use alloc::boxed::Box;
+
 use skybraid_traffic::{Source, TrafficConfig, Write};
 use skybraid_transport::{Class, Endpoint, Message};
 use skybraid_units::{Bytes, Duration, Instant};
@@ -14,7 +16,7 @@ pub struct App {
     /// Source of its messages.
     pub source: Source,
     /// Receiver reports on the flow, if its source reads them.
-    pub reports: Option<Reports>,
+    pub reports: Option<Box<Reports>>,
     /// Side that it writes to; `None` if the driver carries the flow.
     side: Option<SideId>,
     /// Record of its messages.
@@ -50,7 +52,7 @@ impl App {
         let fills = matches!(flow.traffic, TrafficConfig::Bulk { .. });
         Self {
             source: Source::new(&flow.traffic, flow.start, flow.stop.min(end)),
-            reports: Reports::of(flow),
+            reports: Reports::of(flow).map(Box::new),
             side,
             record,
             stream,

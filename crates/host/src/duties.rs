@@ -72,7 +72,7 @@ impl Duties {
     /// Time of the next receiver report that must be sent.
     pub fn next_report(&self, apps: &[App]) -> Instant {
         let reports = self.reporting().filter_map(|duty| {
-            let reports = App::find(apps, duty.flow).and_then(|app| app.reports.as_ref());
+            let reports = App::find(apps, duty.flow).and_then(|app| app.reports.as_deref());
             reports.promised("the reports of a reported flow")
         });
         reports.map(Reports::due).min().unwrap_or(Instant::FAR_FUTURE)

@@ -1,6 +1,7 @@
 //! The participants of a run: the sides of each connection, the proxies and the applications.
 
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use skybraid_traffic::{TrafficConfig, VideoConfig};
@@ -142,14 +143,15 @@ impl Population {
     /// Returns the sides of the hosts: vehicle, ground.
     fn connect(&mut self, setup: &Setup, id: FlowId, flow: &FlowSetup) -> [SideId; 2] {
         let seed = setup.seed.stream(&format!("{}.transport", flow.name)).next_u64();
-        let seeded =
-            |transport: &TransportConfig| TransportConfig { seed: Seed(seed), ..transport.clone() };
+        let seeded = |transport: &TransportConfig| {
+            Arc::new(TransportConfig { seed: Seed(seed), ..transport.clone() })
+        };
         let (mut transport, mut paths) = (seeded(&flow.transport), &flow.paths);
         let vehicle = self.add_host(setup, id, (&transport, paths), Host::Vehicle);
         for (number, proxy) in flow.proxies.iter().enumerate() {
             let next = seeded(&proxy.transport);
-            let before = (&transport, &*infos(setup, paths));
-            let after = (&next, &*infos(setup, &proxy.paths));
+            let before = (&*transport, &*infos(setup, paths));
+            let after = (&*next, &*infos(setup, &proxy.paths));
             let machine = split::Proxy::new(before, after, proxy.cache);
             let relay = RelayId::from_index(self.relays.len());
             let first = self.sides.len();
@@ -170,11 +172,11 @@ impl Population {
         &mut self,
         setup: &Setup,
         flow: FlowId,
-        (transport, paths): (&TransportConfig, &[usize]),
+        (transport, paths): (&Arc<TransportConfig>, &[usize]),
         host: Host,
     ) -> SideId {
         let role = if host == Host::Vehicle { Role::Client } else { Role::Server };
-        let mut endpoint = Endpoint::new(transport, &infos(setup, paths), role);
+        let mut endpoint = Endpoint::new(Arc::clone(transport), &infos(setup, paths), role);
         if setup.record.decisions {
             endpoint.record_decisions();
         }

@@ -1,6 +1,7 @@
 //! Transport configuration: the keys of a scenario's `transport` table, with defaults and profiles.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Seed};
@@ -318,6 +319,12 @@ impl Default for TransportConfig {
             probe_every: Duration::from_secs(1),
             stack: Stack::Auto,
         }
+    }
+}
+
+impl From<&TransportConfig> for Arc<TransportConfig> {
+    fn from(config: &TransportConfig) -> Self {
+        Self::new(config.clone())
     }
 }
 

@@ -1,6 +1,7 @@
 //! One end of a connection, independent of its protocol.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
@@ -104,8 +105,10 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Creates an endpoint over `paths`; a protocol of one path uses the first.
-    pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
+    /// Creates an endpoint over `paths`; a protocol of one path uses the first. Endpoints may share
+    /// their configuration.
+    pub fn new(config: impl Into<Arc<TransportConfig>>, paths: &[PathInfo], role: Role) -> Self {
+        let config = &config.into();
         match config.protocol {
             Protocol::Udp => Self::Datagrams(Box::new(Datagrams::new(config, paths))),
             Protocol::Tcp => {

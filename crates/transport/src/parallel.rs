@@ -8,6 +8,7 @@
 //!
 //! Source: Pedrazzi 2020 (TCP case: one stream, split equally over k connections).
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Instant, Promised};
@@ -31,7 +32,7 @@ pub struct Parallel {
 impl Parallel {
     /// Creates one connection per path (at least one path; those beyond the 64th are ignored). The
     /// client opens all connections at once.
-    pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
+    pub fn new(config: &Arc<TransportConfig>, paths: &[PathInfo], role: Role) -> Self {
         let one = |path| Connection::new(config, core::slice::from_ref(path), role);
         Self { connections: paths.iter().take(PathSet::CAPACITY).map(one).collect(), turn: 0 }
     }

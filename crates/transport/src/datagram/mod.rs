@@ -58,7 +58,8 @@ pub struct Datagrams {
     asked_at: Option<Instant>,
     /// Maximum delay of an acknowledgement, if the scheduler needs them.
     ack_delay: Option<Duration>,
-    hedges: Hedges,
+    /// Datagrams that are offered to the scheduler again, if it needs acknowledgements.
+    hedges: Option<Box<Hedges>>,
     /// State of the code, if the scheduler sends repair packets.
     coding: Option<Box<Coding>>,
     outbox: Outbox,
@@ -143,7 +144,7 @@ impl Datagrams {
         Self {
             is_simple: !reports && ack_delay.is_none() && !inbox.restores_order(),
             ack_delay,
-            hedges: Hedges::default(),
+            hedges: ack_delay.map(|_| Box::default()),
             coding,
             reports,
             scheduler,
@@ -350,8 +351,8 @@ impl Datagrams {
         if self.ack_delay.is_none() || report.acked.is_some() {
             self.asked_at = Some(Instant::FAR_FUTURE);
         }
-        if self.ack_delay.is_some() {
-            let (scheduler, hedges) = (&mut self.scheduler, &mut self.hedges);
+        if let Some(hedges) = &mut self.hedges {
+            let scheduler = &mut self.scheduler;
             state.in_flight.on_report(now, rtt, report, |sent_at, sequence, delay| {
                 scheduler.on_settled(now, path, sent_at, delay);
                 if let Some(sequence) = sequence.filter(|_| delay.is_some()) {
@@ -359,7 +360,7 @@ impl Datagrams {
                 }
             });
             if self.coding.is_some() {
-                report.recovered.iter().for_each(|recovered| self.hedges.on_all_acked(recovered));
+                report.recovered.iter().for_each(|recovered| hedges.on_all_acked(recovered));
             }
         }
     }
@@ -400,10 +401,11 @@ impl Datagrams {
         if let Some(transmit) = self.poll_reports(now) {
             return Some(transmit);
         }
-        if self.hedges.next() <= now {
+        if self.hedges.as_ref().is_some_and(|hedges| hedges.next() <= now) {
             self.offer_hedges(now);
         }
-        if let Some(Copies { datagram, paths, message }) = self.hedges.next_copies() {
+        let copies = self.hedges.as_mut().and_then(|hedges| hedges.next_copies());
+        if let Some(Copies { datagram, paths, message }) = copies {
             self.follow(now, message, Choice::Send(paths, Reason::Hedge));
             return self.send_copy(now, datagram, paths);
         }
@@ -414,10 +416,10 @@ impl Datagrams {
         let unit = self.outbox.unit(&message, &datagram);
         let paths = self.choose(now, message.id, &unit)?;
         self.outbox.advance(&datagram);
-        if self.ack_delay.is_some() {
+        if let Some(hedges) = &mut self.hedges {
             let unit = Unit { carried_by: paths, ..unit };
             let pending = Pending { datagram, unit, first_sent: now, message: message.id };
-            self.hedges.offer_later(now, pending, &mut *self.scheduler, &self.views);
+            hedges.offer_later(now, pending, &mut *self.scheduler, &self.views);
             self.protect(now, &datagram, &unit);
         }
         self.send_copy(now, datagram, paths)
@@ -427,8 +429,8 @@ impl Datagrams {
         self.refresh_views(now);
         if self.coding.is_some() {
             self.offer_runs(now);
-        } else {
-            self.hedges.offer(now, &mut *self.scheduler, &mut self.views);
+        } else if let Some(hedges) = &mut self.hedges {
+            hedges.offer(now, &mut *self.scheduler, &mut self.views);
         }
     }
 
@@ -558,11 +560,9 @@ impl Datagrams {
     #[inline]
     pub fn next_wakeup(&self) -> Instant {
         let next = self.wait_until.min(self.inbox.next_wakeup());
-        if self.ack_delay.is_none() {
-            return next;
-        }
+        let Some(hedges) = &self.hedges else { return next };
         let acks = self.paths.iter().map(|path| path.receipts.due());
-        acks.fold(next.min(self.hedges.next()), Instant::min)
+        acks.fold(next.min(hedges.next()), Instant::min)
     }
 
     /// Fires expired timers.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use skybraid_units::Instant;
 
-use super::{Datagrams, Pending};
+use super::{Datagrams, Hedges, Pending};
 use crate::coding::{Decoder, Encoder, MAX_COVERED, Recovered};
 use crate::scheduler::{Choice, Grouping, Reason, Repairs, Run, Scheduler, Unit};
 use crate::segment::{AckedDatagrams, Datagram, Repair};
@@ -140,12 +140,18 @@ impl Datagrams {
 
     /// Offers runs of datagrams whose time has come to be repaired.
     pub(super) fn offer_runs(&mut self, now: Instant) {
-        let mut due: Vec<Pending> = core::iter::from_fn(|| self.hedges.pop(now)).collect();
+        let Some(mut hedges) = self.hedges.take() else { return };
+        self.repair_runs(now, &mut hedges);
+        self.hedges = Some(hedges);
+    }
+
+    fn repair_runs(&mut self, now: Instant, hedges: &mut Hedges) {
+        let mut due: Vec<Pending> = core::iter::from_fn(|| hedges.pop(now)).collect();
         let Some(coding) = &mut self.coding else { return };
         if coding.grouping == Grouping::Runs {
             let held: PathSet =
                 due.iter().flat_map(|pending| pending.unit.carried_by.iter()).collect();
-            for (at, pending) in self.hedges.take() {
+            for (at, pending) in hedges.take() {
                 let Pending { unit, first_sent, .. } = &pending;
                 let held = unit.carried_by.iter().all(|path| held.contains(path));
                 let early = |joins: &mut Box<dyn Scheduler>| {
@@ -154,13 +160,13 @@ impl Datagrams {
                 if held && !early(&mut self.scheduler).is_empty() {
                     due.push(pending);
                 } else {
-                    self.hedges.insert(at, pending);
+                    hedges.insert(at, pending);
                 }
             }
         }
         due.sort_unstable_by_key(|pending| pending.datagram.sequence);
         let mut rest = due.as_mut_slice();
-        while let Some((run, count)) = self.next_run(rest) {
+        while let Some((run, count)) = self.next_run(rest, hedges) {
             let repairs = self.scheduler.repair(now, &run, &self.views);
             let paths: PathSet = repairs.paths.iter().copied().collect();
             if let Some(coding) = self.coding.as_mut().filter(|_| !paths.is_empty()) {
@@ -173,14 +179,14 @@ impl Datagrams {
                 let carried_by = pending.unit.carried_by.iter().chain(paths.iter()).collect();
                 let unit = Unit { carried_by, ..pending.unit };
                 let pending = Pending { unit, ..*pending };
-                self.hedges.offer_later(now, pending, &mut *self.scheduler, &self.views);
+                hedges.offer_later(now, pending, &mut *self.scheduler, &self.views);
             }
             rest = later;
         }
     }
 
-    fn next_run(&self, due: &[Pending]) -> Option<(Run, usize)> {
-        self.coding.as_ref()?.next_run(due, |sequence| self.hedges.is_acked(sequence))
+    fn next_run(&self, due: &[Pending], hedges: &Hedges) -> Option<(Run, usize)> {
+        self.coding.as_ref()?.next_run(due, |sequence| hedges.is_acked(sequence))
     }
 
     pub(super) fn deliver_recovered(&mut self, now: Instant, path: PathId) {

@@ -3,6 +3,7 @@
 //! Source: RFC 8684 §3.4 (ADD_ADDR, REMOVE_ADDR); `add_addr_timeout` and the number of repetitions
 //! as in Linux.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant};
@@ -21,10 +22,8 @@ const MAX_REPEATS: u8 = 3;
 #[derive(Debug)]
 pub struct Addresses {
     role: Role,
-    /// Announcements without an echo: path, time of the next repetition, repetitions so far.
-    announced: VecDeque<(PathId, Instant, u8)>,
-    /// Options to be sent at once.
-    due: VecDeque<(Flags, PathId)>,
+    /// There since the first announcement or withdrawal.
+    options: Option<Box<Options>>,
     /// True once a subflow has been established. The connection persists even while it has no
     /// subflow (break before make, RFC 8684 §3.3.3).
     established: bool,
@@ -32,16 +31,19 @@ pub struct Addresses {
     joins_due: bool,
 }
 
+/// Options that are sent, and those that wait for an echo.
+#[derive(Debug, Default)]
+struct Options {
+    /// Announcements without an echo: path, time of the next repetition, repetitions so far.
+    announced: VecDeque<(PathId, Instant, u8)>,
+    /// Options to be sent at once.
+    due: VecDeque<(Flags, PathId)>,
+}
+
 impl Addresses {
     /// Creates the state of an end that knows the addresses of its configuration.
     pub const fn new(role: Role) -> Self {
-        Self {
-            role,
-            announced: VecDeque::new(),
-            due: VecDeque::new(),
-            established: false,
-            joins_due: false,
-        }
+        Self { role, options: None, established: false, joins_due: false }
     }
 
     /// Handles an established subflow: opens or announces the others after the first one.
@@ -88,7 +90,7 @@ impl Addresses {
         } else if tcp.flags.has(Flags::ECHO_ADDRESS) {
             self.forget(path);
         } else {
-            self.due.push_back((Flags::ADD_ADDRESS.and(Flags::ECHO_ADDRESS), path));
+            self.send(Flags::ADD_ADDRESS.and(Flags::ECHO_ADDRESS), path);
             if self.role == Role::Client && path.index() < subflows.path_count() {
                 self.join(path, subflows);
             }
@@ -107,49 +109,63 @@ impl Addresses {
     /// Time of the next repetition of an announcement.
     #[inline]
     pub fn next_wakeup(&self) -> Instant {
-        if self.announced.is_empty() {
-            return Instant::FAR_FUTURE;
-        }
-        self.announced.iter().map(|(_, at, _)| *at).min().unwrap_or(Instant::FAR_FUTURE)
+        let Some(options) = &self.options else { return Instant::FAR_FUTURE };
+        options.announced.iter().map(|(_, at, _)| *at).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// Repeats the announcements that are due.
     #[inline]
     pub fn wake(&mut self, now: Instant) {
-        for (path, at, repeats) in &mut self.announced {
+        let Some(options) = &mut self.options else { return };
+        for (path, at, repeats) in &mut options.announced {
             if *at <= now {
                 *repeats += 1;
                 *at = if *repeats < MAX_REPEATS { now + REPEAT_AFTER } else { Instant::FAR_FUTURE };
-                self.due.push_back((Flags::ADD_ADDRESS, *path));
+                options.due.push_back((Flags::ADD_ADDRESS, *path));
             }
         }
     }
 
     /// Announces an address until the peer echoes it.
     fn announce(&mut self, now: Instant, path: PathId) {
-        self.announced.push_back((path, now + REPEAT_AFTER, 0));
-        self.due.push_back((Flags::ADD_ADDRESS, path));
+        self.options.get_or_insert_default().announced.push_back((path, now + REPEAT_AFTER, 0));
+        self.send(Flags::ADD_ADDRESS, path);
+    }
+
+    /// Sends an option at once.
+    fn send(&mut self, flags: Flags, path: PathId) {
+        self.options.get_or_insert_default().due.push_back((flags, path));
     }
 
     /// Withdraws an address.
     pub fn withdraw(&mut self, path: PathId) {
-        self.due.push_back((Flags::REMOVE_ADDRESS, path));
+        self.send(Flags::REMOVE_ADDRESS, path);
     }
 
     /// Stops announcing an address: the peer has echoed it, or it is gone.
     pub fn forget(&mut self, path: PathId) {
-        self.announced.retain(|(announced, ..)| *announced != path);
+        if let Some(options) = &mut self.options {
+            options.announced.retain(|(announced, ..)| *announced != path);
+        }
+    }
+
+    /// True if an option is to be sent.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.options.as_ref().is_some_and(|options| !options.due.is_empty())
     }
 
     /// Option to be sent next.
     #[inline]
     pub fn front(&self) -> Option<(Flags, PathId)> {
-        self.due.front().copied()
+        self.options.as_ref()?.due.front().copied()
     }
 
     /// Removes the option of [`front`](Self::front), which has been sent.
     pub fn pop(&mut self) {
-        self.due.pop_front();
+        if let Some(options) = &mut self.options {
+            options.due.pop_front();
+        }
     }
 
     /// Opens the subflows over `path`, of which there is one at least; they join once another is established.

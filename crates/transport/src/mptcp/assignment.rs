@@ -36,7 +36,7 @@ pub struct Assignment {
     waits_for_room: bool,
     /// Time until which the scheduler wants to wait.
     wait_until: Instant,
-    walks: Option<Walks>,
+    walks: Option<Box<Walks>>,
     peer_window: PeerWindow,
     views: Vec<PathView>,
     decisions: Option<Vec<Decision>>,
@@ -49,7 +49,7 @@ impl Assignment {
             waits_for_room: scheduler.waits_for_room(),
             scheduler,
             wait_until: Instant::FAR_FUTURE,
-            walks,
+            walks: walks.map(Box::new),
             peer_window: PeerWindow::default(),
             views: Vec::new(),
             decisions: None,
@@ -153,7 +153,9 @@ impl Assignment {
 
     #[cold]
     fn on_blocked(&mut self, now: Instant, message: u32, send: &SendSide, subflows: &mut Subflows) {
-        if self.peer_window.on_blocked(now, send, subflows) {
+        // Only the default scheduler of out-of-tree MPTCP relieves a blocked window.
+        let relieves = self.walks.is_none();
+        if self.peer_window.on_blocked(now, relieves, send, subflows) {
             self.record(now, message, Choice::wait(Reason::PeerWindow), subflows);
         }
     }

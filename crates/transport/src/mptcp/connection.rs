@@ -1,5 +1,7 @@
 //! One end of a connection: messages in, segments out, over one or several subflows.
 
+use alloc::sync::Arc;
+
 use skybraid_units::{Bytes, Instant};
 
 use super::addresses::Addresses;
@@ -36,7 +38,7 @@ pub struct Connection {
 impl Connection {
     /// Creates one end of a connection over `paths` (at least one, at most 64; more are ignored).
     /// With one path it is plain TCP. The client opens the connection.
-    pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
+    pub fn new(config: &Arc<TransportConfig>, paths: &[PathInfo], role: Role) -> Self {
         let paths = paths.get(..paths.len().min(PathSet::CAPACITY)).unwrap_or(paths);
         let multipath = config.is_multipath();
         let room =
@@ -45,13 +47,6 @@ impl Connection {
         let segment = wanted as u32;
         let scheduler = config.scheduler.build();
         let walks = scheduler.walk().filter(|_| multipath).map(Walks::new);
-        // Only the default scheduler of out-of-tree MPTCP relieves a blocked window.
-        let relieves = walks.is_none();
-        let config = &TransportConfig {
-            penalisation: config.penalisation && relieves,
-            opportunistic_retransmission: config.opportunistic_retransmission && relieves,
-            ..config.clone()
-        };
         let mut subflows = Subflows::new(config, paths, role, segment);
         if role == Role::Client
             && let Some(first) = subflows.all_mut().first_mut()
@@ -78,7 +73,7 @@ impl Connection {
 
     /// Creates one end of a connection that a proxy joins to another one. The receive memory is
     /// `config.receive_buffer`, but at least two segments: half of less could not admit one.
-    pub fn relaying(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
+    pub fn relaying(config: &Arc<TransportConfig>, paths: &[PathInfo], role: Role) -> Self {
         let segment = full_segment(paths);
         let receive = ReceiveSide::relaying(config.receive_buffer.get().max(2 * segment));
         Self { receive, relay: Relay::proxy(segment), ..Self::new(config, paths, role) }
@@ -315,7 +310,7 @@ impl Connection {
     fn is_idle(&self) -> bool {
         self.send.is_drained()
             && !self.assignment.walks()
-            && self.addresses.front().is_none()
+            && !self.addresses.is_due()
             && !self.closing.is_due()
             && self.subflows.all().iter().all(Subflow::sends_acks_only)
     }
@@ -420,6 +415,7 @@ impl Connection {
         self.subflows.signal(now, &stamp, flags, mark)
     }
 
+    #[inline]
     fn stamp(&mut self) -> Stamp {
         let free = self.receive.buffer().saturating_sub(self.buffered().get());
         let window_end = self.receive.advertise(self.relay.window(free));
@@ -489,7 +485,7 @@ mod tests {
     #[test]
     fn an_idle_connection_sends_one_acknowledgement_per_subflow() {
         for protocol in [Protocol::Tcp, Protocol::Mptcp] {
-            let config = TransportConfig { protocol, ..TransportConfig::default() };
+            let config = TransportConfig { protocol, ..TransportConfig::default() }.into();
             let paths = [PathInfo::default(); 2];
             let [mut client, mut server] =
                 [Role::Client, Role::Server].map(|role| Connection::new(&config, &paths, role));
@@ -516,6 +512,7 @@ mod tests {
             receive_buffer: Bytes::new(6_000),
             ..TransportConfig::default()
         };
+        let config = config.into();
         let path = [PathInfo::default()];
         let mut client = Connection::new(&config, &path, Role::Client);
         let mut server = Connection::new(&config, &path, Role::Server);

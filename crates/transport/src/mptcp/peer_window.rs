@@ -90,9 +90,15 @@ impl PeerWindow {
         }
     }
 
-    /// Handles a full window: starts probing, and frees the connection if a subflow has room. Returns whether a new
-    /// period of blocking has begun.
-    pub fn on_blocked(&mut self, now: Instant, send: &SendSide, subflows: &mut Subflows) -> bool {
+    /// Handles a full window: starts probing, and `relieves` the connection if a subflow has room.
+    /// Returns whether a new period of blocking has begun.
+    pub fn on_blocked(
+        &mut self,
+        now: Instant,
+        relieves: bool,
+        send: &SendSide,
+        subflows: &mut Subflows,
+    ) -> bool {
         let all = subflows.all();
         if !all.iter().any(Subflow::is_established) {
             return false;
@@ -111,7 +117,7 @@ impl PeerWindow {
             self.since = Some(now);
             self.times += 1;
         }
-        if all.len() > 1 {
+        if relieves && all.len() > 1 {
             self.relieve(now, free, send, subflows);
         }
         begins

@@ -2,6 +2,7 @@
 //!
 //! Source: RFC 8684 §3.3.4 (one window for all subflows); RFC 9293 §3.10.7.4 (data beyond it is dropped).
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant};
@@ -18,7 +19,7 @@ pub struct ReceiveSide {
     /// Receive memory in bytes.
     buffer: u64,
     /// Tuning of `buffer`, if it grows.
-    tuning: Option<ReceiveTuning>,
+    tuning: Option<Box<ReceiveTuning>>,
     reassembly: Reassembly,
     /// Right edge of the window: it never moves left.
     advertised: u64,
@@ -40,7 +41,7 @@ impl ReceiveSide {
     /// Creates the receive side of a connection whose memory grows.
     pub fn tuned(tuning: ReceiveTuning) -> Self {
         let buffer = tuning.buffer();
-        Self { tuning: Some(tuning), ..Self::new(buffer) }
+        Self { tuning: Some(Box::new(tuning)), ..Self::new(buffer) }
     }
 
     /// Grows the memory with what has been read, if it is tuned. `rtt` is the receiver's round-trip time. Returns true

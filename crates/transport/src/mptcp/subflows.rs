@@ -1,6 +1,6 @@
 //! Subflows of a connection, with the paths that they may take.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
@@ -17,7 +17,7 @@ use crate::{PathId, PathInfo, PathSet, SubflowId, TransportConfig};
 #[derive(Debug)]
 pub struct Subflows {
     /// Configuration of a multipath connection, whose subflows may change; one over a single path keeps none.
-    config: Option<Box<TransportConfig>>,
+    config: Option<Arc<TransportConfig>>,
     role: Role,
     /// Maximum payload of a segment in bytes: one for all, since a chunk may be retransmitted on any of them.
     segment: u32,
@@ -28,13 +28,18 @@ pub struct Subflows {
 
 impl Subflows {
     /// Creates the initial subflows of a connection, all closed.
-    pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role, segment: u32) -> Self {
+    pub fn new(
+        config: &Arc<TransportConfig>,
+        paths: &[PathInfo],
+        role: Role,
+        segment: u32,
+    ) -> Self {
         let multipath = config.is_multipath();
         let usable = if multipath { paths.len() } else { paths.len().min(1) };
         let routes =
             if multipath { config.path_manager.subflows(usable) } else { alloc::vec![PathId(0)] };
         let mut subflows = Self {
-            config: multipath.then(|| Box::new(config.clone())),
+            config: multipath.then(|| Arc::clone(config)),
             role,
             segment,
             paths: paths.to_vec(),
@@ -261,14 +266,15 @@ mod tests {
     fn only_a_multipath_connection_gets_more_subflows() {
         let paths = [PathInfo::default(); 3];
         let count = |protocol| {
-            let config = TransportConfig { protocol, ..TransportConfig::default() };
+            let config = TransportConfig { protocol, ..TransportConfig::default() }.into();
             let mut subflows = Subflows::new(&config, &paths, Role::Client, 1400);
             let first = subflows.all().len();
             subflows.add(PathId(0));
             (first, subflows.all().len())
         };
         assert_eq!([count(Protocol::Tcp), count(Protocol::Mptcp)], [(1, 1), (3, 4)]);
-        let config = TransportConfig { protocol: Protocol::Mptcp, ..TransportConfig::default() };
+        let config =
+            TransportConfig { protocol: Protocol::Mptcp, ..TransportConfig::default() }.into();
         let mut subflows = Subflows::new(&config, &paths, Role::Client, 1400);
         subflows.add(PathId(3));
         assert_eq!(subflows.all().len(), 3, "an unknown path");
@@ -287,7 +293,8 @@ mod tests {
 
     #[test]
     fn a_failed_subflow_gives_back_what_no_other_carries() {
-        let config = TransportConfig { protocol: Protocol::Mptcp, ..TransportConfig::default() };
+        let config =
+            TransportConfig { protocol: Protocol::Mptcp, ..TransportConfig::default() }.into();
         let mut subflows = Subflows::new(&config, &[PathInfo::default(); 2], Role::Client, 1400);
         let [first, second] = [0, 1].map(SubflowId::from_index);
         for dsn in [0, 1000, 2000] {

@@ -68,7 +68,7 @@ impl Half {
             Cache::Bytes(bytes) => bytes,
             Cache::Packets(packets) => Bytes::new(u64::from(packets) * full_segment(paths)),
         };
-        let config = TransportConfig { receive_buffer, ..config.clone() };
+        let config = TransportConfig { receive_buffer, ..config.clone() }.into();
         let connection = Connection::relaying(&config, paths, role);
         Self { connection, ledger: Ledger::default() }
     }

@@ -19,18 +19,25 @@ use crate::{PathId, PathSet};
 #[derive(Debug)]
 pub struct Receiver {
     next: u64,
+    /// Segments that were not in order; there since the first one.
+    disorder: Option<Box<Disorder>>,
+    acks: Acks,
+    /// Timestamp to be echoed (TS.Recent of RFC 7323 §4.3).
+    echo: Instant,
+    /// Measured if it tunes the receive buffer.
+    rtt: Option<Box<ReceiverRtt>>,
+}
+
+/// Segments of a subflow that were not in order.
+#[derive(Debug, Default)]
+struct Disorder {
     /// Segments beyond a hole in ascending order, with their times of arrival.
     beyond: VecDeque<(u64, Chunk, Instant)>,
     beyond_bytes: u64,
     /// Ranges received beyond a hole, the most recently extended first.
     blocks: Vec<(u64, u64)>,
-    acks: Acks,
     /// Range of the last segment, if it was a duplicate.
     duplicate: Option<(u64, u64)>,
-    /// Timestamp to be echoed (TS.Recent of RFC 7323 §4.3).
-    echo: Instant,
-    /// Measured if it tunes the receive buffer.
-    rtt: Option<Box<ReceiverRtt>>,
 }
 
 impl Receiver {
@@ -38,11 +45,8 @@ impl Receiver {
     pub fn new(acks: Acks, measures_rtt: bool) -> Self {
         Self {
             next: 0,
-            beyond: VecDeque::new(),
-            beyond_bytes: 0,
-            blocks: Vec::new(),
+            disorder: None,
             acks,
-            duplicate: None,
             echo: Instant::ZERO,
             rtt: measures_rtt.then(Box::default),
         }
@@ -54,8 +58,9 @@ impl Receiver {
     }
 
     /// Bytes received beyond a hole.
-    pub const fn held(&self) -> u64 {
-        self.beyond_bytes
+    #[inline]
+    pub fn held(&self) -> u64 {
+        self.disorder.as_ref().map_or(0, |disorder| disorder.beyond_bytes)
     }
 
     /// Timestamp to echo.
@@ -102,10 +107,12 @@ impl Receiver {
                 }
                 self.next += u64::from(chunk.len);
                 deliver(chunk, now);
-                if self.beyond.is_empty() {
-                    self.acks.on_in_order(now, chunk.len, rtt);
-                } else {
-                    self.deliver_held(deliver);
+                match &mut self.disorder {
+                    Some(disorder) if !disorder.beyond.is_empty() => {
+                        self.next = disorder.deliver_held(self.next, deliver);
+                        self.acks.request();
+                    }
+                    _ => self.acks.on_in_order(now, chunk.len, rtt),
                 }
             } else {
                 self.hold(now, tcp.seq, chunk);
@@ -118,56 +125,16 @@ impl Receiver {
         }
     }
 
-    /// Delivers the held chunks that are in order now.
-    #[cold]
-    fn deliver_held(&mut self, deliver: &mut impl FnMut(Chunk, Instant)) {
-        while let Some((seq, chunk, arrived)) = self.beyond.front().copied() {
-            if seq > self.next {
-                break;
-            }
-            self.beyond.pop_front();
-            self.beyond_bytes -= u64::from(chunk.len);
-            self.next = seq + u64::from(chunk.len);
-            deliver(chunk, arrived);
-        }
-        self.blocks.retain(|(_, end)| *end > self.next);
-        self.acks.request();
-    }
-
     /// Holds a chunk that is not the next one, unless it has arrived before.
     #[cold]
     fn hold(&mut self, now: Instant, seq: u64, chunk: Chunk) {
-        let end = seq + u64::from(chunk.len);
-        let mut known = seq < self.next;
-        if seq > self.next {
-            let place = self.beyond.partition_point(|(held, ..)| *held < seq);
-            known = self.beyond.get(place).is_some_and(|(held, ..)| *held == seq);
-            if !known {
-                self.beyond.insert(place, (seq, chunk, now));
-                self.beyond_bytes += u64::from(chunk.len);
-                self.extend_blocks(seq, end);
-            }
-        }
-        self.duplicate = known.then_some((seq, end));
+        let is_known = self.disorder.get_or_insert_default().hold(now, self.next, seq, chunk);
         // Out of order or duplicate: acknowledge at once (RFC 5681 §4.2).
-        if known {
+        if is_known {
             self.acks.on_duplicate();
         } else {
             self.acks.request();
         }
-    }
-
-    fn extend_blocks(&mut self, start: u64, end: u64) {
-        let (mut start, mut end) = (start, end);
-        self.blocks.retain(|(from, to)| {
-            let touches = *from <= end && start <= *to;
-            if touches {
-                start = start.min(*from);
-                end = end.max(*to);
-            }
-            !touches
-        });
-        self.blocks.insert(0, (start, end));
     }
 
     /// True if an acknowledgement must be sent at once.
@@ -202,16 +169,65 @@ impl Receiver {
     pub fn acknowledge(&mut self) -> Sacks {
         self.acks.on_sent();
         let mut sacks = Sacks::NONE;
-        if self.blocks.is_empty() && self.duplicate.is_none() {
+        let Some(disorder) = &mut self.disorder else { return sacks };
+        if disorder.blocks.is_empty() && disorder.duplicate.is_none() {
             return sacks;
         }
-        if let Some((start, end)) = self.duplicate.take() {
+        if let Some((start, end)) = disorder.duplicate.take() {
             sacks.report_duplicate(self.next, start, end);
         }
-        for (start, end) in self.blocks.iter().take(3) {
+        for (start, end) in disorder.blocks.iter().take(3) {
             sacks.push(self.next, *start, *end);
         }
         sacks
+    }
+}
+
+impl Disorder {
+    /// Delivers the held chunks that are in order once `next` is the next sequence number. Returns the next one then.
+    #[cold]
+    fn deliver_held(&mut self, mut next: u64, deliver: &mut impl FnMut(Chunk, Instant)) -> u64 {
+        while let Some((seq, chunk, arrived)) = self.beyond.front().copied() {
+            if seq > next {
+                break;
+            }
+            self.beyond.pop_front();
+            self.beyond_bytes -= u64::from(chunk.len);
+            next = seq + u64::from(chunk.len);
+            deliver(chunk, arrived);
+        }
+        self.blocks.retain(|(_, end)| *end > next);
+        next
+    }
+
+    /// Holds a chunk that is not the `next` one. Returns whether it has arrived before.
+    fn hold(&mut self, now: Instant, next: u64, seq: u64, chunk: Chunk) -> bool {
+        let end = seq + u64::from(chunk.len);
+        let mut is_known = seq < next;
+        if seq > next {
+            let place = self.beyond.partition_point(|(held, ..)| *held < seq);
+            is_known = self.beyond.get(place).is_some_and(|(held, ..)| *held == seq);
+            if !is_known {
+                self.beyond.insert(place, (seq, chunk, now));
+                self.beyond_bytes += u64::from(chunk.len);
+                self.extend_blocks(seq, end);
+            }
+        }
+        self.duplicate = is_known.then_some((seq, end));
+        is_known
+    }
+
+    fn extend_blocks(&mut self, start: u64, end: u64) {
+        let (mut start, mut end) = (start, end);
+        self.blocks.retain(|(from, to)| {
+            let touches = *from <= end && start <= *to;
+            if touches {
+                start = start.min(*from);
+                end = end.max(*to);
+            }
+            !touches
+        });
+        self.blocks.insert(0, (start, end));
     }
 }
 

@@ -264,6 +264,7 @@ impl Subflow {
     }
 
     /// Bytes received beyond a hole in the subflow's sequence space.
+    #[inline]
     pub fn held(&self) -> u64 {
         self.receiver.held()
     }

@@ -107,7 +107,7 @@ impl Chain {
     ) -> Self {
         assert_eq!(proxies.len() + 1, hops.len());
         let paths = [PathInfo::default(); PATHS];
-        let end = |hop, role| Node::End(Endpoint::new(&config(hop), &paths, role).into());
+        let end = |hop, role| Node::End(Endpoint::new(config(hop), &paths, role).into());
         let between = proxies.iter().enumerate().map(|(hop, proxy)| match proxy {
             true => {
                 let (upstream, downstream) = (config(hop), config(hop + 1));
