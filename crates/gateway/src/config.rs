@@ -22,6 +22,13 @@ pub const MAVLINK: &str = "mavlink";
 /// The name of the channel that carries IP packets.
 pub const TUN: &str = "tun";
 
+/// Packets with which data begins on a path that carried none: an initial window (RFC 3390).
+const RESTART_WINDOW: u32 = 4;
+
+/// Data that waits for the pace of its path: a burst of a frame is not spread over all paths, whose queues it would fill
+/// together when all rates fall.
+const PACE_QUEUE: Duration = Duration::from_millis(8);
+
 /// Side of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -327,6 +334,8 @@ impl ClassesConfig {
         let mut config = TransportConfig {
             protocol: given.protocol.unwrap_or(protocol),
             drop_expired: true,
+            restart_window: Some(RESTART_WINDOW),
+            pace_queue: PACE_QUEUE,
             ..TransportConfig::default()
         };
         let scheduler = match given.duplicate.unwrap_or_default() {

@@ -116,6 +116,8 @@ pub(crate) fn transport(config: &TransportConfig) -> Result<(), Problem> {
         ("rto_min", config.rto_min.is_positive()),
         ("report_every", config.report_every.is_positive()),
         ("tx_queue", config.tx_queue() > 0),
+        ("restart_window", config.restart_window.is_none_or(|packets| packets > 0)),
+        ("pace_queue", config.pace_queue.is_positive()),
         ("keep_alive", config.keep_alive.is_positive()),
         ("probe_every", config.probe_every.is_positive()),
     ];

@@ -239,6 +239,12 @@ pub struct TransportConfig {
     pub tx_queue: Option<u32>,
     /// DCCP and MP-DCCP: drops queued messages whose deadline has passed. Default off.
     pub drop_expired: bool,
+    /// DCCP and MP-DCCP: packets that may be in flight on a subflow after an idle retransmission timeout until one is
+    /// acknowledged, then as in slow start (RFC 4341 §5.1), where round trips take 300 ms at most. Default unlimited.
+    pub restart_window: Option<u32>,
+    /// DCCP and MP-DCCP: data that waits on a subflow for its pace, as a time at that pace, at least two packets; the
+    /// scheduler finds no room beyond. Default 1 ms.
+    pub pace_queue: Duration,
     /// MP-DCCP: interval of keep-alives on an idle path. Default 20 s, as in MP-DCCP for Linux.
     pub keep_alive: Duration,
     /// MP-DCCP: maximum interval between probes of a failed path. Default 1 s.
@@ -315,6 +321,8 @@ impl Default for TransportConfig {
             seed: Seed::default(),
             tx_queue: None,
             drop_expired: false,
+            restart_window: None,
+            pace_queue: Duration::from_millis(1),
             keep_alive: Duration::from_secs(20),
             probe_every: Duration::from_secs(1),
             stack: Stack::Auto,
@@ -441,6 +449,8 @@ raw_config! {
     bufferbloat_mitigation: bool,
     tx_queue: Option<u32>,
     drop_expired: bool,
+    restart_window: Option<u32>,
+    pace_queue: Duration,
     keep_alive: Duration,
     probe_every: Duration,
     stack: Stack,

@@ -2,9 +2,9 @@
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
-/// Amount of data assigned to a paced subflow in advance. Data is bound to a path as late as
+/// Amount of data assigned to a paced subflow of TCP in advance. Data is bound to a path as late as
 /// possible.
-const QUANTUM: Duration = Duration::from_millis(1);
+pub const QUANTUM: Duration = Duration::from_millis(1);
 
 /// Maximum delay of a late driver that is made up for by a burst. Without it, a busy machine sends
 /// below the pacing rate, a congestion control that measures rates takes that for the path's rate,
@@ -58,10 +58,10 @@ impl Pacer {
         self.rate.is_none() && !self.blocked
     }
 
-    /// Bytes that may be queued on the subflow, at least two segments; `None` without pacing.
-    pub fn quantum(&self, segment: u32) -> Option<u64> {
+    /// Bytes that may be queued on the subflow, those of `time` and at least two segments; `None` without pacing.
+    pub fn quantum(&self, time: Duration, segment: u32) -> Option<u64> {
         let min = 2 * u64::from(segment);
-        self.rate.map(|rate| (rate.bits_in(QUANTUM) / 8).max(min))
+        self.rate.map(|rate| (rate.bits_in(time) / 8).max(min))
     }
 
     /// Returns true if nothing may be sent yet. `waiting` is true if there is something to send.
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn the_quantum_is_1_ms_of_data_but_at_least_two_segments() {
         let mut pacer = Pacer::default();
-        assert_eq!(pacer.quantum(1000), None);
+        assert_eq!(pacer.quantum(QUANTUM, 1000), None);
         pacer.follow(Some(Rate::from_mbps(80.0)), 0, 0, None);
-        assert_eq!(pacer.quantum(1000), Some(10_000));
+        assert_eq!(pacer.quantum(QUANTUM, 1000), Some(10_000));
         pacer.follow(Some(Rate::from_mbps(1.0)), 0, 0, None);
-        assert_eq!(pacer.quantum(1000), Some(2000));
+        assert_eq!(pacer.quantum(QUANTUM, 1000), Some(2000));
     }
 
     // Source: Linux `tcp_update_pacing_rate`, `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`.

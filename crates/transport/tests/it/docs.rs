@@ -61,6 +61,8 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
         seed: _,
         tx_queue,
         drop_expired,
+        restart_window,
+        pace_queue,
         keep_alive,
         probe_every,
         stack,
@@ -81,6 +83,7 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
         PathManager::Announced => "announced".to_string(),
         PathManager::Ports(ports) => format!("{{ ports = {ports} }}"),
     };
+    let restart = restart_window.map_or("none".to_string(), |packets| packets.to_string());
     vec![
         ("protocol", protocol.name().to_string()),
         ("scheduler", scheduler.name().to_string()),
@@ -116,6 +119,8 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
         ("bufferbloat_mitigation", bufferbloat_mitigation.to_string()),
         ("tx_queue", tx_queue.unwrap_or(TransportConfig::TX_QUEUE).to_string()),
         ("drop_expired", drop_expired.to_string()),
+        ("restart_window", restart),
+        ("pace_queue", pace_queue.to_string()),
         ("keep_alive", keep_alive.to_string()),
         ("probe_every", probe_every.to_string()),
         ("stack", stack.name().to_string()),

@@ -300,7 +300,12 @@ impl Field {
 
     /// A path has this shape from now on; what waits in its queues leaves as before.
     pub fn reshape(&mut self, path: usize, shape: &Shape) {
-        self.ways[path].links = links(shape, self.seed);
+        self.relink(path, links(shape, self.seed));
+    }
+
+    /// A path has these links from now on, the aircraft's first; what waits in its queues leaves as before.
+    pub fn relink(&mut self, path: usize, links: [Link; 2]) {
+        self.ways[path].links = links;
     }
 
     /// A path's interface at the aircraft goes away or comes back.

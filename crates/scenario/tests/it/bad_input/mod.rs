@@ -88,7 +88,7 @@ fn an_unknown_key_is_reported_with_a_suggestion() {
     refused_at_line(
         12,
         r#"transport = { congestion_control = "reno" }"#,
-        "scenarios/x.toml:12: flow.video.transport.congestion_control: unknown key `congestion_control`; did you mean `congestion`? (expected one of `profile`, `paths`, `subflows`, `initial_threshold`, `max_in_flight`, `segment`, `protocol`, `scheduler`, `congestion`, `reordering`, `receive_buffer`, `send_buffer`, `buffers`, `refuse_when_full`, `initial_window`, `loss_detection`, `proportional_reduction`, `undo`, `pacing`, `idle_restart`, `window_validation`, `ack_rule`, `ack_every`, `ack_delay`, `rto_min`, `rto_rule`, `flight_size`, `retransmission_restarts_timer`, `report_every`, `path_manager`, `join_after`, `peer_multipath`, `opportunistic_retransmission`, `penalisation`, `bufferbloat_mitigation`, `tx_queue`, `drop_expired`, `keep_alive`, `probe_every`, `stack`)",
+        "scenarios/x.toml:12: flow.video.transport.congestion_control: unknown key `congestion_control`; did you mean `congestion`? (expected one of `profile`, `paths`, `subflows`, `initial_threshold`, `max_in_flight`, `segment`, `protocol`, `scheduler`, `congestion`, `reordering`, `receive_buffer`, `send_buffer`, `buffers`, `refuse_when_full`, `initial_window`, `loss_detection`, `proportional_reduction`, `undo`, `pacing`, `idle_restart`, `window_validation`, `ack_rule`, `ack_every`, `ack_delay`, `rto_min`, `rto_rule`, `flight_size`, `retransmission_restarts_timer`, `report_every`, `path_manager`, `join_after`, `peer_multipath`, `opportunistic_retransmission`, `penalisation`, `bufferbloat_mitigation`, `tx_queue`, `drop_expired`, `restart_window`, `pace_queue`, `keep_alive`, `probe_every`, `stack`)",
     );
 }
 

@@ -3,7 +3,7 @@
 
 use skybraid_units::{Bytes, Duration, Instant};
 
-use super::{Bbr, CYCLE, MIN_SEGMENTS, Mode, times};
+use super::{Bbr, CYCLE, MIN_SEGMENTS, Mode, initial_pace, times};
 use crate::congestion::Acked;
 
 /// Duration of probing for the round-trip time.
@@ -63,6 +63,10 @@ impl Bbr {
     /// Tracks the minimum round-trip time, and probes for it once it is too old.
     pub(super) fn update_min_rtt(&mut self, acked: &Acked) {
         let rtt = acked.latest_rtt.or(acked.rtt);
+        if self.min_rtt.value.is_none() && rtt.is_some() {
+            // The handshake gave no sample (Linux `bbr_set_pacing_rate`).
+            self.pace = initial_pace(self.window, rtt, self.rules.start_gains().0);
+        }
         if self.rules.radio
             && let (Some(rtt), Some(min)) = (rtt, self.min_rtt.value)
             && rtt <= min + min / 8

@@ -80,6 +80,16 @@ fn the_first_pacing_rate_follows_the_initial_window() {
 }
 
 #[test]
+fn the_first_round_trip_after_a_handshake_without_one_paces() {
+    let mut control = bbr(Compat::Paper);
+    control.on_established(Instant::ZERO, None);
+    assert!((control.pace.as_bps() as f64 - 2.8854 * 120e6).abs() < 1e4);
+    let rtt = Some(Duration::from_millis(50));
+    control.on_delivery(&Acked { rtt, ..acked(50, 1, 9) }, Siblings::default());
+    assert!((control.pace.as_bps() as f64 - 2.8854 * 2.4e6).abs() < 1e3);
+}
+
+#[test]
 fn probing_for_bandwidth_never_starts_in_the_draining_phase() {
     let mut control = steady(Compat::Paper);
     let mut seen = [0; CYCLE.len()];

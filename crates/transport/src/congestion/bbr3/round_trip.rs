@@ -4,7 +4,7 @@
 
 use skybraid_units::{Bytes, Duration, Instant};
 
-use super::{Bbr3, State};
+use super::{Bbr3, STARTUP_PACING_GAIN, State, initial_pace};
 use crate::congestion::Acked;
 
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
@@ -13,6 +13,10 @@ impl Bbr3 {
     /// Tracks the minimum round-trip time, and probes for it when due (§5.3.4.3).
     pub(super) fn update_min_rtt(&mut self, acked: &Acked) {
         let (now, rtt) = (acked.now, acked.latest_rtt.or(acked.rtt));
+        if self.min_rtt.value.is_none() && rtt.is_some() {
+            // The handshake gave no sample (Linux `bbr_set_pacing_rate`).
+            self.pace = initial_pace(self.window, rtt, STARTUP_PACING_GAIN);
+        }
         let due = self.probed_rtt.update(now, rtt, self.rules.probe_rtt_interval);
         let expired = self.min_rtt.has_expired(now, self.rules.min_rtt_window);
         if expired || self.min_rtt.value.is_none() || self.probed_rtt.value < self.min_rtt.value {

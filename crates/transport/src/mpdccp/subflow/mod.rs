@@ -63,7 +63,7 @@ pub struct Subflow {
     multipath: bool,
     /// False if the driver has excluded the path.
     allowed: bool,
-    /// Limit by the path's queue, as the driver measures it.
+    /// Limit by the path's queue, as the driver measures it, and after an idle time.
     limit: QueueLimit,
     /// Maximum payload of a packet; in windows, each packet counts as much.
     segment: u32,
@@ -75,6 +75,8 @@ pub struct Subflow {
     peer_priority: Option<u8>,
     window: CongestionWindow,
     backlog: Backlog,
+    /// Data that may wait for the pace.
+    pace_queue: Duration,
     reaction: Reaction,
     /// Packets below this number were outstanding when the window last limited sending.
     limited_mark: u64,
@@ -115,7 +117,7 @@ impl Subflow {
             role,
             multipath,
             allowed: true,
-            limit: QueueLimit::default(),
+            limit: QueueLimit::new(config.restart_window),
             segment,
             handshake: Handshake::new(role, multipath),
             sent: SentPackets::new(segment, control.reads_rates()),
@@ -125,6 +127,7 @@ impl Subflow {
             peer_priority: None,
             window: CongestionWindow::new(control, Pacer::default(), IdleRestart::default()),
             backlog: Backlog::default(),
+            pace_queue: config.pace_queue,
             reaction: Reaction::default(),
             limited_mark: 0,
             probe: Probe::default(),
@@ -202,7 +205,7 @@ impl Subflow {
     /// True if the pacer's queue is full.
     fn pace_is_full(&self) -> bool {
         let packets = |quantum| quantum / u64::from(self.segment);
-        let max = self.window.pacer().quantum(self.segment).map(packets);
+        let max = self.window.pacer().quantum(self.pace_queue, self.segment).map(packets);
         max.is_some_and(|max| self.backlog.paced() >= max)
     }
 

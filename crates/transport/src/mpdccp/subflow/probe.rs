@@ -6,11 +6,14 @@ use skybraid_units::{Duration, Instant};
 
 use crate::segment::DccpKind;
 
+/// Packets of a handshake that are remembered: a driver may repeat one well before its answer can be there.
+const MAX_SENT: usize = 4;
+
 /// Probe in flight, and the Sync and SyncAck that are due.
 #[derive(Debug, Default)]
 pub struct Probe {
-    /// Last packet of the handshake, or the current Sync: number and time of sending.
-    sent: Option<(u64, Instant)>,
+    /// Last packets of the handshake or last Syncs, newest first: number and time of sending.
+    sent: [Option<(u64, Instant)>; MAX_SENT],
     sync_due: bool,
     sync_ack_due: bool,
 }
@@ -29,7 +32,7 @@ impl Probe {
 
     /// True if a probe waits for its answer.
     pub const fn is_in_flight(&self) -> bool {
-        self.sent.is_some()
+        matches!(self.sent, [Some(_), ..])
     }
 
     /// Requests a Sync, or cancels the one requested.
@@ -52,25 +55,27 @@ impl Probe {
 
     /// Records that packet `number` leaves as a probe.
     pub const fn on_sent(&mut self, number: u64, now: Instant) {
-        self.sent = Some((number, now));
+        let [first, second, third, _] = self.sent;
+        self.sent = [Some((number, now)), first, second, third];
     }
 
-    /// Ends the probe if packet `acked` is it, and returns its age. Every packet has a number of its own, so that a
-    /// repeated one is not confused with the original (Karn's algorithm).
+    /// Ends the probe if packet `acked` is one that was sent for it, and returns its age. Every packet has a number of
+    /// its own, so that a repeated one is not confused with the original (Karn's algorithm).
     pub fn end(&mut self, now: Instant, acked: u64) -> Option<Duration> {
-        let (_, at) = self.sent.take_if(|(number, _)| *number == acked)?;
+        let (_, at) = self.sent.into_iter().flatten().find(|(number, _)| *number == acked)?;
+        self.forget();
         Some(now.since(at))
     }
 
     /// Ends the probe without an answer.
     pub const fn forget(&mut self) {
-        self.sent = None;
+        self.sent = [None; MAX_SENT];
     }
 
     /// Cancels the probe and the Sync that is due: the path makes progress.
     pub const fn on_progress(&mut self) {
         self.sync_due = false;
-        self.sent = None;
+        self.forget();
     }
 }
 
@@ -79,13 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_answer_to_the_last_probe_is_a_sample() {
+    fn the_answer_to_a_probe_that_was_repeated_is_a_sample() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let mut probe = Probe::default();
         probe.on_sent(7, at(0));
         probe.on_sent(9, at(100));
-        assert_eq!(probe.end(at(150), 7), None);
-        assert_eq!(probe.end(at(150), 9), Some(Duration::from_millis(50)));
+        assert_eq!(probe.end(at(150), 8), None);
+        assert_eq!(probe.end(at(150), 7), Some(Duration::from_millis(150)));
         assert_eq!(probe.end(at(160), 9), None, "answered before");
     }
 

@@ -1,8 +1,8 @@
 //! Limit of a subflow by the queue of its path, which its driver measures with traffic of its own.
 //!
 //! A measurement is known a round trip and a queue later. Until then, acknowledgements that are overdue pause the
-//! subflow: after a sudden fall of the rate they are the first sign of a queue. A path that carried nothing begins with
-//! a few packets: one that has failed passes its load on to it, and may have failed for both.
+//! subflow: after a sudden fall of the rate they are the first sign of a queue. With a restart window, a path that carried
+//! nothing begins with a few packets: one that has failed passes its load on to it, and may have failed for both.
 
 use skybraid_units::{Duration, Instant};
 
@@ -20,8 +20,6 @@ const MAX_INTERVAL: Duration = Duration::from_millis(75);
 /// Maximum length of a pause: by then a queue has been measured, and a path that has become slower is no queue.
 const MAX_PAUSE: Duration = Duration::from_millis(300);
 
-/// Segments that may be in flight after an idle period until one is acknowledged: an initial window (RFC 3390).
-const RESTART_SEGMENTS: u64 = 4;
 /// Round trips above which it begins with its whole window: slow start would take longer than data waits.
 const MAX_RESTART_RTT: Duration = Duration::from_millis(300);
 
@@ -38,8 +36,9 @@ pub struct QueueLimit {
     acked: Instant,
     interval: Duration,
     paused: bool,
-    measured: bool,
-    /// Bytes that may be in flight after an idle period.
+    /// Segments that may be in flight after an idle period until one is acknowledged.
+    restart_window: Option<u32>,
+    /// Bytes that may be in flight since the last idle period.
     restart: u64,
 }
 
@@ -49,25 +48,23 @@ struct Held {
     after: u64,
 }
 
-impl Default for QueueLimit {
-    fn default() -> Self {
-        let (bytes, restart) = (u64::MAX, u64::MAX);
+impl QueueLimit {
+    /// Packets in a row that may lack an acknowledgement because they are lost.
+    pub const OVERDUE: usize = 3;
+
+    /// No limit yet. `restart_window` is that after idle periods, in segments.
+    pub const fn new(restart_window: Option<u32>) -> Self {
         Self {
-            bytes,
+            bytes: u64::MAX,
             held: None,
             overdue: None,
             acked: Instant::ZERO,
             interval: Duration::ZERO,
             paused: false,
-            measured: false,
-            restart,
+            restart_window,
+            restart: u64::MAX,
         }
     }
-}
-
-impl QueueLimit {
-    /// Packets in a row that may lack an acknowledgement because they are lost.
-    pub const OVERDUE: usize = 3;
 
     /// Bytes that may be in flight; 0 while nothing may leave.
     #[inline]
@@ -77,8 +74,10 @@ impl QueueLimit {
 
     /// Records that data is sent after an idle period, in segments of `segment` bytes.
     pub fn on_restart(&mut self, segment: u64, min_rtt: Option<Duration>) {
-        if self.measured && min_rtt.is_some_and(|min| min <= MAX_RESTART_RTT) {
-            self.restart = RESTART_SEGMENTS * segment;
+        if let Some(segments) = self.restart_window
+            && min_rtt.is_some_and(|min| min <= MAX_RESTART_RTT)
+        {
+            self.restart = u64::from(segments) * segment;
         }
     }
 
@@ -117,7 +116,6 @@ impl QueueLimit {
 
     /// Processes a measurement of the queue: while it is too long, the `share` of the bytes in flight that fits.
     pub fn on_queue(&mut self, share: Option<f64>, in_flight: u64, segment: u64) {
-        self.measured = true;
         if let Some(share) = share {
             let in_flight = self.held.map_or(self.bytes.min(in_flight), |held| held.in_flight);
             let after = ((in_flight as f64 * share) as u64).max(MIN_SEGMENTS * segment);
@@ -137,7 +135,7 @@ mod tests {
 
     #[test]
     fn after_a_long_queue_less_is_in_flight_and_soon_more() {
-        let mut limit = QueueLimit::default();
+        let mut limit = QueueLimit::new(None);
         let mut after = |share, in_flight| {
             limit.on_queue(share, in_flight, 1_000);
             limit.bytes()
@@ -153,11 +151,8 @@ mod tests {
 
     #[test]
     fn an_idle_path_begins_with_four_packets_and_grows() {
-        let mut limit = QueueLimit::default();
+        let mut limit = QueueLimit::new(Some(4));
         let (lte, geo) = (Some(Duration::from_millis(50)), Some(Duration::from_millis(600)));
-        limit.on_restart(1_000, lte);
-        assert_eq!(limit.bytes(), u64::MAX, "nobody measures its queue");
-        limit.on_queue(None, 0, 1_000);
         limit.on_restart(1_000, geo);
         assert_eq!(limit.bytes(), u64::MAX);
         limit.on_restart(1_000, lte);
@@ -166,11 +161,14 @@ mod tests {
         assert_eq!(limit.bytes(), 7_000);
         limit.on_delivered(6_000, 12_000);
         assert_eq!(limit.bytes(), u64::MAX);
+        let mut unlimited = QueueLimit::new(None);
+        unlimited.on_restart(1_000, lte);
+        assert_eq!(unlimited.bytes(), u64::MAX);
     }
 
     #[test]
     fn overdue_acknowledgements_pause_for_a_limited_time() {
-        let mut limit = QueueLimit::default();
+        let mut limit = QueueLimit::new(None);
         let mut paused = |at_ms, age_ms: Option<i64>| {
             let rtt = Some(Duration::from_millis(50));
             limit.on_age(Instant::from_millis(at_ms), age_ms.map(Duration::from_millis), rtt);

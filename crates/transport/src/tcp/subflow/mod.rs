@@ -14,7 +14,7 @@ use crate::config::FlightSize;
 use crate::congestion::ceiling::Ceiling;
 use crate::congestion::{CongestionWindow, PathBasics, Siblings};
 use crate::mptcp::buffers::Buffers;
-use crate::pacing::Pacer;
+use crate::pacing::{Pacer, QUANTUM};
 use crate::rtt::RttEstimator;
 use crate::segment::{Flags, Segment, Tcp};
 use crate::tcp::acks::{AckRule, Acks, MAX_DELAY};
@@ -248,7 +248,7 @@ impl Subflow {
 
     /// True if the pacer's queue is full.
     fn pace_is_full(&self) -> bool {
-        let quantum = self.window.pacer().quantum(self.segment);
+        let quantum = self.window.pacer().quantum(QUANTUM, self.segment);
         quantum.is_some_and(|quantum| self.backlog.bytes() >= quantum)
     }
 
