@@ -225,8 +225,8 @@ fn mean(flights: &[f64]) -> Interval {
     Interval { low: mean - half, high: mean + half }
 }
 
-/// 95 % interval of the share that arrives within so many ms. The flights of both sides have the same seeds, so that what
-/// fails for a time fails in both; what is left is drawn message by message.
+/// 95 % interval of the share that arrives within so many ms. The flights of both sides have the same seeds, so what
+/// fails for a time fails in both; the remaining misses are independent.
 fn in_time(flights: &[Delays], within_ms: f64) -> Interval {
     let all = flights.iter().flatten();
     let met = all.clone().flatten().filter(|delay| **delay <= within_ms).count() as u64;

@@ -1,8 +1,8 @@
 //! Limit of a subflow by the queue of its path, which its driver measures with traffic of its own.
 //!
 //! A measurement is known a round trip and a queue later. Until then, acknowledgements that are overdue pause the
-//! subflow: after a sudden fall of the rate they are the first sign of a queue. With a restart window, a path that carried
-//! nothing begins with a few packets: one that has failed passes its load on to it, and may have failed for both.
+//! subflow: after a sudden fall of the rate they are the first sign of a queue. With a restart window, a path that was
+//! idle begins with a few packets: a failed path passes its load on to it, and both may have failed.
 
 use skybraid_units::{Duration, Instant};
 
