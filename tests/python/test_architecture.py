@@ -32,7 +32,7 @@ MAY_USE = {
     "host": {"units", "link", "transport", "traffic"},
     "gateway": {"units", "transport", "traffic", "link", "host", "sim", "statistics", "testing"},
     "sim": {"host", "units", "link", "transport", "traffic", "testing"},
-    "testing": {"link", "traffic", "gateway"},
+    "testing": {"link", "traffic", "transport", "gateway"},
     "scenario": {"host", "gateway", "units", "statistics", "track", "orbit", "link", "transport", "traffic"},
     "io": {"units"},
     "emulator": {"io", "scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},
@@ -65,7 +65,7 @@ USES = {
     "host": "units link transport traffic serde",
     "gateway": "units transport traffic curve25519-dalek serde sha2 snow thiserror zeroize ring",
     "sim": "units link transport host",
-    "testing": "link traffic gateway serde toml",
+    "testing": "link traffic transport gateway serde toml",
     "scenario": "units statistics track orbit link transport traffic host gateway serde serde_path_to_error sha2 "
     "strsim thiserror toml_edit zeroize",
     "io": "units libc netlink-packet-core netlink-packet-generic netlink-packet-route netlink-sys nix socket2",

@@ -273,7 +273,7 @@ def test_a_character_that_a_terminal_lacks_is_replaced() -> None:
     done = subprocess.run(words, env=os.environ | {"PYTHONIOENCODING": "cp1252"}, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert "RFC 9897 §3.2.9" in done.stdout.decode("cp1252")
-    assert "least ?" in done.stdout.decode("cp1252")
+    assert "minimum ?" in done.stdout.decode("cp1252")
 
 
 def test_what_the_emulator_lacks_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

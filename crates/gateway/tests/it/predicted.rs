@@ -1,14 +1,13 @@
 //! Gateways and the simulator of the same flights: the same links, traffic and policy give the same delays and shares.
 
-use std::collections::BTreeMap;
 use std::fs;
 
 use crate::field::{AIRCRAFT, Field, GROUND, LEO, LTE};
-use serde::Deserialize;
 use skybraid_link::{Direction, Link, LinkConfig, PathConfig, presets};
 use skybraid_sim::record::Record;
 use skybraid_sim::{FlowSetup, Host, LinkSetup, PathSetup, Setup, Silent, run};
 use skybraid_statistics::{Interval, RunShare, share_interval, student_quantile};
+use skybraid_testing::{Config, paths_of};
 use skybraid_traffic::{Source, TrafficConfig};
 use skybraid_transport::{Class, PathInfo, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant, Seed};
@@ -24,22 +23,21 @@ const OVERHEAD: Bytes = Bytes::new(26 + 5);
 
 const FLIGHTS: u64 = 12;
 
-const COMMANDS: &str = r#"
-from = "ground"
-traffic = { kind = "cbr", rate = "200kbit/s", packet = "125B" }
-transport = { protocol = "udp", scheduler = "redundant" }
-"#;
+/// Traffic and transport of the commands from the ground.
+const COMMANDS: [&str; 2] = [
+    "kind = \"cbr\"\nrate = \"200kbit/s\"\npacket = \"125B\"",
+    "protocol = \"udp\"\nscheduler = \"redundant\"",
+];
 
 /// A gateway's transport of video.
 const VIDEO: &str = r#"
-from = "vehicle"
-transport.protocol = "mp_dccp"
-transport.scheduler = "low_rtt"
-transport.congestion = { name = "ccid5", radio = true }
-transport.tx_queue = 400
-transport.restart_window = 4
-transport.pace_queue = "8ms"
-transport.drop_expired = true
+protocol = "mp_dccp"
+scheduler = "low_rtt"
+congestion = { name = "ccid5", radio = true }
+tx_queue = 400
+restart_window = 4
+pace_queue = "8ms"
+drop_expired = true
 "#;
 
 const CHANNELS: &str = r#"
@@ -54,13 +52,6 @@ listen = "127.0.0.1:2"
 const CONTROL_FLOW: usize = 0;
 const VIDEO_FLOW: usize = 1;
 
-/// The paths of a file; the rest of it is of no interest.
-#[derive(Deserialize)]
-struct Paths {
-    path: BTreeMap<String, PathConfig>,
-}
-
-#[derive(Deserialize)]
 struct Flow {
     from: Host,
     traffic: TrafficConfig,
@@ -85,10 +76,9 @@ impl Flights {
     /// Flights of so many seconds over the paths of a scenario, with traces relative to `scenarios`.
     fn new(paths: &str, video: &str, seconds: i64) -> Self {
         let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
-        let Paths { path } = toml::from_str(paths).unwrap();
-        let links = path.into_iter().map(|(name, mut path)| {
+        let links = paths_of(paths).unwrap().into_iter().map(|(name, mut path)| {
             if let Some(preset) = path.preset.as_deref().and_then(presets::find) {
-                path = path.with_defaults(&toml::from_str(preset.text).unwrap());
+                path = path.with_defaults(&PathConfig::parse(preset.text).unwrap());
             }
             for trace in path.traces_mut() {
                 let text = fs::read_to_string(format!("{scenarios}{}", trace.file.trace)).unwrap();
@@ -96,8 +86,12 @@ impl Flights {
             }
             (name, Direction::ALL.map(|way| path.link(way).unwrap()))
         });
-        let video = format!("{VIDEO}\ntraffic = {video}");
-        let flows = [COMMANDS, &video].map(|flow| toml::from_str(flow).unwrap());
+        let flow = |from, [traffic, transport]: [&str; 2]| Flow {
+            from,
+            traffic: TrafficConfig::parse(traffic).unwrap(),
+            transport: TransportConfig::parse(transport).unwrap(),
+        };
+        let flows = [flow(Host::Ground, COMMANDS), flow(Host::Vehicle, [video, VIDEO])];
         Self { links: links.collect(), flows, end: Instant::from_millis(1_000 * seconds) }
     }
 
@@ -247,7 +241,7 @@ fn frames_take_as_long_as_the_simulator_says() {
         uplink = { rate = "20Mbit/s", delay = { min = "40ms", max = "50ms" }, loss = { uniform = "0.5%" } }
         downlink = { rate = "30Mbit/s", delay = "30ms", loss = { uniform = "5%" } }
     "#;
-    let video = r#"{ kind = "video", rate = "5Mbit/s", fps = 30 }"#;
+    let video = "kind = \"video\"\nrate = \"5Mbit/s\"\nfps = 30";
     let both = Flights::new(paths, video, 16).both(FLIGHTS).map(|[_, video]| video);
     // Of the frames, one in 30 is a key frame, of four times as many packets, and the slowest that arrive whole.
     for share in [0.5, 0.99] {
@@ -266,7 +260,7 @@ fn frames_take_as_long_as_the_simulator_says() {
 #[test]
 fn measured_paths_bring_as_much_in_time_as_predicted() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/remote-piloting.toml");
-    let video = r#"{ kind = "cbr", rate = "2Mbit/s", packet = "1000B" }"#;
+    let video = "kind = \"cbr\"\nrate = \"2Mbit/s\"\npacket = \"1000B\"";
     let both = Flights::new(&fs::read_to_string(file).unwrap(), video, 40).both(3);
     // Delays of the trace are in whole milliseconds. Within 300 ms both paths together bring all commands.
     for (flow, within_ms) in [(CONTROL_FLOW, 18.5), (CONTROL_FLOW, 25.5), (VIDEO_FLOW, 300.0)] {
