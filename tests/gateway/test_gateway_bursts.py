@@ -7,19 +7,14 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
+from marks import needs_gateway, needs_namespaces
 from skybraid.gateway import Field, binary, configure_pair
 from skybraid.gateway.daemons import in_emulator
-from skybraid.gateway.field import missing_requirement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "the emulator can run"),
-    pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
-]
+pytestmark = [needs_namespaces, needs_gateway]
 
 COMMANDS = 10_000
 SO_RCVBUFFORCE = 33

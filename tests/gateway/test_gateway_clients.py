@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from marks import needs_gateway, needs_namespaces
+
 pytest.importorskip("pymavlink", reason="pymavlink is not installed: make dev")
 
 from clients import MavProxy, has_mavsdk, mavproxy, run_mavsdk
 from pilot import INTERVAL_S, End, Stream
 from skybraid.gateway import Field, binary, configure_pair
 from skybraid.gateway.daemons import in_emulator
-from skybraid.gateway.field import missing_requirement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,10 +32,7 @@ VEHICLE = ROOT / "tests" / "gateway" / "vehicle.py"
 
 PROGRAM = binary()
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "the emulator can run"),
-    pytest.mark.skipif(PROGRAM is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
-]
+pytestmark = [needs_namespaces, needs_gateway]
 
 
 @dataclass

@@ -6,21 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from marks import needs_gateway, needs_namespaces
+
 pytest.importorskip("pymavlink", reason="pymavlink is not installed: make dev")
 
 from faults import KINDS, Flight, bulk, cuts, disk_full, judge, restart
-from skybraid.gateway import binary
-from skybraid.gateway.field import missing_requirement
 from stalls import StallError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "the emulator can run"),
-    pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
-]
+pytestmark = [needs_namespaces, needs_gateway]
 
 SEED = 20
 

@@ -10,11 +10,10 @@ import tomllib
 import tty
 from typing import TYPE_CHECKING
 
-import pytest
 import tomli_w
 
+from marks import needs_gateway, needs_namespaces
 from skybraid.gateway import Daemon, binary, configure_pair
-from skybraid.gateway.field import missing_requirement
 from wire import Wires
 
 if TYPE_CHECKING:
@@ -22,10 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "namespaces can be made"),
-    pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
-]
+pytestmark = [needs_namespaces, needs_gateway]
 
 PATHS = ("dish", "lte")
 

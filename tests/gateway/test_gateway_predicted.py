@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from marks import needs_gateway, needs_namespaces
 from predicted import HEADING, cases, flown, hold, simulate
-from skybraid.gateway import binary
-from skybraid.gateway.field import missing_requirement
 from stalls import StallError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "the emulator can run"),
-    pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
-]
+pytestmark = [needs_namespaces, needs_gateway]
 
 LENGTH_S = 14.0
 

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from marks import needs_gateway, needs_namespaces
+
 pytest.importorskip("pymavlink", reason="pymavlink is not installed: make dev")
 
 from pilot import MESSAGES, Loop, usual
 from skybraid.gateway import binary, configure_pair
-from skybraid.gateway.field import missing_requirement
 from wire import Wires
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "namespaces can be made"),
-    pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
-]
+pytestmark = [needs_namespaces, needs_gateway]
 
 PATHS = ("dish", "lte1", "lte2")
 IN_TIME_MS = 300.0

@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conftest import Command, emulator_lacks
+from conftest import Command
+from marks import needs_emulator, needs_gateway, needs_namespaces
 from skybraid import _core
 from skybraid.cli import app
 from skybraid.gateway import Field, binary, configure_pair
 from skybraid.gateway.daemons import in_emulator
-from skybraid.gateway.field import missing_requirement
 from skybraid.model.errors import VideoError
 from skybraid.video import clips, pipeline, timecode
 from skybraid.video.decode import luma
@@ -378,7 +378,7 @@ def median_ms(rows: list[dict[str, str]]) -> float:
     return median(int(row["latency_ns"]) / MS for row in rows)
 
 
-@pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
+@needs_emulator
 def test_emulated_pictures_are_as_late_as_the_simulator_says(
     skybraid_process: Command, clip: clips.Clip, h264: Encoded, tmp_path: Path
 ) -> None:
@@ -400,8 +400,8 @@ def test_emulated_pictures_are_as_late_as_the_simulator_says(
 PROGRAM = binary()
 
 
-@pytest.mark.skipif(bool(missing_requirement()), reason=missing_requirement() or "the emulator can run")
-@pytest.mark.skipif(PROGRAM is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE")
+@needs_namespaces
+@needs_gateway
 def test_through_two_gateways_pictures_come_as_early_as_without_them(
     clip: clips.Clip, h264: Encoded, tmp_path: Path
 ) -> None:

@@ -8,10 +8,10 @@ from scipy import stats
 
 import skybraid
 from agreement import LOSSY, scenario
-from conftest import emulator_lacks
+from marks import needs_emulator
 from skybraid.model.results import Results
 
-pytestmark = pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
+pytestmark = needs_emulator
 
 WITHIN_MS = 150.0
 SEEDS = (1, 2, 3)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agreement import PATHS, STOOD, Agreement, Case, agreement, line, scenario
-from conftest import emulator_lacks
+from marks import needs_emulator
 
-pytestmark = pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
+pytestmark = needs_emulator
 
 STARLINK = {"starlink": PATHS["starlink"] + 'uplink.loss = { uniform = "0.1%" }\n'}
 BOTH = {"lte": PATHS["lte"], "starlink": PATHS["starlink"]}

@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 import skybraid
-from conftest import emulator_lacks
+from marks import needs_emulator
 from skybraid.model.results import Results
 
-pytestmark = pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
+pytestmark = needs_emulator
 
 SCENARIO = """
 duration = "8s"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from conftest import Command, emulator_lacks
+from conftest import Command
+from marks import needs_emulator
 from skybraid import Results, Scenario, Verdict, run
 from skybraid.execute import control
 from skybraid_studies.chavali2022.lines import LineError, expand, read_lines
@@ -333,7 +334,7 @@ def test_lte_alone_carries_the_flow_and_the_satellite_does_not() -> None:
         assert requirement.verdict is (Verdict.MET if name.startswith("lte") else Verdict.NOT_MET), name
 
 
-@pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
+@needs_emulator
 @pytest.mark.parametrize(
     ("line", "stack", "proxies"),
     [

@@ -18,7 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 import skybraid as package
-from conftest import Command, emulator_lacks
+from conftest import Command
+from marks import needs_emulator
 from skybraid import EmulationError, Results, Scenario, Verdict
 from skybraid.cli import ctl as ctl_command
 from skybraid.execute import control
@@ -98,7 +99,7 @@ while not os.path.exists(sys.argv[1] + ".end") and number < 6000:
 """Sends a numbered datagram every 10 ms, and logs each that was sent and each that came back, until told to end."""
 
 
-pytestmark = pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
+pytestmark = needs_emulator
 
 
 def program(code: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chromium import Chromium, browser
+from marks import needs_gateway
 from ports import free_ports
 from skybraid.gateway import Daemon, Node, binary, configure_pair
 
@@ -23,7 +24,7 @@ BROWSER = browser()
 PROGRAM = binary()
 
 pytestmark = [
-    pytest.mark.skipif(PROGRAM is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE"),
+    needs_gateway,
     pytest.mark.skipif(BROWSER is None, reason="found no Chromium or Chrome; SKYBRAID_BROWSER may name one"),
 ]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chromium import Chromium, browser
+from marks import needs_gateway
 from ports import free_ports
 from skybraid.gateway import Node, binary, configure_pair
 from skybraid.model.errors import ResultError
@@ -312,7 +313,7 @@ def test_in_a_browser_events_are_filtered(window: Chromium, page_of_both: Path) 
     assert all(re.search(r"lte, from the peer: (suspected → down|down → probation)", row) for row in rows)
 
 
-@pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE")
+@needs_gateway
 def test_logs_of_both_gateways_are_compared(tmp_path: Path) -> None:
     program = binary()
     assert program is not None

@@ -1,6 +1,6 @@
 //! Copies before a deadline, between two gateways and in the simulator: both miss as much, for as many packets.
 
-use crate::field::{AIRCRAFT, Field, GROUND, LEO, LTE, Shape};
+use crate::field::{AIRCRAFT, Field, GROUND, LEO, LTE, Shape, simulated_flow};
 use skybraid_gateway::config::ClassConfig;
 use skybraid_link::{LinkConfig, LossSource, RateSource};
 use skybraid_sim::record::Record;
@@ -9,7 +9,7 @@ use skybraid_statistics::{Interval, RunShare, share_interval, student_quantile};
 use skybraid_testing::Config;
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
-use skybraid_transport::{Class, PathInfo, TransportConfig};
+use skybraid_transport::{PathInfo, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
 
 /// Schedulers with their settings; the first sends no copy.
@@ -85,23 +85,11 @@ fn simulated(scheduler: &SchedulerConfig) -> Count {
     let links: Vec<LinkSetup> = links.collect();
     let bytes = Bytes::new(BYTES as u64);
     let transport = TransportConfig { scheduler: scheduler.clone(), ..TransportConfig::default() };
+    let traffic = TrafficConfig::Cbr { rate: Rate::from_mbps(1.0), packet: bytes };
     let flow = FlowSetup {
-        name: "control".into(),
-        group: "control".into(),
-        from: Host::Vehicle,
-        class: Class::Data,
         start: START,
-        stop: Instant::FAR_FUTURE,
-        traffic: TrafficConfig::Cbr { rate: Rate::from_mbps(1.0), packet: bytes },
-        transport: transport.into(),
-        paths: vec![0, 1],
-        deadline: None,
         judged_by: vec![WITHIN],
-        frames_within: Vec::new(),
-        judges_delays: false,
-        rides_with: None,
-        copies: 1,
-        proxies: Vec::new(),
+        ..simulated_flow("control", Host::Vehicle, traffic, transport)
     };
     let setup = Setup {
         seed: Seed(1),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::field::{AIRCRAFT, Field, GROUND, LEO, LTE};
+use crate::field::{AIRCRAFT, Field, GROUND, LEO, LTE, simulated_flow};
 use skybraid_link::{Direction, Link, LinkConfig, PathConfig, presets};
 use skybraid_sim::record::Record;
 use skybraid_sim::{FlowSetup, Host, LinkSetup, PathSetup, Setup, Silent, run};
@@ -73,7 +73,7 @@ struct Flights {
 }
 
 impl Flights {
-    /// Flights of so many seconds over the paths of a scenario, with traces relative to `scenarios`.
+    /// Creates flights of `seconds` over the paths of a scenario; trace files are relative to the folder `scenarios`.
     fn new(paths: &str, video: &str, seconds: i64) -> Self {
         let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
         let links = paths_of(paths).unwrap().into_iter().map(|(name, mut path)| {
@@ -105,22 +105,9 @@ impl Flights {
         });
         let links: Vec<LinkSetup> = links.collect();
         let flow = |(name, class, flow): (&str, Class, &Flow)| FlowSetup {
-            name: name.into(),
-            group: name.into(),
-            from: flow.from,
             class,
             start: START,
-            stop: Instant::FAR_FUTURE,
-            traffic: flow.traffic.clone(),
-            transport: flow.transport.clone().into(),
-            paths: vec![0, 1],
-            deadline: None,
-            judged_by: Vec::new(),
-            frames_within: Vec::new(),
-            judges_delays: false,
-            rides_with: None,
-            copies: 1,
-            proxies: Vec::new(),
+            ..simulated_flow(name, flow.from, flow.traffic.clone(), flow.transport.clone())
         };
         let [control, video] = &self.flows;
         let flows = [("control", Class::Control, control), ("video", Class::Video, video)];
@@ -219,7 +206,7 @@ fn mean(flights: &[f64]) -> Interval {
     Interval { low: mean - half, high: mean + half }
 }
 
-/// 95 % interval of the share that arrives within so many ms. The flights of both sides have the same seeds, so what
+/// Returns the 95 % interval of the share that arrives within `within_ms`. The flights of both sides have the same seeds, so what
 /// fails for a time fails in both; the remaining misses are independent.
 fn in_time(flights: &[Delays], within_ms: f64) -> Interval {
     let all = flights.iter().flatten();

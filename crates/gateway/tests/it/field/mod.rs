@@ -11,8 +11,10 @@ use skybraid_gateway::{
     SigningKey, Snapshot,
 };
 use skybraid_link::{Fate, Link, LinkConfig, RateSource};
+use skybraid_sim::{FlowSetup, Host};
 use skybraid_testing::Config;
-use skybraid_transport::PathId;
+use skybraid_traffic::TrafficConfig;
+use skybraid_transport::{Class, PathId, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed, Stream};
 
 /// The aircraft's number in pairs, and the ground's.
@@ -511,4 +513,31 @@ pub fn frame(system: u8, message: u32, number: u32) -> Vec<u8> {
 pub fn read(frame: &[u8]) -> (u32, u32) {
     let message = u32::from_le_bytes([frame[7], frame[8], frame[9], 0]);
     (message, u32::from_le_bytes([frame[10], frame[11], frame[12], frame[13]]))
+}
+
+/// Returns a flow of data over the first two paths, for the simulator next to the gateways.
+pub fn simulated_flow(
+    name: &str,
+    from: Host,
+    traffic: TrafficConfig,
+    transport: TransportConfig,
+) -> FlowSetup {
+    FlowSetup {
+        name: name.into(),
+        group: name.into(),
+        from,
+        class: Class::Data,
+        start: Instant::ZERO,
+        stop: Instant::FAR_FUTURE,
+        traffic,
+        transport: transport.into(),
+        paths: vec![0, 1],
+        deadline: None,
+        judged_by: Vec::new(),
+        frames_within: Vec::new(),
+        judges_delays: false,
+        rides_with: None,
+        copies: 1,
+        proxies: Vec::new(),
+    }
 }
