@@ -9,6 +9,7 @@ use skybraid_units::{Bytes, Duration, Seed};
 use crate::congestion::{CongestionConfig, IdleRestart, cubic, reno};
 use crate::mptcp::buffers::Buffers;
 use crate::mptcp::path_manager::{JoinAfter, PathManager};
+use crate::pacing::QUANTUM;
 use crate::reordering::ReorderingConfig;
 use crate::rtt::RtoRule;
 use crate::scheduler::{SchedulerConfig, linux_upstream, low_rtt, single};
@@ -322,7 +323,7 @@ impl Default for TransportConfig {
             tx_queue: None,
             drop_expired: false,
             restart_window: None,
-            pace_queue: Duration::from_millis(1),
+            pace_queue: QUANTUM,
             keep_alive: Duration::from_secs(20),
             probe_every: Duration::from_secs(1),
             stack: Stack::Auto,

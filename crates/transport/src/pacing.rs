@@ -2,7 +2,7 @@
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
-/// Amount of data assigned to a paced subflow of TCP in advance. Data is bound to a path as late as
+/// Default amount of data assigned to a paced subflow in advance. Data is bound to a path as late as
 /// possible.
 pub const QUANTUM: Duration = Duration::from_millis(1);
 

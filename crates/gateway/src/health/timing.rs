@@ -105,8 +105,9 @@ impl Timing {
         self.echoed
     }
 
-    /// Time by which an echo is overdue; at most zero while none is. One is expected the lowest round trip and `spare`
-    /// intervals after the newest echoed probe left, an interval being that of echoes, at least that of a `probe`.
+    /// Returns how long an echo has been overdue, zero or negative if none is. An echo is expected the minimum round
+    /// trip and `spare` intervals after the newest echoed probe was sent; an interval is that of the echoes, and at
+    /// least `probe`.
     pub fn overdue(&self, now: Instant, probe: Duration, spare: f64) -> Duration {
         let spare = self.echo_interval.max(probe).mul_f64(spare);
         let measured = self.echoed.zip(self.min_rtt());

@@ -253,23 +253,20 @@ mod tests {
                     unreachable!("no repair packet yet")
                 });
             }
+            let columns: Vec<usize> = (0..6).filter(|column| !here(*column)).collect();
             let mut matrix = Vec::new();
-            for (number, repair) in repairs.iter().enumerate().filter(|(index, _)| here(6 + index))
-            {
-                decoder.on_repair(repair, &coded(repair, len), &mut |unit| found.push(unit));
+            let arrived = repairs.iter().enumerate().filter(|(number, _)| here(6 + number));
+            for (number, repair) in arrived {
+                decoder
+                    .on_repair(repair, &coded(repair, len), &mut |datagram| found.push(datagram));
                 let (first, last) = windows[number];
                 let mut row = [0; 6];
                 for (sequence, coefficient) in (first..=last).zip(coefficients(repair.key)) {
                     row[sequence as usize] = coefficient;
                 }
-                matrix.push(
-                    (0..6)
-                        .filter(|number| !here(*number))
-                        .map(|number| row[number])
-                        .collect::<Vec<_>>(),
-                );
+                matrix.push(columns.iter().map(|column| row[*column]).collect::<Vec<_>>());
             }
-            let missing = (0..6).filter(|number| !here(*number)).count();
+            let missing = columns.len();
             // A datagram is determined if a unit vector of its column does not add to the rank.
             let full = rank(matrix.clone());
             let determined = (0..missing).filter(|column| {

@@ -20,10 +20,7 @@ pub const ABOUT: About = About {
     source: "baltaci2023 §2.4 (CPF of MP-DCCP); RFC 9897 §3.2.9 and §3.4 (priorities)",
     linux: "As in Telekom's MP-DCCP kernel: standby paths also carry spilled traffic, and cost is \
             ignored.",
-    parameters: &[Compat::parameter(
-        "whether standby paths are used only after all others have \
-                                     failed",
-    )],
+    parameters: &[Compat::parameter("whether standby paths wait until all others have failed")],
 };
 
 compat_config! {

@@ -26,7 +26,7 @@ pub const ABOUT: About = About {
             name: "beta",
             unit: "ratio",
             default: "0.25",
-            summary: "margin by which the slow path must be earlier to end the waiting",
+            summary: "relative margin of the slow path's completion time that ends the waiting",
         },
     ],
 };

@@ -93,8 +93,8 @@ impl PathState {
         }
     }
 
-    /// Returns the place of the path if [`refresh`](Self::refresh) would change nothing, with so many
-    /// independent packets `settled`.
+    /// Returns the rank of the path if [`refresh`](Self::refresh) would change nothing, with `settled` independent
+    /// packets.
     #[inline]
     pub fn current_rank(&self, now: Instant, view: &PathView, settled: f64) -> Option<Rank> {
         let judged = &self.judged;
@@ -307,7 +307,7 @@ mod tests {
 
     const TIMES: Times = Times { within: ms(160), ack_delay: ms(16) };
 
-    // What is judged anew each time is the reference.
+    // The reference is a state that is judged from scratch each time.
     #[test]
     fn a_level_that_is_kept_is_that_of_now() {
         let mut stream = Seed(1).stream("fates");
@@ -328,14 +328,14 @@ mod tests {
                 }
             }
             let view = &paths(&[60])[0];
-            let mut anew = kept.clone();
-            anew.forget_times();
+            let mut scratch = kept.clone();
+            scratch.forget_times();
             kept.refresh(at(now), view, TIMES, &mut odds);
-            anew.refresh(at(now), view, TIMES, &mut odds);
-            let [kept_route, anew] =
-                [&kept, &anew].map(|path| (path.route().level, path.route().is_silent));
-            assert_eq!(kept_route, anew, "{now} ms");
-            seen[anew.0] = true;
+            scratch.refresh(at(now), view, TIMES, &mut odds);
+            let [found, expected] =
+                [&kept, &scratch].map(|path| (path.route().level, path.route().is_silent));
+            assert_eq!(found, expected, "{now} ms");
+            seen[expected.0] = true;
         }
         // Delays of 20 ms and more are never in the first eighth after a late packet.
         let is_expected = |level: usize| seen[level] || level == RESTLESS;
