@@ -1,8 +1,7 @@
 """Runs on other machines, through a Dask scheduler: `--on dask://HOST:PORT`.
 
 A batch of runs is sent as text, keys and seeds, and returned as rows; only this process writes the dataset. A batch
-that
-was lost with its worker is repeated by another worker. Its rows are written once, when they have been returned.
+that was lost with its worker is repeated by another worker. Its rows are written once, when they have been returned.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from skybraid.model.errors import ResultError, meant_by
 from skybraid.model.results import Results
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
 
 _SUMMARY = "summary.json"
@@ -29,14 +29,12 @@ def open_results(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
         ResultError: there is no campaign or result, or it is damaged.
     """
     # A local result needs no fsspec, which takes 0.1 s to import.
-    folder = Path(url).expanduser()
+    folder = Path(os.fspath(url).removeprefix("file://")).expanduser()
     if (folder / _SUMMARY).exists() and not (folder / MANIFEST).exists():
         return Results.open(folder)
     store = Store.at(url, storage_options)
     if store.read(MANIFEST) is not None:
         return Campaign.at(store)
-    if store.local and store.read(_SUMMARY) is not None:
-        return Results.open(store.place(""))
     if store.local and folder.is_file():
         makes = f"; `skybraid run {store.url}` makes a result" if store.url.endswith(".toml") else ""
         raise ResultError(f"{store.url}: found a file, expected the folder of a campaign or a result{makes}")

@@ -1,8 +1,7 @@
 """Dataset of a campaign: `campaign.json` and Parquet parts in a local folder or at any URL of fsspec.
 
 A part has three files of one name, written atomically: `flows/` and `requirements/` first, `runs/` last. A part is
-valid
-once its file in `runs/` exists, so an interrupted campaign leaves only complete runs.
+valid once its file in `runs/` exists, so an interrupted campaign leaves only complete runs.
 """
 
 from __future__ import annotations

@@ -7,9 +7,8 @@ Metrics are those of `measures.MEASURES`: `share` (within the flow's shortest de
 requires none), `goodput`, delays `p50` … `p99.999`; of a video also `frames` (the same share, of its frames),
 `frame_latency_p50`, `frame_latency_p95`, `frame_latency_p99`, `frame_rate`, `worst_frame_rate` and `freezes`. `+-` and
 `+/-` can be written for ±. Intervals are those of `skybraid.episodes` over runs. Each point is examined after 10, 20,
-40, 80 … runs. Stopping at the
-first success with 95 % intervals would err more often than once in twenty, so each look decides by 99 % intervals: over
-the first five looks, the error probabilities add up to at most 5 %.
+40, 80 … runs. Stopping at the first success with 95 % intervals would err more often than once in twenty, so each look
+decides by 99 % intervals: over the first five looks, the error probabilities add up to at most 5 %.
 """
 
 from __future__ import annotations

@@ -150,9 +150,8 @@ def fit_durations(durations_s: Floats, prior: DurationPrior | None = None) -> Qu
 
     The next duration exceeds the longest of n with probability `1 / (n + 1)`, by an excess from the generalised Pareto
     distribution fitted to the longest fifth (Pickands 1975). After n exponential durations of sum s, the next one
-    exceeds
-    x with probability `(1 + x / s) ** -n` (Lomax 1954; the prior is 1 / mean); this is applied to the excess over the
-    minimum duration, with the prior's durations added.
+    exceeds x with probability `(1 + x / s) ** -n` (Lomax 1954; the prior is 1 / mean); this is applied to the excess
+    over the minimum duration, with the prior's durations added.
 
     Args:
         durations_s: durations in s, shape (n,); n at least 1, or 0 with a prior.

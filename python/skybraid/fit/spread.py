@@ -137,8 +137,7 @@ def _smoothing(logs: Sequence[float], journeys: int, chance: float = 0.0) -> flo
 
     It is the larger of two: that of a kernel (Silverman 1986), and, for few journeys, the variance that drawing from n
     journeys lacks. The next journey has the variance of Student's t with `n - 1` degrees of freedom, `(n - 1) / (n -
-    3)` of
-    the measured one, around a mean that is uncertain by an n-th of it; drawing from n has `(n - 1) / n`.
+    3)` of the measured one, around a mean that is uncertain by an n-th of it; drawing from n has `(n - 1) / n`.
     """
     if len(logs) < 2:
         return 0.0
