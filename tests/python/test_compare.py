@@ -194,7 +194,25 @@ class TestRanking:
         scenario = SHORT.with_all({"flow.video.transport.paths": ["near"], "flow.control.transport.paths": ["near"]})
         found = rank(scenario, flows=["video"], protocols=["udp"], schedulers=["single", "low_rtt", "redundant"])
         assert [len(place.combinations) for place in found.places] == [3]
-        assert "1: the same to the last digit: udp low_rtt, udp redundant" in found.text()
+        assert "1: the same to the last digit: udp single, low_rtt, redundant\n" in f"{found.text()}\n"
+
+    def test_equal_combinations_are_named_in_groups(self) -> None:
+        # Little data on one path: neither the scheduler nor the congestion control has anything to decide.
+        scenario = SHORT.with_all({"flow.video.transport.paths": ["near"], "flow.control.transport.paths": ["near"]})
+        controls = ["reno", "cubic", "olia"]
+        found = rank(
+            scenario, flows=["control"], protocols=["mptcp"], schedulers=["single", "blest"], congestion=controls
+        )
+        assert [len(place.combinations) for place in found.places] == [6]
+        assert "digit: mptcp single, blest with every congestion control" in found.text()
+        (place,) = found.places
+        cubic = tuple(one for one in place.combinations if one.congestion == "cubic")
+        others = tuple(one for one in place.combinations if one.congestion != "cubic")
+        apart = replace(found, places=tuple(replace(place, combinations=one) for one in (others, cubic)))
+        assert (
+            "1: the same to the last digit: mptcp single, blest with every congestion control but cubic" in apart.text()
+        )
+        assert "2: the same to the last digit: mptcp single, blest with cubic" in apart.text()
 
     def test_places_beyond_the_first_are_counted(self) -> None:
         found = rank(SHORT, flows=["video"], protocols=["udp"], schedulers=["single", "round_robin", "redundant"])

@@ -31,6 +31,7 @@ from skybraid.model.statistics import Verdict, shows_no_difference
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from skybraid.execute.pool import Progress
     from skybraid.model.requirements import Requirement
@@ -157,7 +158,7 @@ class Ranking:
         text = [f"best first: {self.measure}", aligned(lines, len(heads), widths, shared=0)]
         for at, place in enumerate(places, start=1):
             if len(place.combinations) > 1:
-                text.append(f"{at}: the same to the last digit: {', '.join(place.names[1:])}")
+                text.append(f"{at}: the same to the last digit: {self._grouped(place.combinations)}")
         if len(places) < len(self.places):
             more = self.places[len(places) :]
             count = sum(len(place.combinations) for place in more)
@@ -165,6 +166,20 @@ class Ranking:
         if any(place.is_tied for place in self.places[1:]):
             text.append("≈: the runs cannot tell it from the first")
         return "\n".join([*text, *self.left_out])
+
+    def _grouped(self, combinations: Iterable[Combination]) -> str:
+        """Names combinations in groups: the schedulers of a protocol that have the same congestion controls."""
+        compared = _controls(one for place in self.places for one in place.combinations)
+        groups: dict[tuple[str, frozenset[str]], list[str]] = {}
+        for (protocol, scheduler), controls in _controls(combinations).items():
+            groups.setdefault((protocol, frozenset(controls)), []).append(scheduler)
+        words = []
+        for (protocol, shared), schedulers in groups.items():
+            every = {control for (name, _), found in compared.items() if name == protocol for control in found}
+            chosen = _listed(shared, every)
+            with_control = f" with {chosen}" if shared and len(every) > 1 else ""
+            words.append(f"{protocol} {', '.join(schedulers)}{with_control}")
+        return "; ".join(words)
 
     def latex(self, shown: int | None = SHOWN) -> str:
         """Formats the first `shown` places as a LaTeX table with booktabs' rules; all places if None."""
@@ -218,6 +233,24 @@ def rank(
         for combinations, requirements, rows in merged
     )
     return Ranking(_with_places(seen.frame, places), places, measure, seen.left_out)
+
+
+def _controls(combinations: Iterable[Combination]) -> dict[tuple[str, str], set[str]]:
+    """Returns the congestion controls of each protocol and scheduler; none where the protocol has no such control."""
+    controls: dict[tuple[str, str], set[str]] = {}
+    for protocol, scheduler, congestion in combinations:
+        controls.setdefault((protocol, scheduler), set()).update([] if congestion is None else [congestion])
+    return controls
+
+
+def _listed(controls: AbstractSet[str], every: AbstractSet[str]) -> str:
+    """Lists congestion controls out of `every`, or those that are missing if they are fewer."""
+    missing = every - controls
+    if not missing:
+        return "every congestion control"
+    if len(missing) < len(controls):
+        return f"every congestion control but {', '.join(sorted(missing))}"
+    return ", ".join(sorted(controls))
 
 
 def _with_places(frame: pl.DataFrame, places: Sequence[Place]) -> pl.DataFrame:
