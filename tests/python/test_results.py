@@ -245,10 +245,13 @@ def test_wishes_that_make_no_sense_are_refused(wishes: dict[str, Any], words: st
         run(Scenario(TWO_PATHS), **wishes)
 
 
-def test_a_folder_without_a_result_and_a_damaged_one_are_told(tmp_path: Path) -> None:
+def test_damaged_result_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="expected a result folder"):
         Results.open(tmp_path)
     run(Scenario(TWO_PATHS), tables=[], out=tmp_path / "result")
+    (tmp_path / "result" / "scenario.toml").write_text(TWO_PATHS.replace("20ms", "21ms"), encoding="utf-8")
+    with pytest.raises(ResultError, match=r"scenario\.toml: found a changed text"):
+        Results.open(tmp_path / "result")
     (tmp_path / "result" / "summary.json").write_text('{"name": "half', encoding="utf-8")
     with pytest.raises(ResultError, match="damaged"):
         Results.open(tmp_path / "result")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -372,6 +373,8 @@ class Results:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ResultError(f"{path / SUMMARY}: the result is damaged: {error!r}") from error
+        if hashlib.sha256(scenario.encode()).hexdigest() != provenance["scenario"]["sha256"]:
+            raise ResultError(f"{path / SCENARIO}: found a changed text, expected the scenario that was run")
         for table in (*table_files.ALL, "summary", "flows"):
             for candidate in (path / f"{table}.parquet", path / table):
                 if candidate.exists():
