@@ -10,7 +10,7 @@ import pytest
 
 from conftest import Command
 from skybraid.assess import Network, Wanted, assess, parse_wanted, read_networks
-from skybraid.assess.answer import Answer, RankedFlow, Row
+from skybraid.assess.answer import Answer, Cost, RankedFlow, Row
 from skybraid.assess.candidates import candidates
 from skybraid.assess.judging import (
     BAD_FLIGHT,
@@ -253,6 +253,11 @@ class TestAssess:
         assert "more flights of a" in words
         assert "at the same time" in words
         assert sum(len(row.names) for row in flow.rows) == 4
+
+    def test_the_budget_pays_for_preparing_runs_first(self) -> None:
+        cost = Cost(per_run=0.5, per_simulated_s=0.01)
+        assert cost.affordable_s(10.0, runs=4) == pytest.approx(800.0)
+        assert cost.affordable_s(1.0, runs=4) == 0.0
 
     def test_an_outage_costs_availability_and_not_continuity(self, tmp_path: Path) -> None:
         # 30 s of 300 s without a reply, all at once.

@@ -216,14 +216,13 @@ class _Rounds:
     def __init__(self, runner: _Runner, budget_s: float, progress: Callable[[float], None], started: float) -> None:
         self._runner, self._budget_s, self._progress, self._started = runner, budget_s, progress, started
         self._look_s = max(min(LOOK_S * min(budget_s / BUDGET_S, 1.0), runner.longest_s), 1.0)
-        self._cost = math.nan
-        """Computing time in s per simulated second."""
+        self._cost = Cost(0.0, 0.0)
+        """That of the last round."""
 
     def look(self) -> Rows:
         """Runs every transport over a part of one flight."""
         jobs = self._runner.jobs(self._runner.choices, passes=1, journeys=1, duration_s=self._look_s)
-        seen = self._runner.run(jobs, lambda share: self._progress(0.1 * share))
-        self._cost = self._took_s() / max(sum(job.duration_s for job in jobs), 1e-9)
+        seen, self._cost = self._runner.run(jobs, lambda share: self._progress(0.1 * share))
         return self._runner.rows(self._runner.choices, seen, is_final=False)
 
     def rank(self, promising: Choices) -> Rows:
@@ -232,24 +231,37 @@ class _Rounds:
         The part is as long as `_FIRST_PART` of the budget allows, and at least as long as the look.
         """
         runs = max(sum(len(every) for every in promising) * _FIRST_JOURNEYS, 1)
-        affordable_s = max(_FIRST_PART * self._budget_s / (self._cost * runs), self._look_s)
-        duration_s = min(FIRST_S, affordable_s, max(self._runner.longest_s, 1.0))
+        affordable_s = self._cost.affordable_s(_FIRST_PART * self._budget_s, runs) / runs
+        duration_s = min(FIRST_S, max(affordable_s, self._look_s), max(self._runner.longest_s, 1.0))
         jobs = self._runner.jobs(promising, passes=1, journeys=_FIRST_JOURNEYS, duration_s=duration_s)
-        seen = self._runner.run(jobs, lambda share: self._progress(0.1 + 0.2 * share))
+        seen, self._cost = self._runner.run(jobs, lambda share: self._progress(0.1 + 0.2 * share))
         return self._runner.rows(promising, seen, is_final=False)
 
     def decide(self, finalists: Choices) -> tuple[Rows, float]:
         """Runs the finalists over all flights; also returns the share of each flight that the budget allowed."""
         longest_s, journeys = self._runner.longest_s, self._runner.max_journeys
-        whole_s = sum(len(every) for every in finalists) * _PASSES * journeys * longest_s
+        jobs = self._runner.jobs(finalists, passes=_PASSES, journeys=journeys, duration_s=longest_s)
         left_s = max(self._budget_s - self._took_s(), 5.0)
-        share = min(1.0, left_s / max(self._cost * whole_s, 1e-9))
-        jobs = self._runner.jobs(finalists, passes=_PASSES, journeys=journeys, duration_s=longest_s * share)
-        seen = self._runner.run(jobs, lambda done: self._progress(0.3 + 0.7 * done))
+        affordable_s = max(self._cost.affordable_s(left_s, len(jobs)), self._look_s * len(jobs))
+        share = min(1.0, affordable_s / (longest_s * len(jobs)))
+        jobs = [replace(job, duration_s=longest_s * share) for job in jobs]
+        seen, _ = self._runner.run(jobs, lambda done: self._progress(0.3 + 0.7 * done))
         return self._runner.rows(finalists, seen, is_final=True), share
 
     def _took_s(self) -> float:
         return time.perf_counter() - self._started
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Computing time of runs, in s."""
+
+    per_run: float
+    per_simulated_s: float
+
+    def affordable_s(self, budget_s: float, runs: int) -> float:
+        """Returns the simulated time of all `runs` together that `budget_s` of computing time allows."""
+        return max(budget_s - self.per_run * runs, 0.0) / max(self.per_simulated_s, 1e-9)
 
 
 class _Runner:
@@ -293,21 +305,30 @@ class _Runner:
             for journey in range(min(journeys, self._journeys(candidate)))
         ]
 
-    def run(self, jobs: list[_Job], progress: Callable[[float], None]) -> dict[_Job, Seen]:
-        """Runs all jobs on all cores."""
+    def run(self, jobs: list[_Job], progress: Callable[[float], None]) -> tuple[dict[_Job, Seen], Cost]:
+        """Runs all jobs on all cores; also returns their cost."""
         gauge = Gauge(len(jobs), jobs[0].duration_s)
+        preparing_s: list[float] = []
+        simulating_s: list[float] = []
 
         def one(job: _Job) -> Seen:
             gauge.raise_if_stopped()
-            scenario = self.scenario(job)
-            native, _ = simulation(scenario).make(
-                1 + job.pass_number * 1000 + job.journey, [], gauge.reporter(job), None, None
-            )
+            began = time.perf_counter()
+            prepared = simulation(self.scenario(job))
+            ready = time.perf_counter()
+            native, _ = prepared.make(1 + job.pass_number * 1000 + job.journey, [], gauge.reporter(job), None, None)
+            preparing_s.append(ready - began)
+            simulating_s.append(time.perf_counter() - ready)
             wanted = self._wanted[job.flow]
             stats = next(stats for stats in native.group_stats() if stats.flow == wanted.flow)
             return _seen(stats, wanted)
 
-        return dict(zip(jobs, on_all_cores(one, jobs, gauge, progress), strict=True))
+        began = time.perf_counter()
+        seen = dict(zip(jobs, on_all_cores(one, jobs, gauge, progress), strict=True))
+        # Of the time that passed, while several cores worked.
+        passed = (time.perf_counter() - began) / (sum(preparing_s) + sum(simulating_s))
+        per_simulated_s = passed * sum(simulating_s) / sum(job.duration_s for job in jobs)
+        return seen, Cost(passed * sum(preparing_s) / len(jobs), per_simulated_s)
 
     def scenario(self, job: _Job) -> Scenario:
         """Returns the scenario of a run."""
