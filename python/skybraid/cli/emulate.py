@@ -117,7 +117,9 @@ def emulate(
     """
     options = emulating.Options(precise, ipv6, vehicle, ground, seconds("--for", limit), iperf3, keep_privileges)
     if iperf3 and options.programs:
-        raise ScenarioError("--iperf3: found programs, expected the scenario's flows; iperf3 --json tells its own")
+        raise ScenarioError(
+            "--iperf3: found programs, expected the scenario's flows; `iperf3 --json` prints its own results"
+        )
     if options.limit_s is not None and not options.programs:
         raise ScenarioError(
             "--for: found no program, expected --vehicle or --ground; --set duration=… shortens a scenario"

@@ -164,7 +164,7 @@ class Ranking:
             count = sum(len(place.combinations) for place in more)
             text.append(f"and {len(more)} more places ({count} combinations): --all, --json and --out have them")
         if any(place.is_tied for place in self.places[1:]):
-            text.append("≈: the runs cannot tell it from the first")
+            text.append("≈: the runs show no difference from the first")
         return "\n".join([*text, *self.left_out])
 
     def _grouped(self, combinations: Iterable[Combination]) -> str:

@@ -542,8 +542,8 @@ def _unknown(flights: Sequence[Flight], handovers: Sequence[Handovers], *, is_lo
     directed = {column.direction for flight in flights for column in flight.columns if column.quantity == "delay"}
     if directed == {""}:
         sentences.append(
-            "Round trips do not tell the directions apart: each has half, and both vary together; a third of the runs "
-            "loses and stalls both ways, a third down, a third up."
+            "Round trips are not split by direction: each direction gets half, and both vary together. Losses and "
+            "stalls are in both directions in a third of the runs, only down in a third, only up in a third."
         )
     if not handovers:
         sentences.append("No handovers were given: those of the measured link are in its delays and rates.")

@@ -3,7 +3,7 @@
 //! | request | what it does |
 //! |---|---|
 //! | `{"do":"status"}` | reports the state of each path |
-//! | `{"do":"watch"}` | tells it every 500 ms until the client leaves |
+//! | `{"do":"watch"}` | the same every 500 ms until the client leaves |
 //! | `{"do":"cut","path":"lte"}` | takes a path down |
 //! | `{"do":"restore","path":"lte"}` | ends the cut |
 //! | `{"do":"set","path":"lte","direction":"uplink","rate":"5Mbit/s","delay":"30ms","loss":"1%"}` | sets what is named; both directions without `direction` |

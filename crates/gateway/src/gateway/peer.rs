@@ -118,8 +118,9 @@ impl Gateway {
             });
             let unnamed = not_here.filter(|name| matches!(name, Name::Digest(_))).count();
             if unnamed > 0 {
-                let text = "at the peer and not here, whose names the peer tells at its own end";
-                alarms.push(format!("there are {unnamed} names of a {what} {text}"));
+                alarms.push(format!(
+                    "the peer has {unnamed} names of a {what} that are not here; its own alarm lists them"
+                ));
             }
             for (names, at_home) in [(here.collect::<Vec<_>>(), true), (there.collect(), false)] {
                 if !names.is_empty() {

@@ -68,5 +68,8 @@ fn names_that_do_not_fit_or_match_raise_an_alarm() {
         .collect();
     let own = format!("path `{}` is here and not at the peer", name("path", 7));
     assert!(texts.iter().any(|text| text.starts_with(&own)), "{texts:?}");
-    assert!(texts.iter().any(|text| text.starts_with("there are 1 names of a path")), "{texts:?}");
+    assert!(
+        texts.iter().any(|text| text.starts_with("the peer has 1 names of a path")),
+        "{texts:?}"
+    );
 }
