@@ -1,37 +1,27 @@
 //! The class of a message, which decides how it is carried.
 
 use core::ops::{Index, IndexMut};
+use skybraid_units::named;
 
-/// The class of a message.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize, serde::Serialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// Commands, setpoints, heartbeats, handshakes: sent on every path, ahead of all other classes.
-    Control,
-    /// State that the aircraft reports.
-    Telemetry,
-    /// Live video.
-    Video,
-    /// Logs, files, everything else.
-    Bulk,
+named! {
+    /// The class of a message.
+    #[derive(
+        Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize, serde::Serialize,
+    )]
+    #[serde(rename_all = "snake_case")]
+    pub enum Class {
+        /// Commands, setpoints, heartbeats, handshakes: sent on every path, ahead of all other classes.
+        Control = "control",
+        /// State that the aircraft reports.
+        Telemetry = "telemetry",
+        /// Live video.
+        Video = "video",
+        /// Logs, files, everything else.
+        Bulk = "bulk",
+    }
 }
 
 impl Class {
-    /// All classes, most urgent first.
-    pub const ALL: [Self; 4] = [Self::Control, Self::Telemetry, Self::Video, Self::Bulk];
-
-    /// Returns the name used in files and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Control => "control",
-            Self::Telemetry => "telemetry",
-            Self::Video => "video",
-            Self::Bulk => "bulk",
-        }
-    }
-
     /// The class that schedulers see.
     pub const fn in_transports(self) -> skybraid_transport::Class {
         match self {

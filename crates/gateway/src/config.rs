@@ -12,7 +12,7 @@ use skybraid_transport::congestion::{CongestionConfig, ccid5};
 use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::{SchedulerConfig, mutran};
 use skybraid_transport::{Protocol, TransportConfig};
-use skybraid_units::{Bytes, Duration};
+use skybraid_units::{Bytes, Duration, named};
 
 use crate::fec::RepairConfig;
 use crate::{Class, PublicKey};
@@ -29,23 +29,15 @@ const RESTART_WINDOW: u32 = 4;
 /// together when all rates fall.
 const PACE_QUEUE: Duration = Duration::from_millis(8);
 
-/// Side of the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// Opens the session; may be behind address translation.
-    Aircraft,
-    /// Responds at fixed addresses.
-    Ground,
-}
-
-impl Side {
-    /// Returns the name used in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Aircraft => "aircraft",
-            Self::Ground => "ground",
-        }
+named! {
+    /// Side of the link.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Side {
+        /// Opens the session; may be behind address translation.
+        Aircraft = "aircraft",
+        /// Responds at fixed addresses.
+        Ground = "ground",
     }
 }
 

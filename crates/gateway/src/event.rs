@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use skybraid_units::Instant;
+use skybraid_units::{Instant, named};
 
 /// Event of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -75,21 +75,23 @@ pub enum Direction {
     Both,
 }
 
-/// State of a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PathState {
-    /// Nothing received yet.
-    #[default]
-    Unheard,
-    /// Back but on probation: carries control, and data only if no other path is alive.
-    Probation,
-    /// Carries all classes.
-    Up,
-    /// Silent for three probe intervals.
-    Suspected,
-    /// Given up: silent for too long.
-    Down,
+named! {
+    /// State of a path.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum PathState {
+        /// Nothing received yet.
+        #[default]
+        Unheard = "unheard",
+        /// Back but on probation: carries control, and data only if no other path is alive.
+        Probation = "probation",
+        /// Carries all classes.
+        Up = "up",
+        /// Silent for three probe intervals.
+        Suspected = "suspected",
+        /// Given up: silent for too long.
+        Down = "down",
+    }
 }
 
 impl PathState {

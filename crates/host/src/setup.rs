@@ -9,30 +9,24 @@ use skybraid_link::{Direction, LinkConfig};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, PathId, PathInfo, TransportConfig};
-use skybraid_units::{Duration, Instant, Seed};
+use skybraid_units::{Duration, Instant, Seed, named};
 
 use crate::ids::DirectedLink;
 use crate::record::Record;
 
-/// End of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Host {
-    /// The aircraft, or the initiator of the connection; sends on the uplinks.
-    Vehicle,
-    /// The ground station, or the responder of the connection; sends on the downlinks.
-    Ground,
+named! {
+    /// End of a connection.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Host {
+        /// The aircraft, or the initiator of the connection; sends on the uplinks.
+        Vehicle = "vehicle",
+        /// The ground station, or the responder of the connection; sends on the downlinks.
+        Ground = "ground",
+    }
 }
 
 impl Host {
-    /// Name in scenarios and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Vehicle => "vehicle",
-            Self::Ground => "ground",
-        }
-    }
-
     /// Direction of the links on which this host sends.
     pub const fn sends(self) -> Direction {
         match self {

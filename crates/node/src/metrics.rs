@@ -12,14 +12,6 @@ use super::watch::LogState;
 /// Media type.
 pub(super) const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-const STATES: [(PathState, &str); 5] = [
-    (PathState::Unheard, "unheard"),
-    (PathState::Probation, "probation"),
-    (PathState::Up, "up"),
-    (PathState::Suspected, "suspected"),
-    (PathState::Down, "down"),
-];
-
 /// Metric families, each with its help and type before the first sample.
 #[derive(Default)]
 struct Text(String);
@@ -30,7 +22,6 @@ type Label<'a> = (&'a str, &'a str);
 impl Text {
     fn family<'a>(
         &mut self,
-        kind: &str,
         name: &str,
         help: &str,
         samples: impl IntoIterator<Item = (Vec<Label<'a>>, Option<f64>)>,
@@ -40,6 +31,7 @@ impl Text {
         if samples.peek().is_none() {
             return;
         }
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         // Writing to a string never fails.
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
         for (labels, value) in samples {
@@ -83,38 +75,31 @@ pub(super) fn text(
     local(&mut text, edges);
     if let Some(log) = log {
         let lost = [(Vec::new(), count(log.lost))];
-        text.family(
-            "counter",
-            "skybraid_log_lost_lines_total",
-            "Lines that the event log lacks.",
-            lost,
-        );
+        text.family("skybraid_log_lost_lines_total", "Lines that the event log lacks.", lost);
     }
     text.0
 }
 
 fn whole(text: &mut Text, version: &str, state: &Snapshot) {
-    let mut one = |kind, name, help, value| text.family(kind, name, help, [(Vec::new(), value)]);
+    let mut one = |name, help, value| text.family(name, help, [(Vec::new(), value)]);
     let up = Some(f64::from(u8::from(state.session)));
-    one("gauge", "skybraid_uptime_seconds", "Since the start.", Some(state.uptime_ms / 1e3));
-    one("gauge", "skybraid_session_up", "A session with the other end stands.", up);
+    one("skybraid_uptime_seconds", "Since the start.", Some(state.uptime_ms / 1e3));
+    one("skybraid_session_up", "A session with the other end stands.", up);
     let help = "Until the session ends unless its keys are changed.";
-    one("gauge", "skybraid_session_left_seconds", help, seconds(state.session_left_ms));
+    one("skybraid_session_left_seconds", help, seconds(state.session_left_ms));
     let overdue = Some(f64::from(u8::from(state.session_overdue)));
     let help = "The session's keys should have been changed for a while.";
-    one("gauge", "skybraid_session_overdue", help, overdue);
-    let help = "Sessions, changes of keys included.";
-    one("counter", "skybraid_sessions_total", help, count(state.sessions));
+    one("skybraid_session_overdue", help, overdue);
+    one("skybraid_sessions_total", "Sessions, changes of keys included.", count(state.sessions));
     let help = "Broken invariants of this program: anything but 0 is a bug.";
-    one("counter", "skybraid_bugs_total", help, count(state.bugs));
+    one("skybraid_bugs_total", help, count(state.bugs));
     let help = "How often the other end has been restarted.";
-    one("counter", "skybraid_peer_restarts_total", help, count(state.peer_restarts));
+    one("skybraid_peer_restarts_total", help, count(state.peer_restarts));
     let help = "Since when nothing has been heard from the other end.";
-    one("gauge", "skybraid_peer_silent_seconds", help, seconds(state.silent_ms));
+    one("skybraid_peer_silent_seconds", help, seconds(state.silent_ms));
     let labels =
         vec![("name", state.name.as_str()), ("side", state.side.name()), ("version", version)];
-    let help = "What this gateway is.";
-    text.family("gauge", "skybraid_gateway_info", help, [(labels, Some(1.0))]);
+    text.family("skybraid_gateway_info", "What this gateway is.", [(labels, Some(1.0))]);
     let refused = &state.refused;
     let reasons = [
         ("foreign", refused.foreign),
@@ -127,7 +112,7 @@ fn whole(text: &mut Text, version: &str, state: &Snapshot) {
     ];
     let reasons = reasons.map(|(reason, number)| (vec![("reason", reason)], count(number)));
     let help = "Datagrams from outside that were refused.";
-    text.family("counter", "skybraid_refused_datagrams_total", help, reasons);
+    text.family("skybraid_refused_datagrams_total", help, reasons);
 }
 
 fn tun(text: &mut Text, state: &Snapshot) {
@@ -135,7 +120,7 @@ fn tun(text: &mut Text, state: &Snapshot) {
     let ways = [("outgoing", tun.refused_outgoing), ("incoming", tun.refused_incoming)];
     let ways = ways.map(|(way, number)| (vec![("direction", way)], count(number)));
     let help = "IP packets of the TUN interface whose inner addresses are not allowed.";
-    text.family("counter", "skybraid_tun_refused_packets_total", help, ways);
+    text.family("skybraid_tun_refused_packets_total", help, ways);
 }
 
 fn paths(text: &mut Text, state: &Snapshot) {
@@ -144,101 +129,100 @@ fn paths(text: &mut Text, state: &Snapshot) {
     let states = each().flat_map(|(labels, path)| {
         ways.into_iter().zip([path.outgoing, path.incoming]).flat_map(move |(way, is)| {
             let labels = labels.clone();
-            STATES.into_iter().map(move |(state, name)| {
-                let more = [("direction", way), ("state", name)];
+            PathState::ALL.into_iter().map(move |state| {
+                let more = [("direction", way), ("state", state.name())];
                 let labels = labels.iter().copied().chain(more).collect();
                 (labels, Some(f64::from(u8::from(state == is))))
             })
         })
     });
-    text.family("gauge", "skybraid_path_state", "1 for the state in which a path is.", states);
+    text.family("skybraid_path_state", "1 for the state in which a path is.", states);
     macro_rules! both_ways {
-        ($kind:literal, $name:literal, $help:literal, $path:ident => $out:expr, $in:expr) => {
+        ($name:literal, $help:literal, $path:ident => $out:expr, $in:expr) => {
             let samples = each().flat_map(|(labels, $path)| {
                 ways.into_iter().zip([$out, $in]).map(move |(way, value)| {
                     (labels.iter().copied().chain([("direction", way)]).collect(), value)
                 })
             });
-            text.family($kind, $name, $help, samples);
+            text.family($name, $help, samples);
         };
     }
-    both_ways!("gauge", "skybraid_path_delay_seconds", "One-way delay.",
+    both_ways!("skybraid_path_delay_seconds", "One-way delay.",
         path => seconds(path.outgoing_delay_ms), seconds(path.incoming_delay_ms));
-    both_ways!("gauge", "skybraid_path_loss_ratio", "Share lost in the last second or so, 0 to 1.",
+    both_ways!("skybraid_path_loss_ratio", "Share lost in the last second or so, 0 to 1.",
         path => path.outgoing_loss, path.incoming_loss);
-    both_ways!("counter", "skybraid_path_bytes_total", "Bytes of IP packets.",
+    both_ways!("skybraid_path_bytes_total", "Bytes of IP packets.",
         path => count(path.outgoing_bytes), count(path.incoming_bytes));
-    both_ways!("counter", "skybraid_path_datagrams_total", "Datagrams.",
+    both_ways!("skybraid_path_datagrams_total", "Datagrams.",
         path => count(path.outgoing_datagrams), count(path.incoming_datagrams));
     macro_rules! each_path {
-        ($kind:literal, $name:literal, $help:literal, $path:ident => $value:expr) => {
-            text.family($kind, $name, $help, each().map(|(labels, $path)| (labels, $value)));
+        ($name:literal, $help:literal, $path:ident => $value:expr) => {
+            text.family($name, $help, each().map(|(labels, $path)| (labels, $value)));
         };
     }
-    each_path!("gauge", "skybraid_path_rtt_seconds", "Smoothed round-trip time.",
+    each_path!("skybraid_path_rtt_seconds", "Smoothed round-trip time.",
         path => seconds(path.rtt_ms));
-    each_path!("gauge", "skybraid_path_rtt_min_seconds", "Lowest round-trip time of the last minute.",
+    each_path!("skybraid_path_rtt_min_seconds", "Lowest round-trip time of the last minute.",
         path => seconds(path.min_rtt_ms));
-    each_path!("gauge", "skybraid_path_jitter_seconds", "Jitter of what arrives (RFC 3550).",
+    each_path!("skybraid_path_jitter_seconds", "Jitter of what arrives (RFC 3550).",
         path => seconds(path.jitter_ms));
-    both_ways!("gauge", "skybraid_path_mtu_bytes", "Largest IP packet that goes through.",
+    both_ways!("skybraid_path_mtu_bytes", "Largest IP packet that goes through.",
         path => count(u64::from(path.mtu)), path.incoming_mtu.map(f64::from));
-    both_ways!("gauge", "skybraid_path_mtu_error",
+    both_ways!("skybraid_path_mtu_error",
         "1 where IP packets of 1280 bytes do not go through.",
         path => count((path.mtu_state == MtuState::Error).into()),
         count(path.peer_mtu_error.into()));
-    each_path!("counter", "skybraid_path_black_holes_total",
+    each_path!("skybraid_path_black_holes_total",
         "How often packets that had gone through no longer did.", path => count(path.black_holes));
-    each_path!("gauge", "skybraid_path_data_left_bytes", "What is left of its data.",
+    each_path!("skybraid_path_data_left_bytes", "What is left of its data.",
         path => path.data_left.and_then(count));
-    each_path!("counter", "skybraid_path_control_first_total",
+    each_path!("skybraid_path_control_first_total",
         "Control messages that arrived here first.", path => count(path.control_won));
-    each_path!("counter", "skybraid_path_given_up_total", "How often it has been given up.",
+    each_path!("skybraid_path_given_up_total", "How often it has been given up.",
         path => count(path.given_up));
 }
 
 fn classes(text: &mut Text, state: &Snapshot) {
     let each = || state.classes.iter().map(|class| (vec![("class", class.name)], class));
     macro_rules! each_class {
-        ($kind:literal, $name:literal, $help:literal, $class:ident => $value:expr) => {
-            text.family($kind, $name, $help, each().map(|(labels, $class)| (labels, $value)));
+        ($name:literal, $help:literal, $class:ident => $value:expr) => {
+            text.family($name, $help, each().map(|(labels, $class)| (labels, $value)));
         };
     }
-    each_class!("counter", "skybraid_class_written_messages_total",
+    each_class!("skybraid_class_written_messages_total",
         "Messages that local applications wrote.", class => count(class.written));
-    each_class!("counter", "skybraid_class_written_bytes_total", "Their bytes.",
+    each_class!("skybraid_class_written_bytes_total", "Their bytes.",
         class => count(class.written_bytes));
-    each_class!("counter", "skybraid_class_refused_messages_total",
+    each_class!("skybraid_class_refused_messages_total",
         "Messages for which there was no room at the sender, or no session.",
         class => count(class.refused));
-    each_class!("counter", "skybraid_class_delivered_messages_total",
+    each_class!("skybraid_class_delivered_messages_total",
         "Messages delivered to local applications.", class => count(class.delivered));
-    each_class!("counter", "skybraid_class_delivered_bytes_total", "Their bytes.",
+    each_class!("skybraid_class_delivered_bytes_total", "Their bytes.",
         class => count(class.delivered_bytes));
-    each_class!("counter", "skybraid_class_late_messages_total",
+    each_class!("skybraid_class_late_messages_total",
         "Messages older than the deadline, dropped wherever they had waited.", class => count(class.late));
-    each_class!("counter", "skybraid_class_superseded_messages_total",
+    each_class!("skybraid_class_superseded_messages_total",
         "Messages dropped for a newer one of their kind.",
         class => count(class.superseded));
-    each_class!("counter", "skybraid_class_duplicate_messages_total", "Second copies.",
+    each_class!("skybraid_class_duplicate_messages_total", "Second copies.",
         class => count(class.duplicates));
-    each_class!("counter", "skybraid_class_repaired_datagrams_total",
+    each_class!("skybraid_class_repaired_datagrams_total",
         "Lost datagrams that were recovered from repair packets.",
         class => count(class.repaired));
-    each_class!("gauge", "skybraid_class_late_ratio",
+    each_class!("skybraid_class_late_ratio",
         "Share of what arrived in the last second or so that was older than the deadline, 0 to 1.",
         class => class.late_share);
-    each_class!("gauge", "skybraid_class_delay_p50_seconds", "Median age of the messages of the last 10 s.",
+    each_class!("skybraid_class_delay_p50_seconds", "Median age of the messages of the last 10 s.",
         class => seconds(class.delay_p50_ms));
-    each_class!("gauge", "skybraid_class_delay_p99_seconds",
+    each_class!("skybraid_class_delay_p99_seconds",
         "99th percentile of the age of the messages of the last 10 s.", class => seconds(class.delay_p99_ms));
-    each_class!("gauge", "skybraid_class_longest_gap_seconds",
+    each_class!("skybraid_class_longest_gap_seconds",
         "Longest time between two deliveries in the last second or so.",
         class => seconds(class.longest_gap_ms));
     macro_rules! each_forecast {
         ($name:literal, $help:literal, $forecast:ident => $value:expr) => {
             text.family(
-                "gauge",
                 $name,
                 $help,
                 each().map(|(labels, class)| {
@@ -264,49 +248,47 @@ fn classes(text: &mut Text, state: &Snapshot) {
         })
     });
     let help = "Messages delivered by each path.";
-    text.family("counter", "skybraid_class_delivered_by_path_total", help, by_path);
+    text.family("skybraid_class_delivered_by_path_total", help, by_path);
     let each =
         || state.channels.iter().map(|channel| (vec![("channel", channel.name.as_str())], channel));
     let help = "Messages from local applications.";
     let written = each().map(|(labels, channel)| (labels, count(channel.written)));
-    text.family("counter", "skybraid_channel_written_messages_total", help, written);
+    text.family("skybraid_channel_written_messages_total", help, written);
     let help = "Messages delivered to local applications.";
     let delivered = each().map(|(labels, channel)| (labels, count(channel.delivered)));
-    text.family("counter", "skybraid_channel_delivered_messages_total", help, delivered);
+    text.family("skybraid_channel_delivered_messages_total", help, delivered);
     let shared =
         each().map(|(labels, channel)| (labels, Some(f64::from(u8::from(channel.shared)))));
-    text.family("gauge", "skybraid_channel_shared", "The other end has it too.", shared);
+    text.family("skybraid_channel_shared", "The other end has it too.", shared);
 }
 
 fn local(text: &mut Text, edges: &SocketCounters) {
     let each = || edges.paths.iter().map(|edge| (vec![("path", edge.name.as_str())], edge));
     let open = each().map(|(labels, edge)| (labels, Some(f64::from(u8::from(edge.open)))));
-    text.family("gauge", "skybraid_path_open", "The path has a socket.", open);
+    text.family("skybraid_path_open", "The path has a socket.", open);
     let unsent = each().map(|(labels, edge)| (labels, count(edge.unsent)));
-    let help = "Datagrams that could not leave.";
-    text.family("counter", "skybraid_path_unsent_datagrams_total", help, unsent);
+    text.family("skybraid_path_unsent_datagrams_total", "Datagrams that could not leave.", unsent);
     let large = each().map(|(labels, edge)| (labels, count(edge.too_large)));
     let help = "Datagrams that were too large for the interface.";
-    text.family("counter", "skybraid_path_too_large_datagrams_total", help, large);
+    text.family("skybraid_path_too_large_datagrams_total", help, large);
     let unread = each().map(|(labels, edge)| (labels, count(edge.unread)));
     let help = "Datagrams from the network that arrived faster than they were read.";
-    text.family("counter", "skybraid_path_unread_datagrams_total", help, unread);
+    text.family("skybraid_path_unread_datagrams_total", help, unread);
     let each = || edges.local.iter().map(|edge| (vec![("end", edge.name.as_str())], edge));
     let clients = each().map(|(labels, edge)| (labels, count(edge.clients)));
     let help = "Senders, connections or devices at a local end.";
-    text.family("gauge", "skybraid_local_clients", help, clients);
+    text.family("skybraid_local_clients", help, clients);
     let foreign = each().map(|(labels, edge)| (labels, count(edge.foreign_bytes)));
-    let help = "Bytes outside MAVLink frames.";
-    text.family("counter", "skybraid_local_foreign_bytes_total", help, foreign);
+    text.family("skybraid_local_foreign_bytes_total", "Bytes outside MAVLink frames.", foreign);
     let unread = each().map(|(labels, edge)| (labels, count(edge.unread)));
     let help = "Datagrams from a local application that arrived faster than they were read.";
-    text.family("counter", "skybraid_local_unread_datagrams_total", help, unread);
+    text.family("skybraid_local_unread_datagrams_total", help, unread);
     let dropped = each().map(|(labels, edge)| (labels, count(edge.dropped)));
     let help = "Messages that a local end was too slow to take.";
-    text.family("counter", "skybraid_local_dropped_messages_total", help, dropped);
+    text.family("skybraid_local_dropped_messages_total", help, dropped);
     let late = each().map(|(labels, edge)| (labels, count(edge.late)));
     let help = "Messages that became too old while they waited for a local end.";
-    text.family("counter", "skybraid_local_late_messages_total", help, late);
+    text.family("skybraid_local_late_messages_total", help, late);
 }
 
 #[cfg(test)]

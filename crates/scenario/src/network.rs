@@ -7,8 +7,8 @@ use serde::Deserialize;
 use skybraid_host::DirectedLink;
 use skybraid_link::{LinkConfig, PathConfig, Population};
 use skybraid_transport::PathInfo;
-use skybraid_units::Bytes;
 use skybraid_units::invariant::Promised as _;
+use skybraid_units::{Bytes, named};
 
 use crate::cells::Cells;
 use crate::file::{NodeFile, RouteFile};
@@ -16,26 +16,17 @@ use crate::key::KeyPath;
 use crate::orbit::Orbit;
 use crate::wording::unknown;
 
-/// Kind of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NodeKind {
-    /// An aircraft, which opens connections and does not forward.
-    Vehicle,
-    /// A ground station, which does not forward.
-    Ground,
-    /// Any other node, such as a router, base station, satellite or host, which forwards.
-    Router,
-}
-
-impl NodeKind {
-    /// Returns the name used in scenarios.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Vehicle => "vehicle",
-            Self::Ground => "ground",
-            Self::Router => "router",
-        }
+named! {
+    /// Kind of a node.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum NodeKind {
+        /// An aircraft, which opens connections and does not forward.
+        Vehicle = "vehicle",
+        /// A ground station, which does not forward.
+        Ground = "ground",
+        /// Any other node, such as a router, base station, satellite or host, which forwards.
+        Router = "router",
     }
 }
 

@@ -4,29 +4,20 @@
 //! proxies on both sides of the satellite).
 
 use serde::Deserialize;
-use skybraid_units::Duration;
+use skybraid_units::{Duration, named};
 
-/// Congestion control of the kernel, for a proxy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KernelCongestion {
-    /// New Reno.
-    Reno,
-    /// CUBIC.
-    #[default]
-    Cubic,
-    /// BBR.
-    Bbr,
-}
-
-impl KernelCongestion {
-    /// Name in the kernel.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reno => "reno",
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-        }
+named! {
+    /// Congestion control of the kernel, for a proxy.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum KernelCongestion {
+        /// New Reno.
+        Reno = "reno",
+        /// CUBIC.
+        #[default]
+        Cubic = "cubic",
+        /// BBR.
+        Bbr = "bbr",
     }
 }
 

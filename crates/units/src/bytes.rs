@@ -1,7 +1,6 @@
 //! Sizes in bytes.
 
 use core::fmt;
-use core::ops::{Add, AddAssign, Sub, SubAssign};
 
 use crate::ParseError;
 use crate::parse::{Grammar, quantity_text};
@@ -65,31 +64,7 @@ impl Bytes {
 
 quantity_text!(Bytes, "a size with a unit, for example \"1200B\"");
 
-impl Add for Bytes {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-}
-
-impl AddAssign for Bytes {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-
-impl Sub for Bytes {
-    type Output = Self;
-    fn sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
-    }
-}
-
-impl SubAssign for Bytes {
-    fn sub_assign(&mut self, other: Self) {
-        *self = *self - other;
-    }
-}
+saturating!(Bytes, Bytes);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

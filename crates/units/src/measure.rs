@@ -11,6 +11,7 @@ macro_rules! measure {
         $type:ident, $quantity:literal, units: $units:expr, listed: $listed:literal,
         example: $example:literal, up_to: $limit:literal, range: $range:literal,
         new: $new:ident, get: $get:ident, base: $base:literal, expecting: $expecting:literal
+        $(, shown: $shown:literal)?
     ) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
@@ -52,6 +53,12 @@ macro_rules! measure {
         }
 
         quantity_text!($type, $expecting);
+
+        $(impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!("{}", $shown), self.0)
+            }
+        })?
     };
 }
 
@@ -72,7 +79,8 @@ measure! {
     listed: "m/s, km/h, kn", example: "40m/s",
     up_to: 3e8, range: "a speed is at most 300000000m/s either way",
     new: from_metres_per_second, get: as_metres_per_second, base: "metres per second",
-    expecting: "a speed with a unit, for example \"40m/s\""
+    expecting: "a speed with a unit, for example \"40m/s\"",
+    shown: "m/s"
 }
 
 measure! {
@@ -82,7 +90,8 @@ measure! {
     listed: "deg, rad", example: "25deg",
     up_to: 1e6, range: "an angle is at most 1000000deg either way",
     new: from_degrees, get: as_degrees, base: "degrees",
-    expecting: "an angle with a unit, for example \"25deg\""
+    expecting: "an angle with a unit, for example \"25deg\"",
+    shown: "deg"
 }
 
 measure! {
@@ -92,7 +101,8 @@ measure! {
     listed: "dB", example: "3dB",
     up_to: 1e3, range: "a ratio of powers is at most 1000dB either way",
     new: new, get: get, base: "decibels",
-    expecting: "a ratio of powers with its unit, for example \"3dB\""
+    expecting: "a ratio of powers with its unit, for example \"3dB\"",
+    shown: "dB"
 }
 
 measure! {
@@ -112,7 +122,8 @@ measure! {
     listed: "mm/h", example: "25mm/h",
     up_to: 1e4, range: "a rain rate is at most 10000mm/h",
     new: from_millimetres_per_hour, get: as_millimetres_per_hour, base: "millimetres per hour",
-    expecting: "a rain rate with its unit, for example \"25mm/h\""
+    expecting: "a rain rate with its unit, for example \"25mm/h\"",
+    shown: "mm/h"
 }
 
 impl Angle {
@@ -138,36 +149,12 @@ impl fmt::Display for Length {
     }
 }
 
-impl fmt::Display for Speed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}m/s", self.0)
-    }
-}
-
-impl fmt::Display for Angle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}deg", self.0)
-    }
-}
-
 impl fmt::Display for Frequency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 != 0.0 && self.0 % 1e6 == 0.0 {
             return write!(f, "{}GHz", self.0 / 1e9);
         }
         write!(f, "{}Hz", self.0)
-    }
-}
-
-impl fmt::Display for RainRate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}mm/h", self.0)
-    }
-}
-
-impl fmt::Display for Decibels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}dB", self.0)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Instants and durations in nanoseconds of the run's time.
 
 use core::fmt;
-use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+use core::ops::{Div, Mul, Sub};
 
 use crate::ParseError;
 use crate::parse::{Grammar, quantity_text};
@@ -148,56 +148,13 @@ impl Duration {
 
 quantity_text!(Duration, "a time with a unit, for example \"30ms\"");
 
-impl Add<Duration> for Instant {
-    type Output = Self;
-    fn add(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(span.0))
-    }
-}
-
-impl AddAssign<Duration> for Instant {
-    fn add_assign(&mut self, span: Duration) {
-        *self = *self + span;
-    }
-}
-
-impl Sub<Duration> for Instant {
-    type Output = Self;
-    fn sub(self, span: Duration) -> Self {
-        Self(self.0.saturating_sub(span.0))
-    }
-}
+saturating!(Instant, Duration);
+saturating!(Duration, Duration);
 
 impl Sub for Instant {
     type Output = Duration;
     fn sub(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
-    }
-}
-
-impl Add for Duration {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-}
-
-impl AddAssign for Duration {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-
-impl Sub for Duration {
-    type Output = Self;
-    fn sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
-    }
-}
-
-impl SubAssign for Duration {
-    fn sub_assign(&mut self, other: Self) {
-        *self = *self - other;
     }
 }
 

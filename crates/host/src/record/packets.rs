@@ -4,27 +4,26 @@ use skybraid_link::Cause;
 use skybraid_transport::scheduler::Reason;
 use skybraid_transport::segment::{DccpKind, Flags};
 use skybraid_transport::{Body, PathId, Segment};
-use skybraid_units::Instant;
+use skybraid_units::{Instant, named};
 
-/// Kind of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketKind {
-    /// Packet with payload.
-    Data,
-    /// Pure acknowledgement.
-    Ack,
-    /// Packet of the handshake of a connection or subflow.
-    Handshake,
-    /// Report or probe of the datagram protocol.
-    Report,
-    /// Repair packet of the datagram protocol.
-    Repair,
+named! {
+    /// Kind of a packet.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum PacketKind {
+        /// Packet with payload.
+        Data = "data",
+        /// Pure acknowledgement.
+        Ack = "ack",
+        /// Packet of the handshake of a connection or subflow.
+        Handshake = "handshake",
+        /// Report or probe of the datagram protocol.
+        Report = "report",
+        /// Repair packet of the datagram protocol.
+        Repair = "repair",
+    }
 }
 
 impl PacketKind {
-    /// All kinds, in the order of the tables.
-    pub const ALL: [Self; 5] = [Self::Data, Self::Ack, Self::Handshake, Self::Report, Self::Repair];
-
     /// Returns the kind of `segment`.
     pub const fn of(segment: &Segment) -> Self {
         match &segment.body {
@@ -40,17 +39,6 @@ impl PacketKind {
                 DccpKind::Ack => Self::Ack,
                 DccpKind::Sync | DccpKind::SyncAck => Self::Report,
             },
-        }
-    }
-
-    /// Name in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Data => "data",
-            Self::Ack => "ack",
-            Self::Handshake => "handshake",
-            Self::Report => "report",
-            Self::Repair => "repair",
         }
     }
 }

@@ -4,27 +4,22 @@
 //! Source: RFC 6184 §5.6 and §5.8 (packetisation mode 1, FU-A), RFC 7798 §4.4.1 and §4.4.3.
 
 use alloc::vec::Vec;
+use skybraid_units::named;
 
-/// Video codec.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Codec {
-    /// ITU-T H.264, with the payload format of RFC 6184.
-    #[default]
-    H264,
-    /// ITU-T H.265, with the payload format of RFC 7798.
-    H265,
+named! {
+    /// Video codec.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Codec {
+        /// ITU-T H.264, with the payload format of RFC 6184.
+        #[default]
+        H264 = "h264",
+        /// ITU-T H.265, with the payload format of RFC 7798.
+        H265 = "h265",
+    }
 }
 
 impl Codec {
-    /// Name in a scenario.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::H264 => "h264",
-            Self::H265 => "h265",
-        }
-    }
-
     /// Bytes of the NAL unit header, which fragments leave out.
     pub const fn unit_header_bytes(self) -> u32 {
         match self {
