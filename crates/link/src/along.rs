@@ -19,25 +19,18 @@ use skybraid_units::{Duration, Instant, Length, Speed};
 #[serde(default, deny_unknown_fields)]
 pub struct AlongConfig {
     /// Altitude of the ground, from which `height` counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ground: Option<Length>,
     /// Hour of the day at which a run begins, 0 to 24.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hour: Option<f64>,
     /// Surroundings, each from its time on; the first time must be zero.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<Vec<(Duration, String)>>,
     /// Factors on the number of handovers per time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub handover: Option<FactorTables>,
     /// Factors on the number of stalls per time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stall: Option<FactorTables>,
     /// Factors on the number of random outages per time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outage: Option<FactorTables>,
     /// Factors on rates that are constant or a process.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<FactorTables>,
 }
 
@@ -47,16 +40,12 @@ pub struct AlongConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct FactorTables {
     /// By height above ground.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<Vec<(Length, f64)>>,
     /// By speed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<Vec<(Speed, f64)>>,
     /// By hour of the day, 0 to 24.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hour: Option<Vec<(f64, f64)>>,
     /// By surroundings.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<BTreeMap<String, f64>>,
 }
 

@@ -7,7 +7,7 @@ use core::fmt;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Bytes, Duration, Instant, Rate};
+use skybraid_units::{Bytes, Duration, Instant, Rate, named};
 
 use crate::access::{Access, AccessConfig};
 use crate::along::{Along, AlongConfig, Factor};
@@ -26,26 +26,15 @@ use crate::reconfiguration::{Reconfiguration, ReconfigurationConfig};
 use crate::spans::{RandomSpans, RandomSpansConfig};
 use crate::trace::TraceSource;
 
-/// A direction of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// From the vehicle to the ground.
-    Uplink,
-    /// From the ground to the vehicle.
-    Downlink,
-}
-
-impl Direction {
-    /// Both directions, in the order of the tables.
-    pub const ALL: [Self; 2] = [Self::Uplink, Self::Downlink];
-
-    /// Name in configurations, tables and random streams.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Uplink => "uplink",
-            Self::Downlink => "downlink",
-        }
+named! {
+    /// A direction of a path.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Direction {
+        /// From the vehicle to the ground.
+        Uplink = "uplink",
+        /// From the ground to the vehicle.
+        Downlink = "downlink",
     }
 }
 
@@ -125,40 +114,31 @@ trait WithDefaults {
 }
 
 macro_rules! with_defaults_by_key {
-    ($type:ty { $($field:ident),* $(,)? }) => {
-        impl WithDefaults for $type {
+    ($($type:ident { $($field:ident),* })*) => {
+        $(impl WithDefaults for $type {
             fn with_defaults(self, base: &Self) -> Self {
                 Self { $($field: self.$field.or_else(|| base.$field.clone())),* }
             }
-        }
+        })*
     };
 }
 
-with_defaults_by_key!(HarqConfig { loss, round_trip, catch_up });
-with_defaults_by_key!(HandoverConfig { interval, interruption, at_least });
-with_defaults_by_key!(AlongConfig { ground, hour, surroundings, handover, stall, outage, rate });
-with_defaults_by_key!(SpreadConfig { rate, delay, jitter, loss, stall, outage });
-with_defaults_by_key!(RandomSpansConfig { interval, length, direction });
-with_defaults_by_key!(ReconfigurationConfig {
-    every,
-    phase,
-    delay_step,
-    interruption,
-    loss,
-    loss_for
-});
-with_defaults_by_key!(DrxConfig {
-    inactivity,
-    short_cycle,
-    short_for,
-    long_cycle,
-    long_for,
-    listen,
-    paging_cycle,
-    setup,
-    ramp_from,
-    ramp_for,
-});
+with_defaults_by_key! {
+    AccessConfig {
+        kind, link, rules, frame, phase, label, symbol_rate, carriers, modcod, fec_frame, pilots, waveform, burst, cra,
+        rbdc, vbdc, fca, request_period, scheduling_latency, es_n0, frame_loss, terminal_delay, gateway_delay,
+        delay_clock, satellite_frame, ground, reorder_stack
+    }
+    HarqConfig { loss, round_trip, catch_up }
+    HandoverConfig { interval, interruption, at_least }
+    AlongConfig { ground, hour, surroundings, handover, stall, outage, rate }
+    SpreadConfig { rate, delay, jitter, loss, stall, outage }
+    RandomSpansConfig { interval, length, direction }
+    ReconfigurationConfig { every, phase, delay_step, interruption, loss, loss_for }
+    DrxConfig {
+        inactivity, short_cycle, short_for, long_cycle, long_for, listen, paging_cycle, setup, ramp_from, ramp_for
+    }
+}
 
 impl<T: WithDefaults + Clone> WithDefaults for Option<Switch<T>> {
     fn with_defaults(self, base: &Self) -> Self {
@@ -178,28 +158,20 @@ impl<T: WithDefaults + Clone> WithDefaults for Option<Switch<T>> {
 #[serde(default, deny_unknown_fields)]
 pub struct DirectionConfig {
     /// Serialisation rate. Required, unless there is an access layer.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateConfig>,
     /// Access layer of a satellite system, in place of the rate. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<AccessConfig>,
     /// One-way propagation delay. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<DelayConfig>,
     /// Whether packets may overtake one another. Default: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder: Option<bool>,
     /// Queue limit. Default: 1000 packets.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueConfig>,
     /// Packet loss. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Losses>,
     /// Hybrid ARQ. Default: off.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub harq: Option<Switch<HarqConfig>>,
     /// Bytes added to each packet for serialisation. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<Bytes>,
     /// Scripted changes, from a scenario's events. Not part of the table.
     #[serde(skip)]
@@ -234,23 +206,17 @@ impl WithDefaults for DirectionConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct PathConfig {
     /// Name of the preset for missing keys; see [`presets`](crate::presets).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// Maximum packet size. Default: 1500 B.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Bytes>,
     /// Cost for schedulers that prefer cheap paths. Default: 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u32>,
     /// Whether the path is used only if the others fail. Default: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<bool>,
     /// Priority of an MP-DCCP subflow (RFC 9897 §3.2.9): 0 never, 1 standby, 2 secondary, 3 to 15 primary, of which
     /// larger is preferred. Default: 3.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
     /// Scripted outages of both directions (start, length).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<Vec<(Duration, Duration)>>,
     /// Halts of both directions, from orbits or cells (start, length). Not part of the table.
     #[serde(skip)]
@@ -260,22 +226,16 @@ pub struct PathConfig {
     /// Direction from the ground to the vehicle.
     pub downlink: DirectionConfig,
     /// Discontinuous reception. Default: off.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub drx: Option<Switch<DrxConfig>>,
     /// Handovers. Default: off.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub handover: Option<Switch<HandoverConfig>>,
     /// Stalls: nothing is sent, the queue is kept. Default: off.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stall: Option<Switch<RandomSpansConfig>>,
     /// Random outages of both directions, which lose what waits. Default: off.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outage: Option<Switch<RandomSpansConfig>>,
     /// Satellite reconfiguration. Default: off.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
     /// Factors along a route. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub along: Option<AlongConfig>,
     /// What these amount to on the run's route. Not part of the table.
     #[serde(skip)]
@@ -284,10 +244,8 @@ pub struct PathConfig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flight: Vec<FlightConfig>,
     /// Factors of a run on its flight. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<SpreadConfig>,
     /// Choice of the flight. Default: random.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub draw: Option<Draw>,
 }
 

@@ -234,29 +234,17 @@ pub(crate) fn quantile_table(quantiles: &[(f64, Duration)]) -> Result<Quantiles,
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DistributionTable {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sd: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mixture: Option<Mixture>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub median: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sigma: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pareto: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub alpha: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub exponentials: Option<Vec<Phase>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quantiles: Option<Vec<(f64, Duration)>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub plus: Option<Duration>,
 }
 

@@ -6,10 +6,10 @@
 //! sleep and ends with the listening window. A packet that arrives during sleep waits for the window. In RRC idle the
 //! downlink waits for the paging window, and both directions wait for the connection set-up; then the rate ramps up.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Instant, Rate};
+use skybraid_units::{Duration, Instant, Rate, expect};
 
 /// Keys of a `drx` table; missing keys come from the preset, else from the defaults, which are those of Chavali 2022,
 /// section 4 (see `presets/testbed-lte-aerial.toml`).
@@ -17,34 +17,24 @@ use skybraid_units::{Duration, Instant, Rate};
 #[serde(default, deny_unknown_fields)]
 pub struct DrxConfig {
     /// Inactivity timer, after which short DRX begins. Default: 200 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub inactivity: Option<Duration>,
     /// Cycle in short DRX. Default: 6 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub short_cycle: Option<Duration>,
     /// Duration of short DRX. Default: 2298 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub short_for: Option<Duration>,
     /// Cycle in long DRX. Default: 12 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub long_cycle: Option<Duration>,
     /// Duration of long DRX, before RRC idle. Default: 7848 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub long_for: Option<Duration>,
     /// Listening window of every cycle. Default: 1 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<Duration>,
     /// Paging cycle of the downlink in RRC idle. Default: 50 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub paging_cycle: Option<Duration>,
     /// Duration of the connection set-up. Default: 70 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub setup: Option<Duration>,
     /// Rate at the end of the set-up. Default: 5 Mbit/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp_from: Option<Rate>,
     /// Duration of the linear ramp to the link's rate. Default: 500 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp_for: Option<Duration>,
 }
 
@@ -89,20 +79,16 @@ impl DrxConfig {
             ramp_from: self.ramp_from.unwrap_or(Rate::from_bps(5_000_000)),
             ramp_for: self.ramp_for.unwrap_or(ms(500)),
         };
-        if !drx.listen.is_positive() {
-            return Err(("listen", "expected a time above zero".to_string()));
-        }
+        expect(drx.listen.is_positive(), "listen", "a time above zero")?;
         for (key, cycle) in [("short_cycle", drx.short_cycle), ("long_cycle", drx.long_cycle)] {
-            if cycle < drx.listen {
-                return Err((key, "expected at least `listen`".to_string()));
-            }
+            expect(cycle >= drx.listen, key, "at least `listen`")?;
         }
-        if drx.paging_cycle != Duration::ZERO && drx.paging_cycle < drx.listen {
-            return Err(("paging_cycle", "expected zero or at least `listen`".to_string()));
-        }
-        if drx.ramp_from == Rate::ZERO {
-            return Err(("ramp_from", "expected a rate above zero".to_string()));
-        }
+        expect(
+            drx.paging_cycle == Duration::ZERO || drx.paging_cycle >= drx.listen,
+            "paging_cycle",
+            "zero or at least `listen`",
+        )?;
+        expect(drx.ramp_from != Rate::ZERO, "ramp_from", "a rate above zero")?;
         for (key, span) in [
             ("inactivity", drx.inactivity),
             ("short_for", drx.short_for),
@@ -110,9 +96,7 @@ impl DrxConfig {
             ("setup", drx.setup),
             ("ramp_for", drx.ramp_for),
         ] {
-            if span < Duration::ZERO {
-                return Err((key, "expected a time that is not negative".to_string()));
-            }
+            expect(span >= Duration::ZERO, key, "a time that is not negative")?;
         }
         Ok(drx)
     }

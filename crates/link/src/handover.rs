@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Seed};
+use skybraid_units::{Duration, Seed, expect};
 
 use crate::along::Factor;
 use crate::distribution::Distribution;
@@ -18,13 +18,10 @@ use crate::timeline::Timeline;
 #[serde(default, deny_unknown_fields)]
 pub struct HandoverConfig {
     /// Time between the starts of consecutive handovers. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Distribution>,
     /// Duration of a handover, during which nothing is sent. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interruption: Option<Distribution>,
     /// Minimum interval; smaller draws are repeated. Default: 1 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<Duration>,
 }
 
@@ -54,12 +51,12 @@ impl HandoverConfig {
             at_least: self.at_least.unwrap_or(Duration::from_secs(1)),
             factor: Factor::default(),
         };
-        if !handover.at_least.is_positive() {
-            return Err(("at_least", "expected a time above zero".to_string()));
-        }
-        if handover.interval.constant().is_some_and(|fixed| fixed < handover.at_least) {
-            return Err(("interval", "expected at least `at_least`".to_string()));
-        }
+        expect(handover.at_least.is_positive(), "at_least", "a time above zero")?;
+        expect(
+            handover.interval.constant().is_none_or(|fixed| fixed >= handover.at_least),
+            "interval",
+            "at least `at_least`",
+        )?;
         Ok(handover)
     }
 }

@@ -7,20 +7,17 @@
 use alloc::string::{String, ToString};
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream};
+use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream, expect};
 
 /// Keys of a `harq` table; missing keys come from the preset, else from the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HarqConfig {
     /// Probability that a transmission fails. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Probability>,
     /// HARQ round trip, the duration of one retransmission. Default: 8 ms (LTE FDD).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<Duration>,
     /// Rate at which delayed packets follow. Default: 1 Gbit/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub catch_up: Option<Rate>,
 }
 
@@ -43,15 +40,9 @@ impl HarqConfig {
             round_trip: self.round_trip.unwrap_or(Duration::from_millis(8)),
             catch_up: self.catch_up.unwrap_or(Rate::from_bps(1_000_000_000)),
         };
-        if loss.ratio() >= 1.0 {
-            return Err(("loss", "expected less than 100%".to_string()));
-        }
-        if harq.round_trip < Duration::ZERO {
-            return Err(("round_trip", "expected a time that is not negative".to_string()));
-        }
-        if harq.catch_up == Rate::ZERO {
-            return Err(("catch_up", "expected a rate above zero".to_string()));
-        }
+        expect(loss.ratio() < 1.0, "loss", "less than 100%")?;
+        expect(harq.round_trip >= Duration::ZERO, "round_trip", "a time that is not negative")?;
+        expect(harq.catch_up != Rate::ZERO, "catch_up", "a rate above zero")?;
         Ok(harq)
     }
 }

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
+use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed, named};
 
 mod live;
 
@@ -21,39 +21,23 @@ use crate::queue::{Queue, QueueConfig};
 use crate::reconfiguration::Epochs;
 use crate::service::{Job, Served, Service};
 
-/// Cause of a packet's loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
-    /// Drop by a full queue or by CoDel.
-    Queue,
-    /// Memoryless loss.
-    Random,
-    /// Loss in a bad state or phase.
-    Burst,
-    /// Loss at a change of the serving satellite or cell.
-    Handover,
-    /// Loss on a link that was down or went down before the packet was sent, whose rate stays zero, or whose delay
-    /// trace has a gap at the packet's departure.
-    Outage,
-    /// Packet larger than the link's MTU.
-    Mtu,
-}
-
-impl Cause {
-    /// All causes, in the order of the tables.
-    pub const ALL: [Self; 6] =
-        [Self::Queue, Self::Random, Self::Burst, Self::Handover, Self::Outage, Self::Mtu];
-
-    /// Name in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::Random => "random",
-            Self::Burst => "burst",
-            Self::Handover => "handover",
-            Self::Outage => "outage",
-            Self::Mtu => "mtu",
-        }
+named! {
+    /// Cause of a packet's loss.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Cause {
+        /// Drop by a full queue or by CoDel.
+        Queue = "queue",
+        /// Memoryless loss.
+        Random = "random",
+        /// Loss in a bad state or phase.
+        Burst = "burst",
+        /// Loss at a change of the serving satellite or cell.
+        Handover = "handover",
+        /// Loss on a link that was down or went down before the packet was sent, whose rate stays zero, or whose delay
+        /// trace has a gap at the packet's departure.
+        Outage = "outage",
+        /// Packet larger than the link's MTU.
+        Mtu = "mtu",
     }
 }
 

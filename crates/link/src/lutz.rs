@@ -77,31 +77,22 @@ pub enum Environment {
 #[serde(default, deny_unknown_fields)]
 pub struct LutzConfig {
     /// Environment of the paper.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
     /// Rice factor, the power of the line of sight over that of the multipath, in the good state; −20 to 25 dB.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rice_factor: Option<Decibels>,
     /// Mean power in the bad state, relative to the unshadowed line of sight; usually negative.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub shadow_mean: Option<Decibels>,
     /// Standard deviation of the power in the bad state; 0 to 30 dB.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub shadow_sd: Option<Decibels>,
     /// Mean extent of the good state.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub good: Option<Extent>,
     /// Mean extent of the bad state.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub bad: Option<Extent>,
     /// Extent over which fading is constant. Default: 0.1 m, half a wavelength at 1.5 GHz.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub coherence: Option<Extent>,
     /// Speed of the vehicle; required if an extent is a distance.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
     /// Link margin, relative to the unshadowed line of sight; −10 to 60 dB. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub margin: Option<Decibels>,
 }
 

@@ -27,26 +27,20 @@ use crate::spans::RandomSpansConfig;
 #[serde(default, deny_unknown_fields)]
 pub struct FlightConfig {
     /// Name of the flight, for readers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Direction from the vehicle to the ground.
     pub uplink: DirectionConfig,
     /// Direction from the ground to the vehicle.
     pub downlink: DirectionConfig,
     /// Discontinuous reception.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub drx: Option<Switch<DrxConfig>>,
     /// Handovers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub handover: Option<Switch<HandoverConfig>>,
     /// Stalls.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stall: Option<Switch<RandomSpansConfig>>,
     /// Random outages.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outage: Option<Switch<RandomSpansConfig>>,
     /// Satellite reconfiguration.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
 }
 
@@ -55,22 +49,16 @@ pub struct FlightConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct SpreadConfig {
     /// Of rates that are constant or a process, drawn for each direction.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// Of the constant part of the delay.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<f64>,
     /// Of what a process adds to that part.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<f64>,
     /// Of the probability of independent losses.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
     /// Of the number of stalls per time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stall: Option<f64>,
     /// Of the number of random outages per time.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outage: Option<f64>,
 }
 

@@ -39,15 +39,10 @@ impl Default for QueueConfig {
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 struct QueueTable {
-    #[serde(skip_serializing_if = "Option::is_none")]
     packets: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     holds_delay: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<Bytes>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     codel: Option<Codel>,
 }
 

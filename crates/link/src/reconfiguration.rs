@@ -5,10 +5,10 @@
 //! boundary belongs to the epoch that it begins. Like handovers, epochs depend on seed and path alone.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Instant, Probability, Seed, Stream};
+use skybraid_units::{Duration, Instant, Probability, Seed, Stream, expect};
 
 use crate::distribution::Distribution;
 use crate::sampler::Sampler;
@@ -18,22 +18,16 @@ use crate::sampler::Sampler;
 #[serde(default, deny_unknown_fields)]
 pub struct ReconfigurationConfig {
     /// Time between boundaries. Default: 15 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<Duration>,
     /// Instant of the first boundary, less than `every`. Default: 12 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Duration>,
     /// Extra delay throughout an epoch, drawn at each boundary. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_step: Option<Distribution>,
     /// Duration of the service pause after a boundary. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interruption: Option<Distribution>,
     /// Loss probability after a boundary. Default: zero.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Probability>,
     /// Duration of that loss. Default: 100 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_for: Option<Duration>,
 }
 
@@ -69,16 +63,18 @@ impl ReconfigurationConfig {
             loss: self.loss.unwrap_or(Probability::ZERO),
             loss_for: self.loss_for.unwrap_or(Duration::from_millis(100)),
         };
-        if !reconfiguration.every.is_positive() {
-            return Err(("every", "expected a time above zero".to_string()));
-        }
-        if !(Duration::ZERO..reconfiguration.every).contains(&reconfiguration.phase) {
-            return Err(("phase", "expected at least zero and less than `every`".to_string()));
-        }
+        expect(reconfiguration.every.is_positive(), "every", "a time above zero")?;
+        expect(
+            (Duration::ZERO..reconfiguration.every).contains(&reconfiguration.phase),
+            "phase",
+            "at least zero and less than `every`",
+        )?;
         let interruption = reconfiguration.interruption.constant();
-        if interruption.is_some_and(|interruption| interruption >= reconfiguration.every) {
-            return Err(("interruption", "expected less than `every`".to_string()));
-        }
+        expect(
+            interruption.is_none_or(|interruption| interruption < reconfiguration.every),
+            "interruption",
+            "less than `every`",
+        )?;
         Ok(reconfiguration)
     }
 }

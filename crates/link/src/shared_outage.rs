@@ -17,11 +17,11 @@
 //! a random time without overlap, which keeps p and multiplies the time together by L.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Instant, Seed};
+use skybraid_units::{Duration, Instant, Seed, expect};
 
 use crate::distribution::Distribution;
 use crate::outage::merged;
@@ -98,13 +98,9 @@ impl SharedOutagesConfig {
     /// The key at fault, and what was expected.
     pub fn resolve(&self) -> Result<SharedOutages, (&'static str, String)> {
         let min_mean = Duration::from_millis(1);
-        if self.up < min_mean {
-            return Err(("up", "expected at least 1ms".to_string()));
-        }
+        expect(self.up >= min_mean, "up", "at least 1ms")?;
         self.down.check().map_err(|problem| ("down", problem))?;
-        if self.down.sampler().mean() < min_mean {
-            return Err(("down", "expected a mean of at least 1ms".to_string()));
-        }
+        expect(self.down.sampler().mean() >= min_mean, "down", "a mean of at least 1ms")?;
         let p = self.share_down();
         let max = 1.0 / p;
         let ratio = match self.together {

@@ -19,13 +19,10 @@ use crate::timeline::Timeline;
 #[serde(default, deny_unknown_fields)]
 pub struct RandomSpansConfig {
     /// Time between the starts of consecutive spans. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Distribution>,
     /// Length of a span. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<Distribution>,
     /// The only direction that has the spans. Default: both have the same.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
 }
 

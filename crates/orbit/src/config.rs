@@ -33,13 +33,11 @@ pub type InvalidKey = (&'static str, String);
 #[serde(default, deny_unknown_fields)]
 pub struct OrbitConfig {
     /// Name of a constellation, see [`CONSTELLATIONS`](crate::CONSTELLATIONS).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub constellation: Option<String>,
     /// One shell or several.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub walker: Vec<Walker>,
     /// File with element sets, see [`read`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub elements: Option<String>,
     /// Longitudes of geostationary satellites, east positive.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
@@ -52,7 +50,6 @@ pub struct OrbitConfig {
     /// Minimum elevation at the terminal. Default: 25°.
     pub mask: Angle,
     /// Minimum elevation at the gateways. Default: `mask`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_mask: Option<Angle>,
     /// Selection strategy of the terminal. Default: the longest visible.
     pub choice: Choice,
@@ -61,15 +58,12 @@ pub struct OrbitConfig {
     /// Whether satellites of a shell forward packets to their four neighbours. Default: false.
     pub isl: bool,
     /// One-way delay from a gateway to the link's other end. Default: the great circle at 2/3 of the speed of light.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ground_delay: Option<Duration>,
     /// Interval of the delay samples, in whole milliseconds. Default: 100 ms.
     pub step: Duration,
     /// Rain at the terminal. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rain: Option<Rain>,
     /// Loss by elevation. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub elevation_loss: Option<ElevationLoss>,
     /// Satellites of the element sets, once loaded.
     #[serde(skip)]

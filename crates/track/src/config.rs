@@ -60,15 +60,10 @@ pub struct Waypoints {
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 struct TrackTable {
-    #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     circle: Option<Circle>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     waypoints: Option<Vec<[f64; 2]>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     speed: Option<Speed>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     altitude: Option<Length>,
 }
 

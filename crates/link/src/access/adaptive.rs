@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Decibels, Duration, Instant, Promised, Seed};
+use skybraid_units::{Decibels, Duration, Instant, Promised, Seed, expect};
 
 use crate::form::{only_one, text_or_table};
 use crate::rate::{not_loaded, series_of_steps};
@@ -97,16 +97,12 @@ impl Serialize for AttenuationConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct EsN0Config {
     /// Es/N0 under a clear sky. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub clear_sky: Option<Decibels>,
     /// Attenuation below it. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub attenuation: Option<AttenuationConfig>,
     /// Margin of the adaptation: a coding is used while the reported Es/N0 exceeds its threshold by this. Default: 0 dB.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub margin: Option<Decibels>,
     /// Age of the report that determines a frame's coding. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
 }
 
@@ -130,9 +126,7 @@ impl EsN0Config {
             ("es_n0.clear_sky", "expected the Es/N0 of a clear sky, for example \"15dB\"".into())
         })?;
         let delay = self.delay.unwrap_or(Duration::ZERO);
-        if delay < Duration::ZERO {
-            return Err(("es_n0.delay", "expected a time that is not negative".into()));
-        }
+        expect(delay >= Duration::ZERO, "es_n0.delay", "a time that is not negative")?;
         let none = AttenuationConfig::Constant(Decibels::ZERO);
         let attenuation = self.attenuation.as_ref().unwrap_or(&none).resolve();
         Ok(EsN0 {

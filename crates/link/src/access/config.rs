@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Bytes, Duration, Frequency, Probability, Rate};
+use skybraid_units::{Bytes, Duration, Frequency, Probability, Rate, expect};
 
 use super::adaptive::{Attenuation, AttenuationConfig, Coding, EsN0, EsN0Config};
 use super::capacity::Capacity;
@@ -52,85 +52,58 @@ pub enum Rules {
 #[serde(default, deny_unknown_fields)]
 pub struct AccessConfig {
     /// Kind of the access layer. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<AccessKind>,
     /// Link of the direction. Default: return for the uplink, forward for the downlink.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Role>,
     /// Rules of sizes and capacities. Default: those of the standards.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Rules>,
     /// Period of the forward scheduler, or length of a superframe. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<Duration>,
     /// Phase of the frames and requests. Default: drawn from the seed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Duration>,
     /// Bytes of a label: of a GSE packet (default 6), or of a return burst (default 3).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<Bytes>,
     /// Symbol rate of a carrier, as a frequency. Required forward; on the return link it limits the bursts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub symbol_rate: Option<Frequency>,
     /// Number of carriers. Default: 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub carriers: Option<u32>,
     /// Forward: MODCOD, 1 to 28. Default: adaptive, by `es_n0`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub modcod: Option<u8>,
     /// Forward: length of FECFRAMEs. Default: normal.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fec_frame: Option<FecFrame>,
     /// Forward: whether frames have pilots. Default: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pilots: Option<bool>,
     /// Return: waveform, 3 to 22. Default: adaptive, by `es_n0`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub waveform: Option<u8>,
     /// Return: symbols of the bursts among which adaptation chooses, 536 or 1616. Default: 1616.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
     /// Return: constant rate assignment. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cra: Option<Rate>,
     /// Return: maximum rate by rate requests. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rbdc: Option<Rate>,
     /// Return: maximum rate at which requested volume is granted. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub vbdc: Option<Rate>,
     /// Return: free capacity. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fca: Option<Rate>,
     /// Return: time between requests. Required for `rbdc` and `vbdc`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub request_period: Option<Duration>,
     /// Return: time from a request to the first superframe that it affects. Required for `rbdc` and `vbdc`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_latency: Option<Duration>,
     /// Es/N0, for adaptive coding and for losses below the threshold of a coding. Default: off.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub es_n0: Option<Switch<EsN0Config>>,
     /// Loss of a frame or burst; with OpenSAND's rules of each IP packet that carries it. Default: 0 %.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub frame_loss: Option<Probability>,
     /// Delay between terminal and satellite. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub terminal_delay: Option<DelayConfig>,
     /// Delay between gateway and satellite. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_delay: Option<DelayConfig>,
     /// Timer with which the delay queues are looked at. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_clock: Option<Duration>,
     /// Timer with which the satellite forwards. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub satellite_frame: Option<Duration>,
     /// Delay on the ground, behind the gateway. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ground: Option<Duration>,
     /// Maximum number of frames that wait at the receiver for a missing one, without a timer. Default: none wait.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder_stack: Option<u32>,
 }
 
@@ -235,44 +208,6 @@ fn not_negative(key: &'static str, value: Option<Duration>) -> Result<Duration, 
 }
 
 impl AccessConfig {
-    /// Returns this table with its missing keys taken from `base`.
-    pub(crate) fn with_defaults(self, base: &Self) -> Self {
-        macro_rules! by_key {
-            ($($field:ident),*) => {
-                Self { $($field: self.$field.or_else(|| base.$field.clone())),* }
-            };
-        }
-        by_key!(
-            kind,
-            link,
-            rules,
-            frame,
-            phase,
-            label,
-            symbol_rate,
-            carriers,
-            modcod,
-            fec_frame,
-            pilots,
-            waveform,
-            burst,
-            cra,
-            rbdc,
-            vbdc,
-            fca,
-            request_period,
-            scheduling_latency,
-            es_n0,
-            frame_loss,
-            terminal_delay,
-            gateway_delay,
-            delay_clock,
-            satellite_frame,
-            ground,
-            reorder_stack
-        )
-    }
-
     /// Trace files of the table, each with its key.
     pub fn traces_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut TraceSource)> {
         let delays = [
@@ -295,9 +230,7 @@ impl AccessConfig {
 
     /// Returns the checked access layer of `direction`, or the key at fault.
     pub(crate) fn resolve(&self, direction: Direction) -> Result<Access, Problem> {
-        if self.kind.is_none() {
-            return Err(("kind", "expected \"dvb\"".to_string()));
-        }
+        expect(self.kind.is_some(), "kind", "\"dvb\"")?;
         let role = self.link.unwrap_or(match direction {
             Direction::Uplink => Role::Return,
             Direction::Downlink => Role::Forward,
@@ -373,9 +306,7 @@ impl AccessConfig {
     fn symbols(&self, frame: Duration) -> Result<Option<u64>, Problem> {
         let Some(rate) = self.symbol_rate else { return Ok(None) };
         let carriers = self.carriers.unwrap_or(1);
-        if carriers == 0 {
-            return Err(("carriers", "expected at least 1".to_string()));
-        }
+        expect(carriers > 0, "carriers", "at least 1")?;
         // A millionth of a symbol more, so that a whole number does not come out below itself.
         let symbols = rate.as_hertz() * f64::from(carriers) * frame.as_secs_f64() + 1e-6;
         if !(1.0..1e12).contains(&symbols) {
@@ -388,9 +319,7 @@ impl AccessConfig {
     }
 
     fn forward(&self, frame: Duration) -> Result<Carrier, Problem> {
-        if self.modcod.is_some_and(|id| Modcod::find(id).is_none()) {
-            return Err(("modcod", "expected 1 to 28".to_string()));
-        }
+        expect(self.modcod.is_none_or(|id| Modcod::find(id).is_some()), "modcod", "1 to 28")?;
         let required = ("symbol_rate", "expected a symbol rate, for example \"30MHz\"".to_string());
         Ok(Carrier::Forward {
             modcod: self.modcod,
@@ -401,9 +330,7 @@ impl AccessConfig {
     }
 
     fn return_link(&self, frame: Duration) -> Result<Carrier, Problem> {
-        if self.waveform.is_some_and(|id| Waveform::find(id).is_none()) {
-            return Err(("waveform", "expected 3 to 22".to_string()));
-        }
+        expect(self.waveform.is_none_or(|id| Waveform::find(id).is_some()), "waveform", "3 to 22")?;
         let burst = self.burst.unwrap_or(1616);
         if ![536, 1616].contains(&burst) {
             return Err(("burst", format!("found {burst}, expected 536 or 1616 symbols")));
@@ -474,16 +401,14 @@ impl Access {
             Carrier::Return { .. } => "waveform",
         };
         let fixed = codings.len() == 1;
-        if codings.is_empty() {
-            return Err((key, "expected one that has short frames".to_string()));
-        }
-        if !fixed && self.es_n0.is_none() {
-            return Err((key, "expected a number, or `es_n0` for adaptive coding".to_string()));
-        }
+        expect(!codings.is_empty(), key, "one that has short frames")?;
+        expect(fixed || self.es_n0.is_some(), key, "a number, or `es_n0` for adaptive coding")?;
         let min = self.label.get() + MIN_BURST.max(16);
-        if codings.iter().any(|coding| coding.payload < min) {
-            return Err(("label", "expected less than the payload of a burst".to_string()));
-        }
+        expect(
+            codings.iter().all(|coding| coding.payload >= min),
+            "label",
+            "less than the payload of a burst",
+        )?;
         if let Carrier::Return { symbols: Some(symbols), .. } = self.carrier
             && codings.iter().any(|coding| coding.symbols > symbols)
         {

@@ -4,20 +4,23 @@
 //! spectral efficiency of normal FECFRAMEs without pilots, at a packet error ratio of 10⁻⁷).
 
 use serde::{Deserialize, Serialize};
+use skybraid_units::named;
 
-/// Constellation of a burst or frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Modulation {
-    /// QPSK, 2 bits per symbol.
-    Qpsk,
-    /// 8PSK, 3 bits per symbol.
-    Psk8,
-    /// 16APSK (DVB-S2), 4 bits per symbol.
-    Apsk16,
-    /// 16QAM (DVB-RCS2), 4 bits per symbol.
-    Qam16,
-    /// 32APSK, 5 bits per symbol.
-    Apsk32,
+named! {
+    /// Constellation of a burst or frame.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Modulation {
+        /// QPSK, 2 bits per symbol.
+        Qpsk = "QPSK",
+        /// 8PSK, 3 bits per symbol.
+        Psk8 = "8PSK",
+        /// 16APSK (DVB-S2), 4 bits per symbol.
+        Apsk16 = "16APSK",
+        /// 16QAM (DVB-RCS2), 4 bits per symbol.
+        Qam16 = "16QAM",
+        /// 32APSK, 5 bits per symbol.
+        Apsk32 = "32APSK",
+    }
 }
 
 impl Modulation {
@@ -28,17 +31,6 @@ impl Modulation {
             Self::Psk8 => 3,
             Self::Apsk16 | Self::Qam16 => 4,
             Self::Apsk32 => 5,
-        }
-    }
-
-    /// Name as in the standards.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Qpsk => "QPSK",
-            Self::Psk8 => "8PSK",
-            Self::Apsk16 => "16APSK",
-            Self::Qam16 => "16QAM",
-            Self::Apsk32 => "32APSK",
         }
     }
 }

@@ -362,28 +362,17 @@ macro_rules! trace_table {
         #[derive(Default, serde::Deserialize, serde::Serialize)]
         #[serde(default, deny_unknown_fields)]
         struct $name {
-            $(#[serde(skip_serializing_if = "Option::is_none")] $field: Option<$type>,)*
-            #[serde(skip_serializing_if = "Option::is_none")]
+            $($field: Option<$type>,)*
             trace: Option<alloc::string::String>,
-            #[serde(skip_serializing_if = "Option::is_none")]
             format: Option<crate::trace::TraceFormat>,
-            #[serde(skip_serializing_if = "Option::is_none")]
             column: Option<alloc::string::String>,
-            #[serde(skip_serializing_if = "Option::is_none")]
             unit: Option<alloc::string::String>,
-            #[serde(skip_serializing_if = "Option::is_none")]
             time: Option<alloc::string::String>,
-            #[serde(skip_serializing_if = "Option::is_none")]
             time_unit: Option<alloc::string::String>,
-            #[serde(skip_serializing_if = "Option::is_none")]
             every: Option<skybraid_units::Duration>,
-            #[serde(skip_serializing_if = "Option::is_none")]
             repeat: Option<bool>,
-            #[serde(skip_serializing_if = "Option::is_none")]
             start: Option<crate::trace::Start>,
-            #[serde(skip_serializing_if = "Option::is_none")]
             together: Option<alloc::string::String>,
-            #[serde(skip_serializing_if = "Option::is_none")]
             resample: Option<skybraid_units::Duration>,
         }
 
