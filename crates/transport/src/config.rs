@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Seed};
+use skybraid_units::{Bytes, Duration, Seed, named};
 
 use crate::congestion::{CongestionConfig, IdleRestart, cubic, reno};
 use crate::mptcp::buffers::Buffers;
@@ -16,43 +16,29 @@ use crate::scheduler::{SchedulerConfig, linux_upstream, low_rtt, single};
 use crate::tcp::acks::AckRule;
 use crate::tcp::scoreboard::LossDetection;
 
-/// Protocol that carries the messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Protocol {
-    /// Unreliable datagrams over one or several paths.
-    #[default]
-    Udp,
-    /// One TCP connection over one path.
-    Tcp,
-    /// One MPTCP connection over several paths.
-    Mptcp,
-    /// Several TCP connections, one per path.
-    ParallelTcp,
-    /// One DCCP connection over one path.
-    Dccp,
-    /// One MP-DCCP connection over several paths.
-    #[serde(alias = "mp-dccp")]
-    MpDccp,
+named! {
+    /// Protocol that carries the messages.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Protocol {
+        /// Unreliable datagrams over one or several paths.
+        #[default]
+        Udp = "udp",
+        /// One TCP connection over one path.
+        Tcp = "tcp",
+        /// One MPTCP connection over several paths.
+        Mptcp = "mptcp",
+        /// Several TCP connections, one per path.
+        ParallelTcp = "parallel_tcp",
+        /// One DCCP connection over one path.
+        Dccp = "dccp",
+        /// One MP-DCCP connection over several paths.
+        #[serde(alias = "mp-dccp")]
+        MpDccp = "mp_dccp",
+    }
 }
 
 impl Protocol {
-    /// All protocols.
-    pub const ALL: [Self; 6] =
-        [Self::Udp, Self::Tcp, Self::Mptcp, Self::ParallelTcp, Self::Dccp, Self::MpDccp];
-
-    /// Name in scenarios.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-            Self::Mptcp => "mptcp",
-            Self::ParallelTcp => "parallel_tcp",
-            Self::Dccp => "dccp",
-            Self::MpDccp => "mp_dccp",
-        }
-    }
-
     /// True if every message is delivered eventually.
     pub const fn is_reliable(self) -> bool {
         matches!(self, Self::Tcp | Self::Mptcp | Self::ParallelTcp)
@@ -119,215 +105,197 @@ pub enum Profile {
     Linux,
 }
 
-/// Implementation that carries a flow in the emulator. The simulator always uses Skybraid's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stack {
-    /// The kernel's if it supports exactly what is configured, else Skybraid's.
-    #[default]
-    Auto,
-    /// TCP or MPTCP of the kernel.
-    Kernel,
-    /// Skybraid's own, over UDP sockets.
-    Skybraid,
-}
-
-impl Stack {
-    /// Name in scenarios.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Kernel => "kernel",
-            Self::Skybraid => "skybraid",
-        }
+named! {
+    /// Implementation that carries a flow in the emulator. The simulator always uses Skybraid's.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Stack {
+        /// The kernel's if it supports exactly what is configured, else Skybraid's.
+        #[default]
+        Auto = "auto",
+        /// TCP or MPTCP of the kernel.
+        Kernel = "kernel",
+        /// Skybraid's own, over UDP sockets.
+        Skybraid = "skybraid",
     }
 }
 
-/// Transport of a flow. Every key has a default, so that a scenario sets only what matters to it.
-///
-/// Without a profile, the algorithms are those of the RFCs and papers, with the timers of Linux (a
-/// minimum retransmission timeout of 200 ms, acknowledgements delayed by up to 40 ms).
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(from = "RawTransportConfig")]
-pub struct TransportConfig {
-    /// Protocol. Default `udp`.
-    pub protocol: Protocol,
-    /// Names of the paths to use, in order; all paths of the scenario by default.
-    pub paths: Option<Vec<String>>,
-    /// Number of subflows of a connection, each with a route of its own. Default one per path.
-    pub subflows: Option<u32>,
-    /// Packet scheduler. Default `low_rtt` for MPTCP and MP-DCCP, `linux` for MPTCP under the
-    /// profile `linux`, else `single`.
-    pub scheduler: SchedulerConfig,
-    /// Congestion control. Default `cubic`.
-    pub congestion: CongestionConfig,
-    /// Reordering of unreliable flows at the receiver. Default `none`.
-    pub reordering: ReorderingConfig,
-    /// Receive buffer of TCP and MPTCP, shared by all subflows. Default 6 MB, the upper bound of
-    /// Linux's `tcp_rmem`.
-    pub receive_buffer: Bytes,
-    /// Maximum data that a bulk application writes ahead of the acknowledged data. Default 4 MB,
-    /// the upper bound of Linux's `tcp_wmem`.
-    pub send_buffer: Bytes,
-    /// Sizes of both buffers: fixed, or tuned within these bounds as by Linux. Default fixed.
-    pub buffers: Buffers,
-    /// TCP: applications other than bulk are refused what does not fit the send buffer, as by a
-    /// non-blocking socket; otherwise all written data is queued. Default off.
-    pub refuse_when_full: bool,
-    /// Initial congestion window in segments (RFC 6928). Default 10.
-    pub initial_window: u32,
-    /// Initial slow start threshold. Default unlimited.
-    pub initial_threshold: Option<Bytes>,
-    /// Maximum data in flight on a subflow, whatever its window: 65,535 B towards a peer that does
-    /// not scale its window (RFC 9293 §3.1). Default unlimited.
-    pub max_in_flight: Option<Bytes>,
-    /// Maximum payload of a segment. Default the largest that fits the smallest path MTU.
-    pub segment: Option<Bytes>,
-    /// Loss detection. Default RACK-TLP.
-    pub loss_detection: LossDetection,
-    /// Reduces the window in proportion to the data delivered during a recovery (RFC 9937) instead
-    /// of at once (RFC 6675). Default on.
-    pub proportional_reduction: bool,
-    /// Reverts the response to a spurious recovery (RFC 3522, RFC 4015). Default on.
-    pub undo: bool,
-    /// Paces congestion controls that set only a window, as Linux does under `fq`: two windows per
-    /// round trip in slow start, 1.2 windows afterwards. Default off.
-    pub pacing: bool,
-    /// Restart of the window after an idle retransmission timeout. Default from the initial window
-    /// (RFC 5681 §4.1).
-    pub idle_restart: IdleRestart,
-    /// A window that the application does not fill does not grow (RFC 7661). Default on.
-    pub window_validation: bool,
-    /// Rule of delayed acknowledgements: the next two keys, or Linux's, which ignores them. Default
-    /// the keys.
-    pub ack_rule: AckRule,
-    /// Maximum segments per acknowledgement. Default 2.
-    pub ack_every: u32,
-    /// Maximum delay of an acknowledgement. Default 40 ms, as in Linux.
-    pub ack_delay: Duration,
-    /// Minimum retransmission timeout. Default 200 ms, as in Linux.
-    pub rto_min: Duration,
-    /// Rule that derives the timeout from the samples. Default Linux's.
-    pub rto_rule: RtoRule,
-    /// Flight size that a loss halves. Default what is outstanding, at most the window.
-    pub flight_size: FlightSize,
-    /// The retransmission of the first outstanding segment starts the timer again (RFC 6675 §5.1
-    /// allows both). Default on.
-    pub retransmission_restarts_timer: bool,
-    /// Interval of a datagram receiver's reports, for schedulers that need round-trip times.
-    /// Default 100 ms.
-    pub report_every: Duration,
-    /// Subflows that an MPTCP connection opens. Default one per path.
-    pub path_manager: PathManager,
-    /// Event after which an MPTCP client joins further subflows. Default the first one's handshake.
-    pub join_after: JoinAfter,
-    /// False if the peer does not support MPTCP: the connection falls back to TCP on its first path
-    /// (RFC 8684 §3.7). Default true.
-    pub peer_multipath: bool,
-    /// MPTCP: if the receive window blocks, the fastest free subflow retransmits the chunk that a
-    /// slower one still carries ("opportunistic retransmission", Raiciu et al. 2012). Default on.
-    pub opportunistic_retransmission: bool,
-    /// MPTCP: halves the window of the slower subflow in that case ("penalisation"). Default on.
-    pub penalisation: bool,
-    /// Caps the window at two bandwidth-delay products of the unloaded path once a subflow's
-    /// round-trip time has more than doubled (Raiciu et al. 2012). Default off.
-    pub bufferbloat_mitigation: bool,
-    /// Seed of the congestion controls' random draws, combined with the role of the endpoint and
-    /// the number of the path. Set by the driver, never read from a scenario. Default zero.
-    pub seed: Seed,
-    /// DCCP and MP-DCCP: maximum datagrams that wait for window space; beyond that the newest
-    /// message is refused. Default 5, as in Linux; for video, two key frames.
-    pub tx_queue: Option<u32>,
-    /// DCCP and MP-DCCP: drops queued messages whose deadline has passed. Default off.
-    pub drop_expired: bool,
-    /// DCCP and MP-DCCP: packets that may be in flight on a subflow after an idle retransmission timeout until one is
-    /// acknowledged, then as in slow start (RFC 4341 §5.1), where round trips take 300 ms at most. Default unlimited.
-    pub restart_window: Option<u32>,
-    /// DCCP and MP-DCCP: data that waits on a subflow for its pace, as a time at that pace, at least two packets; the
-    /// scheduler finds no room beyond. Default 1 ms.
-    pub pace_queue: Duration,
-    /// MP-DCCP: interval of keep-alives on an idle path. Default 20 s, as in MP-DCCP for Linux.
-    pub keep_alive: Duration,
-    /// MP-DCCP: maximum interval between probes of a failed path. Default 1 s.
-    pub probe_every: Duration,
-    /// Implementation that carries the flow in the emulator. Default the kernel's if it supports
-    /// exactly what is configured, else Skybraid's.
-    pub stack: Stack,
-}
-
-/// Flight size of which a loss leaves half (RFC 5681 §3.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FlightSize {
-    /// What is outstanding, at most the window: data that duplicates have reported as arrived is not in flight.
-    #[default]
-    Window,
-    /// All that is outstanding, by the letter of the RFC.
-    Outstanding,
-    /// What is outstanding and neither selectively acknowledged nor lost, as in ns-3 since release 3.28.
-    InFlight,
-    /// The congestion window, filled or not, as in ns-2.
-    CongestionWindow,
-}
-
-impl FlightSize {
-    /// Value in scenarios.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Window => "window",
-            Self::Outstanding => "outstanding",
-            Self::InFlight => "in_flight",
-            Self::CongestionWindow => "congestion_window",
+/// Declares the keys of a transport, with their defaults or without one, and how a table overlays a profile.
+macro_rules! transport_config {
+    (
+        with_default { $($(#[$doc:meta])* $key:ident: $type:ty = $default:expr,)+ }
+        without_default { $($(#[$about:meta])* $unset:ident: $inner:ty,)+ }
+    ) => {
+        /// Transport of a flow. Every key has a default, so that a scenario sets only what matters to it.
+        ///
+        /// Without a profile, the algorithms are those of the RFCs and papers, with the timers of Linux (a
+        /// minimum retransmission timeout of 200 ms, acknowledgements delayed by up to 40 ms).
+        #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+        #[serde(from = "RawTransportConfig")]
+        pub struct TransportConfig {
+            $($(#[$doc])* pub $key: $type,)+
+            $($(#[$about])* pub $unset: Option<$inner>,)+
+            /// Seed of the congestion controls' random draws, combined with the role of the endpoint and
+            /// the number of the path. Set by the driver, never read from a scenario. Default zero.
+            pub seed: Seed,
         }
+
+        impl Default for TransportConfig {
+            fn default() -> Self {
+                Self { $($key: $default,)+ $($unset: None,)+ seed: Seed::default() }
+            }
+        }
+
+        /// A transport table as written: missing keys take the profile's values.
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct RawTransportConfig {
+            profile: Option<Profile>,
+            $($unset: Option<$inner>,)+
+            $($key: Option<$type>,)+
+        }
+
+        impl From<RawTransportConfig> for TransportConfig {
+            fn from(given: RawTransportConfig) -> Self {
+                let mut base = given.profile.map_or_else(Self::default, Self::of);
+                let protocol = given.protocol.unwrap_or(base.protocol);
+                base.scheduler = protocol.default_scheduler(given.profile);
+                let mut config = Self {
+                    $($key: given.$key.unwrap_or(base.$key),)+
+                    $($unset: given.$unset,)+
+                    seed: base.seed,
+                };
+                if given.profile == Some(Profile::Linux) {
+                    config.congestion.use_linux_behaviour();
+                    config.scheduler.use_linux_behaviour();
+                }
+                config
+            }
+        }
+    };
+}
+
+transport_config! {
+    with_default {
+        /// Protocol. Default `udp`.
+        protocol: Protocol = Protocol::Udp,
+        /// Packet scheduler. Default `low_rtt` for MPTCP and MP-DCCP, `linux` for MPTCP under the
+        /// profile `linux`, else `single`.
+        scheduler: SchedulerConfig = SchedulerConfig::Single(single::Config::default()),
+        /// Congestion control. Default `cubic`.
+        congestion: CongestionConfig = CongestionConfig::Cubic(cubic::Config::default()),
+        /// Reordering of unreliable flows at the receiver. Default `none`.
+        reordering: ReorderingConfig = ReorderingConfig::none(),
+        /// Receive buffer of TCP and MPTCP, shared by all subflows. Default 6 MB, the upper bound of
+        /// Linux's `tcp_rmem`.
+        receive_buffer: Bytes = Bytes::new(6_000_000),
+        /// Maximum data that a bulk application writes ahead of the acknowledged data. Default 4 MB,
+        /// the upper bound of Linux's `tcp_wmem`.
+        send_buffer: Bytes = Bytes::new(4_000_000),
+        /// Sizes of both buffers: fixed, or tuned within these bounds as by Linux. Default fixed.
+        buffers: Buffers = Buffers::Fixed,
+        /// TCP: applications other than bulk are refused what does not fit the send buffer, as by a
+        /// non-blocking socket; otherwise all written data is queued. Default off.
+        refuse_when_full: bool = false,
+        /// Initial congestion window in segments (RFC 6928). Default 10.
+        initial_window: u32 = 10,
+        /// Loss detection. Default RACK-TLP.
+        loss_detection: LossDetection = LossDetection::Rack,
+        /// Reduces the window in proportion to the data delivered during a recovery (RFC 9937) instead
+        /// of at once (RFC 6675). Default on.
+        proportional_reduction: bool = true,
+        /// Reverts the response to a spurious recovery (RFC 3522, RFC 4015). Default on.
+        undo: bool = true,
+        /// Paces congestion controls that set only a window, as Linux does under `fq`: two windows per
+        /// round trip in slow start, 1.2 windows afterwards. Default off.
+        pacing: bool = false,
+        /// Restart of the window after an idle retransmission timeout. Default from the initial window
+        /// (RFC 5681 §4.1).
+        idle_restart: IdleRestart = IdleRestart::Initial,
+        /// A window that the application does not fill does not grow (RFC 7661). Default on.
+        window_validation: bool = true,
+        /// Rule of delayed acknowledgements: the next two keys, or Linux's, which ignores them. Default
+        /// the keys.
+        ack_rule: AckRule = AckRule::Fixed,
+        /// Maximum segments per acknowledgement. Default 2.
+        ack_every: u32 = 2,
+        /// Maximum delay of an acknowledgement. Default 40 ms, as in Linux.
+        ack_delay: Duration = Duration::from_millis(40),
+        /// Minimum retransmission timeout. Default 200 ms, as in Linux.
+        rto_min: Duration = Duration::from_millis(200),
+        /// Rule that derives the timeout from the samples. Default Linux's.
+        rto_rule: RtoRule = RtoRule::Linux,
+        /// Flight size that a loss halves. Default what is outstanding, at most the window.
+        flight_size: FlightSize = FlightSize::Window,
+        /// The retransmission of the first outstanding segment starts the timer again (RFC 6675 §5.1
+        /// allows both). Default on.
+        retransmission_restarts_timer: bool = true,
+        /// Interval of a datagram receiver's reports, for schedulers that need round-trip times.
+        /// Default 100 ms.
+        report_every: Duration = Duration::from_millis(100),
+        /// Subflows that an MPTCP connection opens. Default one per path.
+        path_manager: PathManager = PathManager::FullMesh,
+        /// Event after which an MPTCP client joins further subflows. Default the first one's handshake.
+        join_after: JoinAfter = JoinAfter::Handshake,
+        /// False if the peer does not support MPTCP: the connection falls back to TCP on its first path
+        /// (RFC 8684 §3.7). Default true.
+        peer_multipath: bool = true,
+        /// MPTCP: if the receive window blocks, the fastest free subflow retransmits the chunk that a
+        /// slower one still carries ("opportunistic retransmission", Raiciu et al. 2012). Default on.
+        opportunistic_retransmission: bool = true,
+        /// MPTCP: halves the window of the slower subflow in that case ("penalisation"). Default on.
+        penalisation: bool = true,
+        /// Caps the window at two bandwidth-delay products of the unloaded path once a subflow's
+        /// round-trip time has more than doubled (Raiciu et al. 2012). Default off.
+        bufferbloat_mitigation: bool = false,
+        /// DCCP and MP-DCCP: maximum datagrams that wait for window space; beyond that the newest
+        /// message is refused. Default 5, as in Linux; for video, two key frames.
+        tx_queue: Option<u32> = None,
+        /// DCCP and MP-DCCP: drops queued messages whose deadline has passed. Default off.
+        drop_expired: bool = false,
+        /// DCCP and MP-DCCP: packets that may be in flight on a subflow after an idle retransmission timeout until one is
+        /// acknowledged, then as in slow start (RFC 4341 §5.1), where round trips take 300 ms at most. Default unlimited.
+        restart_window: Option<u32> = None,
+        /// DCCP and MP-DCCP: data that waits on a subflow for its pace, as a time at that pace, at least two packets; the
+        /// scheduler finds no room beyond. Default 1 ms.
+        pace_queue: Duration = QUANTUM,
+        /// MP-DCCP: interval of keep-alives on an idle path. Default 20 s, as in MP-DCCP for Linux.
+        keep_alive: Duration = Duration::from_secs(20),
+        /// MP-DCCP: maximum interval between probes of a failed path. Default 1 s.
+        probe_every: Duration = Duration::from_secs(1),
+        /// Implementation that carries the flow in the emulator. Default the kernel's if it supports
+        /// exactly what is configured, else Skybraid's.
+        stack: Stack = Stack::Auto,
+    }
+    without_default {
+        /// Names of the paths to use, in order; all paths of the scenario by default.
+        paths: Vec<String>,
+        /// Number of subflows of a connection, each with a route of its own. Default one per path.
+        subflows: u32,
+        /// Initial slow start threshold. Default unlimited.
+        initial_threshold: Bytes,
+        /// Maximum data in flight on a subflow, whatever its window: 65,535 B towards a peer that does
+        /// not scale its window (RFC 9293 §3.1). Default unlimited.
+        max_in_flight: Bytes,
+        /// Maximum payload of a segment. Default the largest that fits the smallest path MTU.
+        segment: Bytes,
     }
 }
 
-impl Default for TransportConfig {
-    fn default() -> Self {
-        Self {
-            protocol: Protocol::Udp,
-            paths: None,
-            subflows: None,
-            scheduler: SchedulerConfig::Single(single::Config::default()),
-            congestion: CongestionConfig::Cubic(cubic::Config::default()),
-            reordering: ReorderingConfig::none(),
-            receive_buffer: Bytes::new(6_000_000),
-            send_buffer: Bytes::new(4_000_000),
-            buffers: Buffers::Fixed,
-            refuse_when_full: false,
-            initial_window: 10,
-            initial_threshold: None,
-            max_in_flight: None,
-            segment: None,
-            loss_detection: LossDetection::Rack,
-            proportional_reduction: true,
-            undo: true,
-            pacing: false,
-            idle_restart: IdleRestart::Initial,
-            window_validation: true,
-            ack_rule: AckRule::Fixed,
-            ack_every: 2,
-            ack_delay: Duration::from_millis(40),
-            rto_min: Duration::from_millis(200),
-            rto_rule: RtoRule::Linux,
-            flight_size: FlightSize::Window,
-            retransmission_restarts_timer: true,
-            report_every: Duration::from_millis(100),
-            path_manager: PathManager::FullMesh,
-            join_after: JoinAfter::Handshake,
-            peer_multipath: true,
-            opportunistic_retransmission: true,
-            penalisation: true,
-            bufferbloat_mitigation: false,
-            seed: Seed::default(),
-            tx_queue: None,
-            drop_expired: false,
-            restart_window: None,
-            pace_queue: QUANTUM,
-            keep_alive: Duration::from_secs(20),
-            probe_every: Duration::from_secs(1),
-            stack: Stack::Auto,
-        }
+named! {
+    /// Flight size of which a loss leaves half (RFC 5681 §3.1).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum FlightSize {
+        /// What is outstanding, at most the window: data that duplicates have reported as arrived is not in flight.
+        #[default]
+        Window = "window",
+        /// All that is outstanding, by the letter of the RFC.
+        Outstanding = "outstanding",
+        /// What is outstanding and neither selectively acknowledged nor lost, as in ns-3 since release 3.28.
+        InFlight = "in_flight",
+        /// The congestion window, filled or not, as in ns-2.
+        CongestionWindow = "congestion_window",
     }
 }
 
@@ -376,85 +344,6 @@ impl TransportConfig {
             Profile::Linux => Self { ack_rule: AckRule::Linux, ..usual },
         }
     }
-}
-
-/// Declares the keys of a scenario, all optional, and overlays them on a profile.
-macro_rules! raw_config {
-    ($($key:ident: $type:ty,)+) => {
-        /// A transport table as written: missing keys take the profile's values.
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct RawTransportConfig {
-            profile: Option<Profile>,
-            paths: Option<Vec<String>>,
-            subflows: Option<u32>,
-            initial_threshold: Option<Bytes>,
-            max_in_flight: Option<Bytes>,
-            segment: Option<Bytes>,
-            $($key: Option<$type>,)+
-        }
-
-        impl From<RawTransportConfig> for TransportConfig {
-            fn from(given: RawTransportConfig) -> Self {
-                let mut base = given.profile.map_or_else(Self::default, Self::of);
-                let protocol = given.protocol.unwrap_or(base.protocol);
-                base.scheduler = protocol.default_scheduler(given.profile);
-                let mut config = Self {
-                    paths: given.paths,
-                    subflows: given.subflows,
-                    initial_threshold: given.initial_threshold,
-                    max_in_flight: given.max_in_flight,
-                    segment: given.segment,
-                    seed: base.seed,
-                    $($key: given.$key.unwrap_or(base.$key),)+
-                };
-                if given.profile == Some(Profile::Linux) {
-                    config.congestion.use_linux_behaviour();
-                    config.scheduler.use_linux_behaviour();
-                }
-                config
-            }
-        }
-    };
-}
-
-raw_config! {
-    protocol: Protocol,
-    scheduler: SchedulerConfig,
-    congestion: CongestionConfig,
-    reordering: ReorderingConfig,
-    receive_buffer: Bytes,
-    send_buffer: Bytes,
-    buffers: Buffers,
-    refuse_when_full: bool,
-    initial_window: u32,
-    loss_detection: LossDetection,
-    proportional_reduction: bool,
-    undo: bool,
-    pacing: bool,
-    idle_restart: IdleRestart,
-    window_validation: bool,
-    ack_rule: AckRule,
-    ack_every: u32,
-    ack_delay: Duration,
-    rto_min: Duration,
-    rto_rule: RtoRule,
-    flight_size: FlightSize,
-    retransmission_restarts_timer: bool,
-    report_every: Duration,
-    path_manager: PathManager,
-    join_after: JoinAfter,
-    peer_multipath: bool,
-    opportunistic_retransmission: bool,
-    penalisation: bool,
-    bufferbloat_mitigation: bool,
-    tx_queue: Option<u32>,
-    drop_expired: bool,
-    restart_window: Option<u32>,
-    pace_queue: Duration,
-    keep_alive: Duration,
-    probe_every: Duration,
-    stack: Stack,
 }
 
 #[cfg(test)]

@@ -1,33 +1,21 @@
 //! Messages, as applications write and receive them.
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, named};
 
 use crate::PathId;
 
-/// Purpose of a message. Schedulers and policies may treat classes differently.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// Commands, set-points and the telemetry that steering depends on.
-    Control,
-    /// Live video.
-    Video,
-    /// Everything else.
-    #[default]
-    Data,
-}
-
-impl Class {
-    /// All classes, in numeric order.
-    pub const ALL: [Self; 3] = [Self::Control, Self::Video, Self::Data];
-
-    /// Name in scenarios and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Control => "control",
-            Self::Video => "video",
-            Self::Data => "data",
-        }
+named! {
+    /// Purpose of a message. Schedulers and policies may treat classes differently.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Class {
+        /// Commands, set-points and the telemetry that steering depends on.
+        Control = "control",
+        /// Live video.
+        Video = "video",
+        /// Everything else.
+        #[default]
+        Data = "data",
     }
 }
 

@@ -34,30 +34,54 @@ pub enum Compat {
     Linux,
 }
 
-impl Compat {
-    /// Description of the parameter `compat` of an algorithm, for which it decides `summary`.
-    pub const fn parameter(summary: &'static str) -> Parameter {
-        Parameter { name: "compat", unit: "paper or linux", default: "paper", summary }
-    }
-}
-
-/// Declares the `Config` of an algorithm whose only parameter is `compat`.
-macro_rules! compat_config {
-    ($(#[$doc:meta])* $config:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+/// Declares the parameters of an algorithm: its `Config` with the default values, and `PARAMETERS`, their descriptions.
+/// Each is a field, its type and default, then unit, default as written in a scenario, and effect.
+#[macro_export]
+macro_rules! parameters {
+    ($($(#[$more:meta])* $name:ident: $type:ty = $value:expr, $unit:literal, $default:literal, $summary:literal;)*) => {
+        /// Parameters of the algorithm.
+        #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
-        pub struct $config {
-            /// Reference behaviour.
-            pub compat: $crate::registry::Compat,
+        pub struct Config {
+            $(
+                #[doc = concat!($summary, "; default: `", $default, "`.")]
+                $(#[$more])*
+                pub $name: $type,
+            )*
         }
 
-        impl $crate::registry::Check for $config {
-            fn use_linux_behaviour(&mut self) {
-                self.compat = $crate::registry::Compat::Linux;
+        impl Default for Config {
+            fn default() -> Self {
+                Self { $($name: $value),* }
             }
         }
+
+        impl Config {
+            /// Sets `compat = "linux"` if the algorithm has that parameter.
+            pub fn use_linux_behaviour(&mut self) {
+                $($crate::use_linux_behaviour!(self.$name);)*
+            }
+        }
+
+        const PARAMETERS: &[$crate::registry::Parameter] = &[$(
+            $crate::registry::Parameter {
+                name: stringify!($name),
+                unit: $unit,
+                default: $default,
+                summary: $summary,
+            },
+        )*];
     };
+}
+
+/// Sets a field of a `Config` to Linux's behaviour if it is the parameter `compat`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! use_linux_behaviour {
+    ($config:ident.compat) => {
+        $config.compat = $crate::registry::Compat::Linux
+    };
+    ($config:ident.$other:ident) => {};
 }
 
 /// A parameter outside its range: its key, and what was found and expected.
@@ -72,9 +96,6 @@ pub trait Check {
     fn check(&self) -> Result<(), InvalidParameter> {
         Ok(())
     }
-
-    /// Sets `compat = "linux"` if the algorithm has that parameter.
-    fn use_linux_behaviour(&mut self) {}
 }
 
 /// Description of an algorithm.
@@ -330,7 +351,7 @@ macro_rules! algorithms {
             /// Sets `compat = "linux"` if the algorithm has that parameter.
             pub fn use_linux_behaviour(&mut self) {
                 match self {
-                    $(Self::$variant(config) => $crate::registry::Check::use_linux_behaviour(config),)+
+                    $(Self::$variant(config) => config.use_linux_behaviour(),)+
                     $(Self::Custom($crate::registry::Custom::<$factory> { .. }) => {})?
                 }
             }
@@ -397,7 +418,7 @@ macro_rules! algorithms {
         }
     };
 }
-pub(crate) use {algorithms, compat_config};
+pub(crate) use algorithms;
 
 #[cfg(test)]
 mod tests {

@@ -188,25 +188,11 @@ impl<C: Coupling> Congestion for Coupled<C> {
         self.window.restore(before);
     }
 
-    fn on_penalty(&mut self) {
-        self.window.penalise();
-    }
-
-    fn window(&self) -> Bytes {
-        self.window.size()
-    }
-
-    fn slow_start_threshold(&self) -> Bytes {
-        self.window.threshold()
-    }
-
     fn is_coupled(&self) -> bool {
         true
     }
 
-    fn reads_rates(&self) -> bool {
-        false
-    }
+    window_of!(window);
 }
 
 /// Reno's window (RFC 5681) in bytes, fractions included: a coupled window may grow by less than a
@@ -234,11 +220,11 @@ impl Window {
         }
     }
 
-    pub fn size(&self) -> Bytes {
+    pub fn window(&self) -> Bytes {
         Bytes::new(self.size as u64)
     }
 
-    pub fn threshold(&self) -> Bytes {
+    pub fn slow_start_threshold(&self) -> Bytes {
         Bytes::new(self.threshold as u64)
     }
 
@@ -307,7 +293,7 @@ impl Window {
         self.size = idle.window(self.size, self.initial);
     }
 
-    pub fn penalise(&mut self) {
+    pub fn on_penalty(&mut self) {
         let half = self.size / 2.0;
         if !self.in_slow_start() {
             self.threshold = half.max(2.0 * self.segment);

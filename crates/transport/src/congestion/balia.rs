@@ -8,7 +8,8 @@ use alloc::boxed::Box;
 
 use super::aggregate::{Counter, Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::registry::{About, Compat, compat_config};
+use crate::parameters;
+use crate::registry::{About, Check, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -19,15 +20,15 @@ pub const ABOUT: About = About {
     source: "Peng et al. 2013; draft-walid-mptcp-congestion-control",
     linux: "α in integers, so that a loss takes either half or three quarters of the window; \
             acknowledgements are counted towards whole segments",
-    parameters: &[Compat::parameter("arithmetic of the paper or of Linux")],
+    parameters: PARAMETERS,
 };
 
-compat_config! {
-    /// Parameters of the control.
-    ///
-    /// Arithmetic of the paper or of Linux.
-    Config
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper",
+        "arithmetic of the paper or of Linux";
 }
+
+impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

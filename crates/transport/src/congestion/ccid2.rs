@@ -4,12 +4,12 @@
 //! `compat = "linux"`, with congestion window validation (RFC 2861).
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, expect};
 
 use super::{Acked, Congestion, Idle, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, Compat, InvalidParameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -21,37 +21,17 @@ pub const ABOUT: About = About {
             repeated timeout lowers the threshold again; an idle or little used window shrinks as \
             in RFC 2861; the Ack Ratio follows the sequence window instead of lost \
             acknowledgements",
-    parameters: &[
-        Parameter {
-            name: "initial_window",
-            unit: "packets",
-            default: "(RFC 3390: 2 to 4)",
-            summary: "initial window",
-        },
-        Compat::parameter("the RFC, or Linux's behaviour"),
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Initial window in packets; RFC 3390's by default.
-    pub initial_window: Option<u32>,
-    /// Reference behaviour.
-    pub compat: Compat,
+parameters! {
+    initial_window: Option<u32> = None, "packets", "(RFC 3390: 2 to 4)", "initial window";
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if self.initial_window == Some(0) {
-            return Err(("initial_window", "expected above zero".to_string()));
-        }
-        Ok(())
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
+        expect(self.initial_window != Some(0), "initial_window", "above zero")
     }
 }
 

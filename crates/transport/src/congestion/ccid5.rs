@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 
 use super::{Congestion, PathBasics, bbr};
+use crate::parameters;
 use crate::registry::{About, Check, Compat};
 
 /// See [`Config`].
@@ -15,24 +16,17 @@ pub const ABOUT: About = About {
               of policers, which low rates and gaps of unreliable flows would trigger.",
     source: "draft-romo-iccrg-ccid5; MP-DCCP for Linux, ccid5.c",
     linux: "gains and rounding of Linux's BBR, see `bbr`",
-    parameters: &[Compat::parameter("gains and rounding of the draft, or of Linux"), bbr::RADIO],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Gains and rounding of the draft or of Linux.
-    pub compat: Compat,
-    /// As [`bbr::Config::radio`].
-    pub radio: bool,
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "gains and rounding of the draft, or of Linux";
+    radio: bool = false, "true or false", "false",
+        "for radio links: compensate losses that do not depend on the rate, up to 60 %; do not shrink \
+         the window after a loss; do not drain paths whose round trips are near their minimum";
 }
 
-impl Check for Config {
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
-    }
-}
+impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

@@ -4,11 +4,12 @@
 //! are in segments.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
+use skybraid_units::expect;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::registry::{About, Check, InvalidParameter, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, InvalidParameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -19,48 +20,25 @@ pub const ABOUT: About = About {
               increases (1) to uncoupled paths (2).",
     source: "Kelly and Voice 2005; Han et al. 2006; Wischik et al., NSDI 2011",
     linux: "",
-    parameters: &[
-        Parameter {
-            name: "epsilon",
-            unit: "0 to 2",
-            default: "none",
-            summary: "growth by α (α w)^(1−ε) / W^(2−ε) per acknowledgement, and decrease by half \
-                      of the path's window w; W is the sum of all windows",
-        },
-        Parameter {
-            name: "alpha",
-            unit: "ratio",
-            default: "1",
-            summary: "α of that family; without effect unless `epsilon` is set",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// From 0, fully coupled, to 2, uncoupled; the form of Kelly and Voice by default.
-    pub epsilon: Option<f64>,
-    /// Aggressiveness, above 0.
-    pub alpha: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { epsilon: None, alpha: 1.0 }
-    }
+parameters! {
+    epsilon: Option<f64> = None, "0 to 2", "none",
+        "growth by α (α w)^(1−ε) / W^(2−ε) per acknowledgement, and decrease by half of the path's \
+         window w; W is the sum of all windows";
+    /// Above 0.
+    alpha: f64 = 1.0, "ratio", "1", "α of that family; without effect unless `epsilon` is set";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if self.epsilon.is_some_and(|epsilon| !(0.0..=2.0).contains(&epsilon)) {
-            return Err(("epsilon", "expected a number from 0 to 2".to_string()));
-        }
-        if !(self.alpha > 0.0 && self.alpha.is_finite()) {
-            return Err(("alpha", "expected a number above zero".to_string()));
-        }
-        Ok(())
+        expect(
+            self.epsilon.is_none_or(|epsilon| (0.0..=2.0).contains(&epsilon)),
+            "epsilon",
+            "a number from 0 to 2",
+        )?;
+        expect(self.alpha > 0.0 && self.alpha.is_finite(), "alpha", "a number above zero")
     }
 }
 

@@ -3,13 +3,13 @@
 //! Source: RFC 9438. Windows are in segments and times in seconds, as in the RFC.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::{Bytes, Instant};
+use skybraid_units::{Bytes, Instant, expect};
 
 use super::hystart::{HyStart, SlowStart};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings, cubic_linux};
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, Compat, InvalidParameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -22,73 +22,26 @@ pub const ABOUT: About = About {
             evaluated one minimum (not smoothed) round-trip time ahead; the threshold follows the \
             window instead of the data in flight; Reno's lower bound never steepens; a timeout \
             resets the state; an idle time shifts the curve.",
-    parameters: &[
-        Compat::parameter("the RFC, or Linux's behaviour"),
-        Parameter {
-            name: "c",
-            unit: "segments/s³",
-            default: "0.4",
-            summary: "steepness of the curve",
-        },
-        Parameter {
-            name: "beta",
-            unit: "ratio",
-            default: "0.7",
-            summary: "factor on the window after a loss",
-        },
-        Parameter {
-            name: "fast_convergence",
-            unit: "true or false",
-            default: "true",
-            summary: "release bandwidth faster if the window at a loss is smaller than at the loss \
-                      before",
-        },
-        Parameter {
-            name: "hystart",
-            unit: "none, classic or plus",
-            default: "(plus; classic with compat linux)",
-            summary: "what ends slow start other than a loss: nothing, a rising round-trip time as \
-                      in Linux, or HyStart++, which RFC 9438 §4.10 recommends",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Reference behaviour: the RFC or Linux.
-    pub compat: Compat,
-    /// Steepness in segments/s³, above 0.
-    pub c: f64,
-    /// Part of the window that remains after a loss, between 0 and 1.
-    pub beta: f64,
-    /// Fast convergence (RFC 9438 §4.7).
-    pub fast_convergence: bool,
-    /// End of slow start other than a loss. Default HyStart++ as RFC 9438 §4.10 recommends, or the
-    /// classic HyStart with `compat = "linux"`.
-    pub hystart: Option<HyStart>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { compat: Compat::Paper, c: 0.4, beta: 0.7, fast_convergence: true, hystart: None }
-    }
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
+    /// Above 0.
+    c: f64 = 0.4, "segments/s³", "0.4", "steepness of the curve";
+    /// Between 0 and 1.
+    beta: f64 = 0.7, "ratio", "0.7", "factor on the window after a loss";
+    fast_convergence: bool = true, "true or false", "true",
+        "release bandwidth faster if the window at a loss is smaller than at the loss before";
+    hystart: Option<HyStart> = None, "none, classic or plus", "(plus; classic with compat linux)",
+        "what ends slow start other than a loss: nothing, a rising round-trip time as in Linux, or \
+         HyStart++, which RFC 9438 §4.10 recommends";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if !(self.c > 0.0 && self.c.is_finite()) {
-            return Err(("c", "expected a number above zero".to_string()));
-        }
-        if !(self.beta > 0.0 && self.beta < 1.0) {
-            return Err(("beta", "expected a number between 0 and 1".to_string()));
-        }
-        Ok(())
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
+        expect(self.c > 0.0 && self.c.is_finite(), "c", "a number above zero")?;
+        expect(self.beta > 0.0 && self.beta < 1.0, "beta", "a number between 0 and 1")
     }
 }
 

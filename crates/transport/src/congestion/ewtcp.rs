@@ -7,7 +7,8 @@ use alloc::string::ToString;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::registry::{About, Check, InvalidParameter, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, InvalidParameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -17,20 +18,13 @@ pub const ABOUT: About = About {
               Paths do not influence one another.",
     source: "Honda et al., PFLDNeT 2009; Wischik et al., NSDI 2011",
     linux: "",
-    parameters: &[Parameter {
-        name: "increase",
-        unit: "segments per round trip",
-        default: "(1/n²)",
-        summary: "growth in congestion avoidance",
-    }],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Growth in segments per round trip, above 0 and at most 1; 1/n² by default.
-    pub increase: Option<f64>,
+parameters! {
+    /// Above 0, at most 1.
+    increase: Option<f64> = None, "segments per round trip", "(1/n²)",
+        "growth in congestion avoidance";
 }
 
 impl Check for Config {

@@ -6,35 +6,27 @@ use core::fmt;
 
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, named};
 
-/// Rule by which the window restarts after an idle period longer than the retransmission timeout.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IdleRestart {
-    /// The window stays.
-    Off,
-    /// The window returns to the initial one at once (RFC 5681 §4.1).
-    #[default]
-    Initial,
-    /// The window halves with each timeout that has passed, but not below the initial one, and the
-    /// threshold keeps three quarters of the former window (RFC 2861, Linux). A window that was not
-    /// filled for a timeout goes half way to what was in flight, at least the initial one.
-    Rfc2861,
-    /// Only the second half of that rule (subflows of Linux's MPTCP up to 0.95).
-    Used,
+named! {
+    /// Rule by which the window restarts after an idle period longer than the retransmission timeout.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum IdleRestart {
+        /// The window stays.
+        Off = "false",
+        /// The window returns to the initial one at once (RFC 5681 §4.1).
+        #[default]
+        Initial = "true",
+        /// The window halves with each timeout that has passed, but not below the initial one, and the
+        /// threshold keeps three quarters of the former window (RFC 2861, Linux). A window that was not
+        /// filled for a timeout goes half way to what was in flight, at least the initial one.
+        Rfc2861 = "rfc2861",
+        /// Only the second half of that rule (subflows of Linux's MPTCP up to 0.95).
+        Used = "used",
+    }
 }
 
 impl IdleRestart {
-    /// Value in scenarios.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "false",
-            Self::Initial => "true",
-            Self::Rfc2861 => "rfc2861",
-            Self::Used => "used",
-        }
-    }
-
     /// True if a window that is not filled shrinks.
     pub const fn follows_use(self) -> bool {
         matches!(self, Self::Rfc2861 | Self::Used)

@@ -4,11 +4,12 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::Bytes;
+use skybraid_units::{Bytes, expect};
 
 use super::aggregate::{Counter, Coupling, Path, Paths, coupled, coupled_by_acks};
 use super::{Congestion, PathBasics};
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, Compat, InvalidParameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -20,53 +21,26 @@ pub const ABOUT: About = About {
     linux: "α in units of 1/4096, and acknowledgements counted towards whole segments, so that \
             growth is coarse; in the search for the best path, windows below 150 segments at 100 \
             ms are equal, and the last path is taken",
-    parameters: &[
-        Compat::parameter("arithmetic of the paper or of Linux"),
-        Parameter {
-            name: "byte_counting",
-            unit: "true or false",
-            default: "true",
-            summary: "grow by all acknowledged data, or by at most a segment per acknowledgement \
-                      (RFC 5681)",
-        },
-        Parameter {
-            name: "min_increase",
-            unit: "bytes",
-            default: "0B",
-            summary: "minimum growth per acknowledgement; 1 B in the MPTCP of ns-3 (Kheirkhah \
-                      2015), which exceeds the RFC's growth at large windows",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Arithmetic of the RFC or of Linux.
-    pub compat: Compat,
-    /// Counts all acknowledged bytes, instead of at most a segment per acknowledgement. Linux always does.
-    pub byte_counting: bool,
-    /// Minimum growth of an acknowledgement. Arithmetic of the RFC only.
-    pub min_increase: Bytes,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { compat: Compat::Paper, byte_counting: true, min_increase: Bytes::ZERO }
-    }
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper",
+        "arithmetic of the paper or of Linux";
+    byte_counting: bool = true, "true or false", "true",
+        "grow by all acknowledged data, or by at most a segment per acknowledgement (RFC 5681)";
+    min_increase: Bytes = Bytes::ZERO, "bytes", "0B",
+        "minimum growth per acknowledgement; 1 B in the MPTCP of ns-3 (Kheirkhah 2015), which \
+         exceeds the RFC's growth at large windows";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if self.compat == Compat::Linux && self.min_increase > Bytes::ZERO {
-            return Err(("min_increase", "expected with `compat = \"paper\"` only".into()));
-        }
-        Ok(())
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
+        expect(
+            self.compat == Compat::Paper || self.min_increase == Bytes::ZERO,
+            "min_increase",
+            "with `compat = \"paper\"` only",
+        )
     }
 }
 

@@ -15,6 +15,27 @@ pub use window::CongestionWindow;
 use crate::registry::algorithms;
 use crate::{Role, SubflowId, TransportConfig};
 
+/// Implements the methods of a control whose window is that of a field, and that reads no rates.
+macro_rules! window_of {
+    ($field:ident) => {
+        fn on_penalty(&mut self) {
+            self.$field.on_penalty();
+        }
+
+        fn window(&self) -> Bytes {
+            self.$field.window()
+        }
+
+        fn slow_start_threshold(&self) -> Bytes {
+            self.$field.slow_start_threshold()
+        }
+
+        fn reads_rates(&self) -> bool {
+            false
+        }
+    };
+}
+
 mod aggregate;
 pub mod balia;
 pub mod bbr;

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::registry::{About, Compat, compat_config};
+use crate::parameters;
+use crate::registry::{About, Check, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -19,15 +20,15 @@ pub const ABOUT: About = About {
               the window of its path.",
     source: "Khalili et al., CoNEXT 2012; draft-khalili-mptcp-congestion-control",
     linux: "growth in units of 1/1024 segment per acknowledgement, applied in whole segments",
-    parameters: &[Compat::parameter("arithmetic of the paper or of Linux")],
+    parameters: PARAMETERS,
 };
 
-compat_config! {
-    /// Parameters of the control.
-    ///
-    /// Arithmetic of the paper or of Linux.
-    Config
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper",
+        "arithmetic of the paper or of Linux";
 }
+
+impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

@@ -8,7 +8,8 @@ use skybraid_units::Bytes;
 
 use super::hystart::{HyStart, SlowStart};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Compat, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -18,49 +19,21 @@ pub const ABOUT: About = About {
     source: "RFC 5681, RFC 6582, RFC 3465",
     linux: "The window is counted in whole segments and grows by all acknowledged data; after a \
             loss, the threshold is half of the window instead of half of the data in flight.",
-    parameters: &[
-        Compat::parameter("the RFC, or Linux's behaviour"),
-        Parameter {
-            name: "byte_counting",
-            unit: "true or false",
-            default: "false",
-            summary: "grow by the acknowledged bytes (RFC 3465; at most two segments at once in \
-                      slow start) instead of the number of acknowledgements, so that delayed \
-                      acknowledgements do not slow growth",
-        },
-        Parameter {
-            name: "hystart",
-            unit: "none, classic or plus",
-            default: "none",
-            summary: "what ends slow start other than a loss: nothing, a rising round-trip time as \
-                      in Linux's CUBIC, or HyStart++ (RFC 9406)",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Reference behaviour: the RFC or Linux.
-    pub compat: Compat,
-    /// Counts acknowledged bytes instead of acknowledgements. Linux always does.
-    pub byte_counting: bool,
-    /// End of slow start other than a loss.
-    pub hystart: HyStart,
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
+    byte_counting: bool = false, "true or false", "false",
+        "grow by the acknowledged bytes (RFC 3465; at most two segments at once in slow start) \
+         instead of the number of acknowledgements, so that delayed acknowledgements do not slow \
+         growth";
+    hystart: HyStart = HyStart::None, "none, classic or plus", "none",
+        "what ends slow start other than a loss: nothing, a rising round-trip time as in Linux's \
+         CUBIC, or HyStart++ (RFC 9406)";
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self { compat: Compat::Paper, byte_counting: false, hystart: HyStart::None }
-    }
-}
-
-impl Check for Config {
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
-    }
-}
+impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

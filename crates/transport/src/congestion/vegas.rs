@@ -3,14 +3,14 @@
 //! Source: Brakmo and Peterson, TCP Vegas (1995); Linux `tcp_vegas.c`, generation 4.14.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, expect};
 
 use super::reno::{self, Reno};
 use super::rounds::Rounds;
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, Compat, InvalidParameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -23,59 +23,20 @@ pub const ABOUT: About = About {
             instead of the present one; in a round with at most two samples the window grows like \
             Reno's; slow start doubles in every round instead of every other; an idle time resets \
             the minimum round-trip time.",
-    parameters: &[
-        Compat::parameter("the paper, or Linux's behaviour"),
-        Parameter {
-            name: "alpha",
-            unit: "packets",
-            default: "2",
-            summary: "grow while fewer packets are queued",
-        },
-        Parameter {
-            name: "beta",
-            unit: "packets",
-            default: "4",
-            summary: "shrink while more packets are queued",
-        },
-        Parameter {
-            name: "gamma",
-            unit: "packets",
-            default: "1",
-            summary: "queued packets that end slow start",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Reference behaviour: the paper or Linux.
-    pub compat: Compat,
-    /// Minimum packets in the queue.
-    pub alpha: u32,
-    /// Maximum packets in the queue, at least `alpha`.
-    pub beta: u32,
-    /// Maximum packets in the queue during slow start.
-    pub gamma: u32,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { compat: Compat::Paper, alpha: 2, beta: 4, gamma: 1 }
-    }
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "the paper, or Linux's behaviour";
+    alpha: u32 = 2, "packets", "2", "grow while fewer packets are queued";
+    /// At least `alpha`.
+    beta: u32 = 4, "packets", "4", "shrink while more packets are queued";
+    gamma: u32 = 1, "packets", "1", "queued packets that end slow start";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if self.beta < self.alpha {
-            return Err(("beta", "expected at least alpha".to_string()));
-        }
-        Ok(())
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
+        expect(self.beta >= self.alpha, "beta", "at least alpha")
     }
 }
 
@@ -235,21 +196,7 @@ impl Congestion for Vegas {
         self.reno.on_spurious(before);
     }
 
-    fn on_penalty(&mut self) {
-        self.reno.on_penalty();
-    }
-
-    fn window(&self) -> Bytes {
-        self.reno.window()
-    }
-
-    fn slow_start_threshold(&self) -> Bytes {
-        self.reno.slow_start_threshold()
-    }
-
-    fn reads_rates(&self) -> bool {
-        false
-    }
+    window_of!(reno);
 }
 
 #[cfg(test)]

@@ -7,14 +7,14 @@
 //! waits until the hole is filled.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::{Bytes, Duration};
+use skybraid_units::{Bytes, Duration, expect};
 
 use super::eligible_rate::{EligibleRate, Rules};
 use super::reno::{self, Reno};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, InvalidParameter, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, InvalidParameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -24,59 +24,7 @@ pub const ABOUT: About = About {
               like New Reno.",
     source: "Mascolo et al., MobiCom 2001; Wang, Valla, Sanadidi and Gerla, GLOBECOM 2002",
     linux: "",
-    parameters: &[
-        Parameter {
-            name: "filter",
-            unit: "abse or tustin",
-            default: "abse",
-            summary: "adaptive estimation, or the filter of 2001: samples are averaged in pairs \
-                      and filtered with a fixed time constant, with an empty sample after half of \
-                      it without acknowledgements",
-        },
-        Parameter {
-            name: "adaptive_interval",
-            unit: "true or false",
-            default: "true",
-            summary: "sample over up to a round-trip time during congestion (abse)",
-        },
-        Parameter {
-            name: "adaptive_gain",
-            unit: "true or false",
-            default: "true",
-            summary: "follow an unstable rate more slowly (abse)",
-        },
-        Parameter {
-            name: "t_min",
-            unit: "time",
-            default: "0s",
-            summary: "minimum duration of a sample, or the time since the last acknowledgement if \
-                      longer",
-        },
-        Parameter {
-            name: "tau",
-            unit: "time",
-            default: "500ms",
-            summary: "time constant of the filter without adaptive gain",
-        },
-        Parameter {
-            name: "n",
-            unit: "round-trip times",
-            default: "10",
-            summary: "maximum that instability adds to the adaptive time constant of one",
-        },
-        Parameter {
-            name: "beta",
-            unit: "ratio",
-            default: "0.6",
-            summary: "memory of the instability filter",
-        },
-        Parameter {
-            name: "u_window",
-            unit: "samples",
-            default: "10",
-            summary: "number of values from which the maximum instability is taken",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
 /// Filter of the rate.
@@ -90,58 +38,36 @@ pub enum Filter {
     Tustin,
 }
 
-/// Parameters of the control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Filter of the rate.
-    pub filter: Filter,
-    /// Samples over up to a round-trip time under congestion.
-    pub adaptive_interval: bool,
-    /// Follows an unstable rate more slowly.
-    pub adaptive_gain: bool,
-    /// Minimum duration of a sample.
-    pub t_min: Duration,
-    /// Time constant without the adaptive gain, above 0.
-    pub tau: Duration,
-    /// Maximum round-trip times that instability adds to the time constant, 0 or more.
-    pub n: f64,
-    /// Memory of the instability, from 0 to below 1.
-    pub beta: f64,
-    /// Samples over which the maximum instability is taken, 1 or more.
-    pub u_window: u32,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            filter: Filter::Abse,
-            adaptive_interval: true,
-            adaptive_gain: true,
-            t_min: Duration::ZERO,
-            tau: Duration::from_millis(500),
-            n: 10.0,
-            beta: 0.6,
-            u_window: 10,
-        }
-    }
+parameters! {
+    filter: Filter = Filter::Abse, "abse or tustin", "abse",
+        "adaptive estimation, or the filter of 2001: samples are averaged in pairs and filtered \
+         with a fixed time constant, with an empty sample after half of it without \
+         acknowledgements";
+    adaptive_interval: bool = true, "true or false", "true",
+        "sample over up to a round-trip time during congestion (abse)";
+    adaptive_gain: bool = true, "true or false", "true",
+        "follow an unstable rate more slowly (abse)";
+    t_min: Duration = Duration::ZERO, "time", "0s",
+        "minimum duration of a sample, or the time since the last acknowledgement if longer";
+    /// Above 0.
+    tau: Duration = Duration::from_millis(500), "time", "500ms",
+        "time constant of the filter without adaptive gain";
+    /// 0 or more.
+    n: f64 = 10.0, "round-trip times", "10",
+        "maximum that instability adds to the adaptive time constant of one";
+    /// From 0 to below 1.
+    beta: f64 = 0.6, "ratio", "0.6", "memory of the instability filter";
+    /// 1 or more.
+    u_window: u32 = 10, "samples", "10",
+        "number of values from which the maximum instability is taken";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if !self.tau.is_positive() {
-            return Err(("tau", "expected a time above zero".to_string()));
-        }
-        if !(self.n >= 0.0 && self.n.is_finite()) {
-            return Err(("n", "expected a number of at least zero".to_string()));
-        }
-        if !(self.beta >= 0.0 && self.beta < 1.0) {
-            return Err(("beta", "expected a number from 0 to below 1".to_string()));
-        }
-        if self.u_window == 0 {
-            return Err(("u_window", "expected at least 1".to_string()));
-        }
-        Ok(())
+        expect(self.tau.is_positive(), "tau", "a time above zero")?;
+        expect(self.n >= 0.0 && self.n.is_finite(), "n", "a number of at least zero")?;
+        expect(self.beta >= 0.0 && self.beta < 1.0, "beta", "a number from 0 to below 1")?;
+        expect(self.u_window > 0, "u_window", "at least 1")
     }
 }
 
@@ -218,21 +144,7 @@ impl Congestion for Westwood {
         self.reno.on_spurious(before);
     }
 
-    fn on_penalty(&mut self) {
-        self.reno.on_penalty();
-    }
-
-    fn window(&self) -> Bytes {
-        self.reno.window()
-    }
-
-    fn slow_start_threshold(&self) -> Bytes {
-        self.reno.slow_start_threshold()
-    }
-
-    fn reads_rates(&self) -> bool {
-        false
-    }
+    window_of!(reno);
 }
 
 #[cfg(test)]

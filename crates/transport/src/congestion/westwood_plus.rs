@@ -11,7 +11,8 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::registry::{About, Compat, compat_config};
+use crate::parameters;
+use crate::registry::{About, Check, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -23,15 +24,14 @@ pub const ABOUT: About = About {
     linux: "At most one sample per 50 ms, in whole bytes per millisecond, smoothed twice by an \
             eighth. A loss halves the window first; the rate sets it at the end of recovery, \
             possibly to a larger value. A timeout resets the minimum round-trip time.",
-    parameters: &[Compat::parameter("the paper, or Linux's behaviour")],
+    parameters: PARAMETERS,
 };
 
-compat_config! {
-    /// Parameters of the control.
-    ///
-    /// Reference behaviour: the paper or Linux.
-    Config
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "the paper, or Linux's behaviour";
 }
+
+impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.
@@ -189,21 +189,7 @@ impl Congestion for WestwoodPlus {
         self.reno.on_spurious(before);
     }
 
-    fn on_penalty(&mut self) {
-        self.reno.on_penalty();
-    }
-
-    fn window(&self) -> Bytes {
-        self.reno.window()
-    }
-
-    fn slow_start_threshold(&self) -> Bytes {
-        self.reno.slow_start_threshold()
-    }
-
-    fn reads_rates(&self) -> bool {
-        false
-    }
+    window_of!(reno);
 }
 
 #[cfg(test)]

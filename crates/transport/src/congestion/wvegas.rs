@@ -5,13 +5,13 @@
 //! times in seconds.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::{Bytes, Instant};
+use skybraid_units::{Bytes, Instant, expect};
 
 use super::aggregate::{Paths, Window};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, Compat, InvalidParameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -24,15 +24,7 @@ pub const ABOUT: About = About {
     linux: "whole segments, weights in units of 1/65536, and Reno's growth in rounds with fewer \
             than three round-trip time samples; the window grows even if it is not used; an idle \
             time resets all round-trip times",
-    parameters: &[
-        Parameter {
-            name: "total_alpha",
-            unit: "segments",
-            default: "10",
-            summary: "total segments that all paths keep in queues",
-        },
-        Compat::parameter("arithmetic of the paper or of Linux"),
-    ],
+    parameters: PARAMETERS,
 };
 
 /// Share of a path before the first measurement, and its minimum, in segments.
@@ -40,32 +32,20 @@ const MIN_ALPHA: f64 = 2.0;
 /// Segments in queues above which slow start ends.
 const GAMMA: f64 = 1.0;
 
-/// Parameters of the control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Segments that all paths together keep in queues, at least 1.
-    pub total_alpha: f64,
-    /// Arithmetic of the paper or of Linux.
-    pub compat: Compat,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { total_alpha: 10.0, compat: Compat::Paper }
-    }
+parameters! {
+    /// At least 1.
+    total_alpha: f64 = 10.0, "segments", "10", "total segments that all paths keep in queues";
+    compat: Compat = Compat::Paper, "paper or linux", "paper",
+        "arithmetic of the paper or of Linux";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if !(self.total_alpha >= 1.0 && self.total_alpha.is_finite()) {
-            return Err(("total_alpha", "expected a number of at least 1".to_string()));
-        }
-        Ok(())
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
+        expect(
+            self.total_alpha >= 1.0 && self.total_alpha.is_finite(),
+            "total_alpha",
+            "a number of at least 1",
+        )
     }
 }
 
@@ -265,25 +245,11 @@ impl Congestion for Wvegas {
         self.window.restore(before);
     }
 
-    fn on_penalty(&mut self) {
-        self.window.penalise();
-    }
-
-    fn window(&self) -> Bytes {
-        self.window.size()
-    }
-
-    fn slow_start_threshold(&self) -> Bytes {
-        self.window.threshold()
-    }
-
     fn is_coupled(&self) -> bool {
         true
     }
 
-    fn reads_rates(&self) -> bool {
-        false
-    }
+    window_of!(window);
 }
 
 #[cfg(test)]

@@ -1,40 +1,13 @@
 //! Maximum wait that follows the difference between the paths' latencies.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::Duration;
+use skybraid_units::{Duration, expect};
 
-use super::buffer::{CAPACITY, COMPAT, DROP_LATE, LINUX, LOSS_INFERENCE};
-use super::latency::{FILTER, KALMAN_Q, KALMAN_R, WINDOW};
+use super::buffer::LINUX;
 use super::{Engine, Filter, Latencies, LatencyRules, Reorderer, RttKind, Rules};
-use crate::PathId;
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
-
-/// Parameters of this engine and of the `equalised` engine.
-pub(super) const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "offset",
-        unit: "time",
-        default: "5ms",
-        summary: "added to the difference of latencies",
-    },
-    Parameter { name: "max", unit: "time", default: "100ms", summary: "maximum wait" },
-    Parameter {
-        name: "rtt",
-        unit: "raw, min, max or smoothed",
-        default: "raw",
-        summary: "round-trip time that the sender reports (MP_RTT); a path's latency is half of it",
-    },
-    FILTER,
-    KALMAN_Q,
-    KALMAN_R,
-    WINDOW,
-    LOSS_INFERENCE,
-    DROP_LATE,
-    CAPACITY,
-    COMPAT,
-];
+use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::{PathId, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -46,51 +19,27 @@ pub const ABOUT: About = About {
     parameters: PARAMETERS,
 };
 
-/// Parameters of the engine.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Time added to the difference of latencies.
-    pub offset: Duration,
-    /// Maximum wait, whatever the latencies.
-    pub max: Duration,
-    /// Kind of round-trip time that the sender reports.
-    pub rtt: RttKind,
-    /// Filter of the latency samples.
-    pub filter: Filter,
-    /// See [`LatencyRules::kalman_q`].
-    pub kalman_q: f64,
-    /// See [`LatencyRules::kalman_r`].
-    pub kalman_r: f64,
-    /// See [`LatencyRules::window`].
-    pub window: usize,
-    /// See [`Rules::loss_inference`].
-    pub loss_inference: u8,
-    /// See [`Rules::drop_late`].
-    pub drop_late: bool,
-    /// See [`Rules::capacity`].
-    pub capacity: usize,
-    /// Reference behaviour.
-    pub compat: Compat,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let (rules, latency) = (Rules::default(), LatencyRules::default());
-        Self {
-            offset: Duration::from_millis(5),
-            max: Duration::from_millis(100),
-            rtt: RttKind::Raw,
-            filter: latency.filter,
-            kalman_q: latency.kalman_q,
-            kalman_r: latency.kalman_r,
-            window: latency.window,
-            loss_inference: rules.loss_inference,
-            drop_late: rules.drop_late,
-            capacity: rules.capacity,
-            compat: rules.compat,
-        }
-    }
+parameters! {
+    offset: Duration = Duration::from_millis(5), "time", "5ms", "added to the difference of latencies";
+    max: Duration = Duration::from_millis(100), "time", "100ms", "maximum wait";
+    rtt: RttKind = RttKind::Raw, "raw, min, max or smoothed", "raw",
+        "round-trip time that the sender reports (MP_RTT); a path's latency is half of it";
+    filter: Filter = Filter::Raw, "raw, kalman or directional", "raw", "smoothing of latency samples";
+    /// Above zero.
+    kalman_q: f64 = 0.08, "ms²", "0.08", "assumed variance of the change of latency between samples";
+    /// Above zero.
+    kalman_r: f64 = 1.0, "ms²", "1.0", "assumed variance of a sample around the latency";
+    /// 1 to 1000.
+    window: usize = 5, "samples", "5", "memory of the directional filter";
+    loss_inference: u8 = 0, "0 to 3", "0",
+        "condition for giving up a missing datagram early: 0 never, 1 when every path has delivered a \
+         later one, 2 when gaps in the paths' sequence numbers account for all missing datagrams (not \
+         for udp), 3 either";
+    drop_late: bool = false, "true or false", "false",
+        "drop datagrams that arrive after they were given up, instead of delivering them out of order";
+    /// Above zero.
+    capacity: usize = 2048, "datagrams", "2048", "maximum number of waiting datagrams";
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "as intended, or as deployed";
 }
 
 impl Config {
@@ -127,20 +76,10 @@ impl Config {
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
         let above_zero = |value: f64| value > 0.0 && value.is_finite();
-        if !above_zero(self.kalman_q) {
-            return Err(("kalman_q", "expected a number above zero".to_string()));
-        }
-        if !above_zero(self.kalman_r) {
-            return Err(("kalman_r", "expected a number above zero".to_string()));
-        }
-        if !(1..=1000).contains(&self.window) {
-            return Err(("window", "expected 1 to 1000".to_string()));
-        }
+        expect(above_zero(self.kalman_q), "kalman_q", "a number above zero")?;
+        expect(above_zero(self.kalman_r), "kalman_r", "a number above zero")?;
+        expect((1..=1000).contains(&self.window), "window", "1 to 1000")?;
         self.rules().check()
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
     }
 }
 

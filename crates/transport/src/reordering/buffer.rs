@@ -2,41 +2,17 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::ToString;
 
-use skybraid_units::{Duration, Instant, Promised};
+use skybraid_units::{Duration, Instant, Promised, expect};
 
 use super::{Engine, RttKind};
 use crate::PathId;
 use crate::per_path::PerPath;
-use crate::registry::{Compat, InvalidParameter, Parameter};
+use crate::registry::{Compat, InvalidParameter};
 use crate::segment::Datagram;
 
 pub(super) const LINUX: &str = "waits end at multiples of 50 ms only, and the adaptive engine \
                                 takes the minimum latency as zero";
-
-pub(super) const LOSS_INFERENCE: Parameter = Parameter {
-    name: "loss_inference",
-    unit: "0 to 3",
-    default: "0",
-    summary: "condition for giving up a missing datagram early: 0 never, 1 when every path has \
-              delivered a later one, 2 when gaps in the paths' sequence numbers account for all \
-              missing datagrams (not for udp), 3 either",
-};
-pub(super) const DROP_LATE: Parameter = Parameter {
-    name: "drop_late",
-    unit: "true or false",
-    default: "false",
-    summary: "drop datagrams that arrive after they were given up, instead of delivering them out \
-              of order",
-};
-pub(super) const CAPACITY: Parameter = Parameter {
-    name: "capacity",
-    unit: "datagrams",
-    default: "2048",
-    summary: "maximum number of waiting datagrams",
-};
-pub(super) const COMPAT: Parameter = Compat::parameter("as intended, or as deployed");
 
 /// Timer interval of Telekom's kernel module.
 const TICK: Duration = Duration::from_millis(50);
@@ -57,21 +33,10 @@ pub struct Rules {
     pub compat: Compat,
 }
 
-impl Default for Rules {
-    fn default() -> Self {
-        Self { loss_inference: 0, drop_late: false, capacity: 2048, compat: Compat::Paper }
-    }
-}
-
 impl Rules {
     pub(super) fn check(&self) -> Result<(), InvalidParameter> {
-        if self.loss_inference > 3 {
-            return Err(("loss_inference", "expected 0 to 3".to_string()));
-        }
-        if self.capacity == 0 {
-            return Err(("capacity", "expected above zero".to_string()));
-        }
-        Ok(())
+        expect(self.loss_inference <= 3, "loss_inference", "0 to 3")?;
+        expect(self.capacity > 0, "capacity", "above zero")
     }
 }
 

@@ -16,7 +16,7 @@ pub const ABOUT: About = About {
               wait add up to the same time on every path.",
     source: "the reordering module of MP-DCCP for Linux (delay equalisation)",
     linux: super::buffer::LINUX,
-    parameters: adaptive::PARAMETERS,
+    parameters: adaptive::ABOUT.parameters,
 };
 
 /// The parameters of the [`adaptive`] engine.
@@ -25,6 +25,11 @@ pub const ABOUT: About = About {
 pub struct Config(pub adaptive::Config);
 
 impl Config {
+    /// Sets `compat = "linux"`.
+    pub fn use_linux_behaviour(&mut self) {
+        self.0.use_linux_behaviour();
+    }
+
     /// Builds a new instance.
     pub fn build(&self) -> Option<Reorderer> {
         let engine = Equalised { latencies: self.0.latencies(), config: self.0.clone() };

@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use skybraid_units::Duration;
 
 use super::{Engine, Reorderer, Rules};
-use crate::PathId;
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
+use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::{PathId, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -14,47 +14,21 @@ pub const ABOUT: About = About {
     summary: "Delivers in order, and waits for a missing datagram for at most a fixed time.",
     source: "RFC 9897 (MP_SEQ, MP_RTT); the reordering module of MP-DCCP for Linux",
     linux: super::buffer::LINUX,
-    parameters: &[
-        Parameter {
-            name: "timeout",
-            unit: "time",
-            default: "15ms",
-            summary: "maximum wait of a datagram that arrived early",
-        },
-        super::buffer::LOSS_INFERENCE,
-        super::buffer::DROP_LATE,
-        super::buffer::CAPACITY,
-        super::buffer::COMPAT,
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the engine.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Maximum wait of an early datagram.
-    pub timeout: Duration,
-    /// See [`Rules::loss_inference`].
-    pub loss_inference: u8,
-    /// See [`Rules::drop_late`].
-    pub drop_late: bool,
-    /// See [`Rules::capacity`].
-    pub capacity: usize,
-    /// Reference behaviour.
-    pub compat: Compat,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let rules = Rules::default();
-        Self {
-            timeout: Duration::from_millis(15),
-            loss_inference: rules.loss_inference,
-            drop_late: rules.drop_late,
-            capacity: rules.capacity,
-            compat: rules.compat,
-        }
-    }
+parameters! {
+    timeout: Duration = Duration::from_millis(15), "time", "15ms",
+        "maximum wait of a datagram that arrived early";
+    loss_inference: u8 = 0, "0 to 3", "0",
+        "condition for giving up a missing datagram early: 0 never, 1 when every path has delivered a \
+         later one, 2 when gaps in the paths' sequence numbers account for all missing datagrams (not \
+         for udp), 3 either";
+    drop_late: bool = false, "true or false", "false",
+        "drop datagrams that arrive after they were given up, instead of delivering them out of order";
+    /// Above zero.
+    capacity: usize = 2048, "datagrams", "2048", "maximum number of waiting datagrams";
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "as intended, or as deployed";
 }
 
 impl Config {
@@ -76,10 +50,6 @@ impl Config {
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
         self.rules().check()
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
     }
 }
 

@@ -6,32 +6,6 @@ use skybraid_units::Duration;
 
 use crate::PathId;
 use crate::per_path::PerPath;
-use crate::registry::Parameter;
-
-pub(super) const FILTER: Parameter = Parameter {
-    name: "filter",
-    unit: "raw, kalman or directional",
-    default: "raw",
-    summary: "smoothing of latency samples",
-};
-pub(super) const KALMAN_Q: Parameter = Parameter {
-    name: "kalman_q",
-    unit: "ms²",
-    default: "0.08",
-    summary: "assumed variance of the change of latency between samples",
-};
-pub(super) const KALMAN_R: Parameter = Parameter {
-    name: "kalman_r",
-    unit: "ms²",
-    default: "1.0",
-    summary: "assumed variance of a sample around the latency",
-};
-pub(super) const WINDOW: Parameter = Parameter {
-    name: "window",
-    unit: "samples",
-    default: "5",
-    summary: "memory of the directional filter",
-};
 
 /// Filter of latency samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]

@@ -1,6 +1,7 @@
 //! No reordering: each datagram is delivered on arrival.
 
 use super::Reorderer;
+use crate::parameters;
 use crate::registry::{About, Check};
 
 /// See [`Config`].
@@ -10,13 +11,10 @@ pub const ABOUT: About = About {
               too.",
     source: "RFC 9897, which leaves reordering to the receiver",
     linux: "",
-    parameters: &[],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the engine: none.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {}
+parameters! {}
 
 impl Check for Config {}
 

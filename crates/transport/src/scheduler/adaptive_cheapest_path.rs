@@ -6,9 +6,9 @@ use skybraid_units::{Duration, Instant};
 
 use super::cheapest_path::Preference;
 use super::{Choice, Scheduler, Unit};
-use crate::PathView;
 use crate::per_path::PerPath;
-use crate::registry::{About, Compat, compat_config};
+use crate::registry::{About, Check, Compat};
+use crate::{PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -20,15 +20,15 @@ pub const ABOUT: About = About {
     linux: "The law as implemented, in integers and with its fault of precedence: the window never \
             shrinks if the minimum round-trip time exceeds 5.05 ms. Spills like `cheapest_path` \
             with `compat = \"linux\"`.",
-    parameters: &[Compat::parameter("the law as intended, or as implemented")],
+    parameters: PARAMETERS,
 };
 
-compat_config! {
-    /// Parameters of the scheduler.
-    ///
-    /// The law that was meant, or the law as coded.
-    Config
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper",
+        "the law as intended, or as implemented";
 }
+
+impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

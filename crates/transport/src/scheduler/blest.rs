@@ -3,13 +3,12 @@
 //! F is the fastest path, S the slower path under consideration.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, expect};
 
 use super::{Choice, FastOrSlow, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
-use crate::{PathId, PathView};
+use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -21,86 +20,43 @@ pub const ABOUT: About = About {
     source: "Ferlin et al., Networking 2016; chavali2022 §4; Linux out-of-tree MPTCP, mptcp_blest.c",
     linux: "λ starts at 1.2. The number of round trips is the integer quotient plus one, and a \
             fast path in its first slow start is expected to double its window in each.",
-    parameters: &[
-        Compat::parameter("form of the estimate"),
-        Parameter {
-            name: "lambda",
-            unit: "ratio",
-            default: "(1.0; 1.2 with compat linux)",
-            summary: "initial λ",
-        },
-        Parameter { name: "lambda_min", unit: "ratio", default: "1.0", summary: "minimum λ" },
-        Parameter { name: "lambda_max", unit: "ratio", default: "1.3", summary: "maximum λ" },
-        Parameter {
-            name: "lambda_up",
-            unit: "ratio",
-            default: "0.04",
-            summary: "increase of λ after a round trip of the slow path in which the window \
-                      blocked",
-        },
-        Parameter {
-            name: "lambda_down",
-            unit: "ratio",
-            default: "0.01",
-            summary: "decrease of λ after any other round trip of the slow path",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler. λ is rounded to thousandths.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Form of the estimate.
-    pub compat: Compat,
-    /// Initial λ; `None` for the default of `compat`.
-    pub lambda: Option<f64>,
-    /// Minimum λ, 0.001 to 1000.
-    pub lambda_min: f64,
-    /// Maximum λ, at least `lambda_min`, at most 1000.
-    pub lambda_max: f64,
-    /// Increment of λ, 0 to 1000.
-    pub lambda_up: f64,
-    /// Decrement of λ, 0 to 1000.
-    pub lambda_down: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            compat: Compat::Paper,
-            lambda: None,
-            lambda_min: 1.0,
-            lambda_max: 1.3,
-            lambda_up: 0.04,
-            lambda_down: 0.01,
-        }
-    }
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "form of the estimate";
+    /// Rounded to thousandths.
+    lambda: Option<f64> = None, "ratio", "(1.0; 1.2 with compat linux)", "initial λ";
+    /// 0.001 to 1000.
+    lambda_min: f64 = 1.0, "ratio", "1.0", "minimum λ";
+    /// At least `lambda_min`, at most 1000.
+    lambda_max: f64 = 1.3, "ratio", "1.3", "maximum λ";
+    /// 0 to 1000.
+    lambda_up: f64 = 0.04, "ratio", "0.04",
+        "increase of λ after a round trip of the slow path in which the window blocked";
+    /// 0 to 1000.
+    lambda_down: f64 = 0.01, "ratio", "0.01",
+        "decrease of λ after any other round trip of the slow path";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
         let range = 0.001..=1000.0;
-        if !range.contains(&self.lambda_min) {
-            return Err(("lambda_min", "expected a number from 0.001 to 1000".to_string()));
-        }
-        if !(self.lambda_min..=1000.0).contains(&self.lambda_max) {
-            return Err(("lambda_max", "expected a number from lambda_min to 1000".to_string()));
-        }
-        if self.lambda.is_some_and(|lambda| !(self.lambda_min..=self.lambda_max).contains(&lambda))
-        {
-            return Err(("lambda", "expected lambda_min to lambda_max".to_string()));
-        }
+        expect(range.contains(&self.lambda_min), "lambda_min", "a number from 0.001 to 1000")?;
+        expect(
+            (self.lambda_min..=1000.0).contains(&self.lambda_max),
+            "lambda_max",
+            "a number from lambda_min to 1000",
+        )?;
+        expect(
+            self.lambda.is_none_or(|lambda| (self.lambda_min..=self.lambda_max).contains(&lambda)),
+            "lambda",
+            "lambda_min to lambda_max",
+        )?;
         for (key, step) in [("lambda_up", self.lambda_up), ("lambda_down", self.lambda_down)] {
-            if !(0.0..=1000.0).contains(&step) {
-                return Err((key, "expected a number from 0 to 1000".to_string()));
-            }
+            expect((0.0..=1000.0).contains(&step), key, "a number from 0 to 1000")?;
         }
         Ok(())
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
     }
 }
 

@@ -2,14 +2,14 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Duration, Instant, Probability};
+use skybraid_units::{Duration, Instant, Probability, expect};
 
 use super::hedge::positive;
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, wait_for_room};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter, Parameter};
-use crate::{PathSet, PathView};
+use crate::registry::{About, Check, InvalidParameter};
+use crate::{PathSet, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -24,71 +24,29 @@ pub const ABOUT: About = About {
     source: "proposal for mqvpn (mp0rta/mqvpn#73); srtla_send#17; the probing and return are this \
              project's",
     linux: "",
-    parameters: &[
-        Parameter {
-            name: "rtt",
-            unit: "time",
-            default: "200ms",
-            summary: "round-trip time above which a path is excluded",
-        },
-        Parameter {
-            name: "tolerance",
-            unit: "share",
-            default: "50%",
-            summary: "deviation as a share of the round-trip time, above which a path is excluded",
-        },
-        Parameter {
-            name: "aversion",
-            unit: "number",
-            default: "1",
-            summary: "weight of the queueing delay",
-        },
-        Parameter {
-            name: "hold",
-            unit: "time",
-            default: "2s",
-            summary: "time for which a path must be within its limits before it returns",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Round-trip time from which a path is left; above zero.
-    pub rtt: Duration,
-    /// Deviation, as a share of the round-trip time, from which a path is left; above zero.
-    pub tolerance: Probability,
-    /// Weight of the delay that queues add, 0 to 1000.
-    pub aversion: f64,
-    /// Time for which a path must be calm before it comes back; above zero.
-    pub hold: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            rtt: Duration::from_millis(200),
-            tolerance: Probability::new(0.5).unwrap_or(Probability::ONE),
-            aversion: 1.0,
-            hold: Duration::from_secs(2),
-        }
-    }
+parameters! {
+    /// Above zero.
+    rtt: Duration = Duration::from_millis(200), "time", "200ms",
+        "round-trip time above which a path is excluded";
+    /// Above zero.
+    tolerance: Probability = Probability::new(0.5).unwrap_or(Probability::ONE), "share", "50%",
+        "deviation as a share of the round-trip time, above which a path is excluded";
+    /// 0 to 1000.
+    aversion: f64 = 1.0, "number", "1", "weight of the queueing delay";
+    /// Above zero.
+    hold: Duration = Duration::from_secs(2), "time", "2s",
+        "time for which a path must be within its limits before it returns";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
         positive("rtt", Some(self.rtt))?;
         positive("hold", Some(self.hold))?;
-        if self.tolerance == Probability::ZERO {
-            return Err(("tolerance", "expected above 0%".into()));
-        }
-        if (0.0..=1000.0).contains(&self.aversion) {
-            Ok(())
-        } else {
-            Err(("aversion", "expected from 0 to 1000".into()))
-        }
+        expect(self.tolerance != Probability::ZERO, "tolerance", "above 0%")?;
+        expect((0.0..=1000.0).contains(&self.aversion), "aversion", "from 0 to 1000")
     }
 }
 

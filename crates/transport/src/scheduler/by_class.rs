@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
-use crate::registry::{About, Check, Parameter};
-use crate::{Class, PathSet, PathView};
+use crate::registry::{About, Check};
+use crate::{Class, PathSet, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,36 +15,12 @@ pub const ABOUT: About = About {
               neither uses another path if its own is full or fails.",
     source: "lee2021mutran §1.3, the system compared as [16]",
     linux: "",
-    parameters: &[
-        Parameter {
-            name: "control",
-            unit: "position",
-            default: "0",
-            summary: "index of the path for control, counted from 0",
-        },
-        Parameter {
-            name: "data",
-            unit: "position",
-            default: "1",
-            summary: "index of the path for video and data",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Position of the control path among the connection's paths, from 0.
-    pub control: u8,
-    /// Position of the path for everything else.
-    pub data: u8,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { control: 0, data: 1 }
-    }
+parameters! {
+    control: u8 = 0, "position", "0", "index of the path for control, counted from 0";
+    data: u8 = 1, "position", "1", "index of the path for video and data";
 }
 
 impl Check for Config {}

@@ -6,8 +6,8 @@ use skybraid_units::{Duration, Instant};
 
 use super::ranking::Ranking;
 use super::{Choice, Reason, Scheduler, Unit, send_on, wait_for_room};
-use crate::registry::{About, Compat, compat_config};
-use crate::{PathId, PathView};
+use crate::registry::{About, Check, Compat};
+use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -20,15 +20,15 @@ pub const ABOUT: About = About {
     source: "baltaci2023 §2.4 (CPF of MP-DCCP); RFC 9897 §3.2.9 and §3.4 (priorities)",
     linux: "As in Telekom's MP-DCCP kernel: standby paths also carry spilled traffic, and cost is \
             ignored.",
-    parameters: &[Compat::parameter("whether standby paths wait until all others have failed")],
+    parameters: PARAMETERS,
 };
 
-compat_config! {
-    /// Parameters of the scheduler. Priorities and costs are properties of the paths.
-    ///
-    /// Whether standby paths wait until all others have failed.
-    Config
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper",
+        "whether standby paths wait until all others have failed";
 }
+
+impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

@@ -3,15 +3,15 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant, Probability};
+use skybraid_units::{Duration, Instant, Probability, expect};
 
 use super::arrivals::{Arrivals, LossChain, stationary};
-use super::hedge::{ACK_DELAY, WITHIN, expected_age, latest_age, next_path, one_way, positive};
+use super::hedge::{expected_age, latest_age, next_path, one_way, positive};
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit, candidates};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter, Parameter};
-use crate::{PathId, PathSet, PathView};
+use crate::registry::{About, Check, InvalidParameter};
+use crate::{PathId, PathSet, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -23,50 +23,26 @@ pub const ABOUT: About = About {
               these paths. Over protocols that retransmit, it is `low_rtt`.",
     source: "CellFusion, XNC (SIGCOMM 2023); code: RFC 8681",
     linux: "",
-    parameters: &[
-        WITHIN,
-        Parameter {
-            name: "fails",
-            unit: "share",
-            default: "1%",
-            summary: "share of runs that lack a combination at the measured loss, or whose \
-                      combinations are linearly dependent",
-        },
-        ACK_DELAY,
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Time within which a message must arrive; by default its own deadline.
-    pub within: Option<Duration>,
-    /// Share of the runs that may lack a combination at the measured loss, or have too many that depend on
-    /// each other; above zero.
-    pub fails: Probability,
-    /// Maximum time for which the receiver holds an acknowledgement; above zero.
-    pub ack_delay: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            within: None,
-            fails: Probability::new(0.01).unwrap_or(Probability::ONE),
-            ack_delay: Duration::from_millis(20),
-        }
-    }
+parameters! {
+    within: Option<Duration> = None, "time", "(the message's deadline)",
+        "time within which a message must arrive";
+    /// Above zero.
+    fails: Probability = Probability::new(0.01).unwrap_or(Probability::ONE), "share", "1%",
+        "share of runs that lack a combination at the measured loss, or whose combinations are \
+         linearly dependent";
+    /// Above zero.
+    ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
+        "maximum time for which the receiver holds an acknowledgement";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
         positive("within", self.within)?;
         positive("ack_delay", Some(self.ack_delay))?;
-        if self.fails == Probability::ZERO {
-            return Err(("fails", "expected above 0%".into()));
-        }
-        Ok(())
+        expect(self.fails != Probability::ZERO, "fails", "above 0%")
     }
 }
 

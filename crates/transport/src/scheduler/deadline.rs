@@ -6,15 +6,15 @@ use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
-use super::hedge::{ACK_DELAY, WITHIN, positive};
+use super::hedge::positive;
 use super::low_rtt::lowest_rtt;
 use super::odds::{BINS, PathOdds};
 use super::plan::{Plan, STEPS, Terms};
 use super::route::{PathState, Rank, Route, Times, bins, expected};
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter, Parameter};
-use crate::{PathId, PathSet, PathView};
+use crate::registry::{About, Check, InvalidParameter};
+use crate::{PathId, PathSet, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -28,57 +28,21 @@ pub const ABOUT: About = About {
               the share that may be missed. Over protocols that retransmit, it is `low_rtt`.",
     source: "this project; the correlation: measured between carriers (PAM 2025)",
     linux: "",
-    parameters: &[
-        WITHIN,
-        Parameter {
-            name: "share",
-            unit: "share",
-            default: "99.999%",
-            summary: "share of the messages that must arrive in time",
-        },
-        Parameter {
-            name: "budget",
-            unit: "share",
-            default: "20%",
-            summary: "bytes of further copies as a share of the bytes of first copies",
-        },
-        Parameter {
-            name: "memory",
-            unit: "time",
-            default: "1s",
-            summary: "time for which a bad delay is remembered",
-        },
-        Parameter { default: "(a tenth of within, at most 40ms)", ..ACK_DELAY },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Time within which a message must arrive; by default its own deadline, or 300 ms.
-    pub within: Option<Duration>,
-    /// Share of the messages that must arrive in time.
-    pub share: Probability,
-    /// Bytes of further copies, as a share of those of first copies.
-    pub budget: Probability,
-    /// Time for which a bad delay is remembered; above zero.
-    pub memory: Duration,
-    /// Maximum time for which the receiver holds an acknowledgement; by default a tenth of
-    /// `within`, at most 40 ms.
-    pub ack_delay: Option<Duration>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            within: None,
-            share: Probability::new(0.99999).unwrap_or(Probability::ONE),
-            budget: Probability::new(0.2).unwrap_or(Probability::ONE),
-            memory: Duration::from_secs(1),
-            ack_delay: None,
-        }
-    }
+parameters! {
+    within: Option<Duration> = None, "time", "(the message's deadline)",
+        "time within which a message must arrive";
+    share: Probability = Probability::new(0.99999).unwrap_or(Probability::ONE), "share", "99.999%",
+        "share of the messages that must arrive in time";
+    budget: Probability = Probability::new(0.2).unwrap_or(Probability::ONE), "share", "20%",
+        "bytes of further copies as a share of the bytes of first copies";
+    /// Above zero.
+    memory: Duration = Duration::from_secs(1), "time", "1s",
+        "time for which a bad delay is remembered";
+    ack_delay: Option<Duration> = None, "time", "(a tenth of within, at most 40ms)",
+        "maximum time for which the receiver holds an acknowledgement";
 }
 
 impl Check for Config {

@@ -5,12 +5,12 @@ use alloc::boxed::Box;
 use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
-use super::hedge::{ACK_DELAY, WITHIN, expected_age, latest_age, next_in_time, one_way, positive};
+use super::hedge::{expected_age, latest_age, next_in_time, one_way, positive};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, untried, wait_for_room};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter, Parameter};
-use crate::{PathId, PathSet, PathView};
+use crate::registry::{About, Check, InvalidParameter};
+use crate::{PathId, PathSet, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -24,66 +24,23 @@ pub const ABOUT: About = About {
     source: "PAAF, arXiv 2604.24352 (partial duplication by radio values); the signs are this \
              project's",
     linux: "",
-    parameters: &[
-        WITHIN,
-        Parameter {
-            name: "warn",
-            unit: "time",
-            default: "(half of within)",
-            summary: "one-way delay above which copies are sent",
-        },
-        Parameter {
-            name: "memory",
-            unit: "time",
-            default: "1s",
-            summary: "time for which a bad delay is remembered",
-        },
-        Parameter {
-            name: "hedge",
-            unit: "true or false",
-            default: "true",
-            summary: "send copies of unacknowledged datagrams",
-        },
-        Parameter {
-            name: "budget",
-            unit: "share",
-            default: "100%",
-            summary: "bytes of further copies as a share of the bytes of first copies",
-        },
-        ACK_DELAY,
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Time within which a message must arrive; by default its own deadline.
-    pub within: Option<Duration>,
-    /// One-way delay from which copies are sent; by default half the time within which a message
-    /// must arrive, 50 ms if that is unknown.
-    pub warn: Option<Duration>,
-    /// Time for which a bad delay is remembered; above zero.
-    pub memory: Duration,
-    /// Sends again what is not acknowledged.
-    pub hedge: bool,
-    /// Bytes of further copies, as a share of those of first copies.
-    pub budget: Probability,
-    /// Maximum time for which the receiver holds an acknowledgement; above zero.
-    pub ack_delay: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            within: None,
-            warn: None,
-            memory: Duration::from_secs(1),
-            hedge: true,
-            budget: Probability::ONE,
-            ack_delay: Duration::from_millis(20),
-        }
-    }
+parameters! {
+    within: Option<Duration> = None, "time", "(the message's deadline)",
+        "time within which a message must arrive";
+    warn: Option<Duration> = None, "time", "(half of within)",
+        "one-way delay above which copies are sent";
+    /// Above zero.
+    memory: Duration = Duration::from_secs(1), "time", "1s",
+        "time for which a bad delay is remembered";
+    hedge: bool = true, "true or false", "true", "send copies of unacknowledged datagrams";
+    budget: Probability = Probability::ONE, "share", "100%",
+        "bytes of further copies as a share of the bytes of first copies";
+    /// Above zero.
+    ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
+        "maximum time for which the receiver holds an acknowledgement";
 }
 
 impl Check for Config {

@@ -3,13 +3,12 @@
 //! F is the fastest path, S the slower path under consideration.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, expect};
 
 use super::{Choice, FastOrSlow, Reason, Scheduler, Unit, send_on};
-use crate::PathView;
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
+use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::{PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -20,43 +19,19 @@ pub const ABOUT: About = About {
     source: "Lim et al., CoNEXT 2017; Linux out-of-tree MPTCP, mptcp_ecf.c",
     linux: "Counts bytes, assumes at least one window of either path as waiting data, and adds \
             half of Linux's `rttvar`, which is four deviations and at least 200 ms.",
-    parameters: &[
-        Compat::parameter("form of the comparison"),
-        Parameter {
-            name: "beta",
-            unit: "ratio",
-            default: "0.25",
-            summary: "relative margin of the slow path's completion time that ends the waiting",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Form of the comparison.
-    pub compat: Compat,
-    /// Hysteresis, 0 to 1000.
-    pub beta: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { compat: Compat::Paper, beta: 0.25 }
-    }
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "form of the comparison";
+    /// 0 to 1000.
+    beta: f64 = 0.25, "ratio", "0.25",
+        "relative margin of the slow path's completion time that ends the waiting";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if !(0.0..=1000.0).contains(&self.beta) {
-            return Err(("beta", "expected a number from 0 to 1000".to_string()));
-        }
-        Ok(())
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
+        expect((0.0..=1000.0).contains(&self.beta), "beta", "a number from 0 to 1000")
     }
 }
 

@@ -6,8 +6,8 @@ use skybraid_units::Instant;
 
 use super::cheapest_path::{NEVER, Preference};
 use super::{Choice, Reason, Scheduler, Unit, send_on};
-use crate::PathView;
-use crate::registry::{About, Compat, compat_config};
+use crate::registry::{About, Check, Compat};
+use crate::{PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -18,15 +18,14 @@ pub const ABOUT: About = About {
     source: "Telekom MP-DCCP kernel, handover scheduler: what was meant; RFC 9897 §3.2.9",
     linux: "As implemented: nothing is sent while a path with priority 0 is usable and has room; \
             otherwise `cheapest_path` with `compat = \"linux\"`, including spill.",
-    parameters: &[Compat::parameter("as intended, or as implemented")],
+    parameters: PARAMETERS,
 };
 
-compat_config! {
-    /// Parameters of the scheduler.
-    ///
-    /// The rule that was meant, or the rule as coded.
-    Config
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "as intended, or as implemented";
 }
+
+impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

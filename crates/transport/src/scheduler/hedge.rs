@@ -2,13 +2,13 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Duration, Instant, Probability};
+use skybraid_units::{Duration, Instant, Probability, expect};
 
 use super::copies::Purse;
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Scheduler, Unit, candidates, fastest, untried};
-use crate::registry::{About, Check, InvalidParameter, Parameter};
-use crate::{PathSet, PathView};
+use crate::registry::{About, Check, InvalidParameter};
+use crate::{PathSet, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -21,61 +21,20 @@ pub const ABOUT: About = About {
     source: "Dean and Barroso 2013, The Tail at Scale; XLINK (SIGCOMM 2021) and xquic's deadline \
              reinjection",
     linux: "",
-    parameters: &[
-        Parameter {
-            name: "after",
-            unit: "time",
-            default: "(from the deadline)",
-            summary: "age at which a copy of a datagram is sent",
-        },
-        WITHIN,
-        Parameter {
-            name: "budget",
-            unit: "share",
-            default: "100%",
-            summary: "bytes of further copies as a share of the bytes of first copies",
-        },
-        ACK_DELAY,
-    ],
+    parameters: PARAMETERS,
 };
 
-pub(super) const WITHIN: Parameter = Parameter {
-    name: "within",
-    unit: "time",
-    default: "(the message's deadline)",
-    summary: "time within which a message must arrive",
-};
-
-pub(super) const ACK_DELAY: Parameter = Parameter {
-    name: "ack_delay",
-    unit: "time",
-    default: "20ms",
-    summary: "maximum time for which the receiver holds an acknowledgement",
-};
-
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Age at which a datagram is sent again; by default as late as another path can deliver it.
-    pub after: Option<Duration>,
-    /// Time within which a message must arrive; by default its own deadline.
-    pub within: Option<Duration>,
-    /// Bytes of further copies, as a share of those of first copies, 0 to 100.
-    pub budget: Probability,
-    /// Maximum time for which the receiver holds an acknowledgement; above zero.
-    pub ack_delay: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            after: None,
-            within: None,
-            budget: Probability::ONE,
-            ack_delay: Duration::from_millis(20),
-        }
-    }
+parameters! {
+    after: Option<Duration> = None, "time", "(from the deadline)",
+        "age at which a copy of a datagram is sent";
+    within: Option<Duration> = None, "time", "(the message's deadline)",
+        "time within which a message must arrive";
+    /// 0 to 100.
+    budget: Probability = Probability::ONE, "share", "100%",
+        "bytes of further copies as a share of the bytes of first copies";
+    /// Above zero.
+    ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
+        "maximum time for which the receiver holds an acknowledgement";
 }
 
 impl Check for Config {
@@ -88,11 +47,7 @@ impl Check for Config {
 
 /// Checks that a time is above zero if it is given.
 pub(super) fn positive(key: &'static str, time: Option<Duration>) -> Result<(), InvalidParameter> {
-    if time.is_none_or(Duration::is_positive) {
-        Ok(())
-    } else {
-        Err((key, "expected above zero".into()))
-    }
+    expect(time.is_none_or(Duration::is_positive), key, "above zero")
 }
 
 impl Config {

@@ -7,8 +7,8 @@ use skybraid_units::{Bytes, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter, Parameter};
-use crate::{PathId, PathView};
+use crate::registry::{About, Check, InvalidParameter};
+use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -18,38 +18,18 @@ pub const ABOUT: About = About {
               queues for a path with a full window until its send buffer is full.",
     source: "Linux net/mptcp/protocol.c; pacing rates tcp_update_pacing_rate",
     linux: "",
-    parameters: &[
-        Parameter {
-            name: "burst",
-            unit: "bytes",
-            default: "65428",
-            summary: "bytes sent on a path before the queues are compared again",
-        },
-        Parameter {
-            name: "buffer",
-            unit: "windows",
-            default: "2",
-            summary: "maximum queued and unacknowledged data of a path; Linux sizes send buffers \
-                      for two windows",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Bytes sent on a path before queues are compared again, at least 1. The default is a maximal
-    /// IP packet without its headers: 65536 − 20 − 40 − 40 − 8.
-    pub burst: u64,
-    /// Capacity of a path in windows, queued and in flight, at least 1.
-    pub buffer: u64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { burst: 65_428, buffer: 2 }
-    }
+parameters! {
+    /// At least 1. The default is a maximal IP packet without its headers: 65536 − 20 − 40 − 40 −
+    /// 8.
+    burst: u64 = 65_428, "bytes", "65428",
+        "bytes sent on a path before the queues are compared again";
+    /// At least 1.
+    buffer: u64 = 2, "windows", "2",
+        "maximum queued and unacknowledged data of a path; Linux sizes send buffers for two \
+         windows";
 }
 
 impl Check for Config {

@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried};
-use crate::PathView;
 use crate::registry::{About, Check};
+use crate::{PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -16,13 +16,10 @@ pub const ABOUT: About = About {
               carried it, and waits if that path is full.",
     source: "Linux out-of-tree MPTCP, mptcp_sched.c; baltaci2023 §4 item 7",
     linux: "",
-    parameters: &[],
+    parameters: PARAMETERS,
 };
 
-/// No parameters.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {}
+parameters! {}
 
 impl Check for Config {}
 

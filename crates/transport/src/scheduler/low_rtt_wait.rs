@@ -7,8 +7,8 @@ use skybraid_units::Instant;
 use super::{
     Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried, wait_for_room,
 };
-use crate::PathView;
 use crate::registry::{About, Check};
+use crate::{PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -19,13 +19,10 @@ pub const ABOUT: About = About {
               with room, which is `low_rtt`.",
     source: "baltaci2023 §2.4 (LowRTT of MP-DCCP waits rather than spills over)",
     linux: "",
-    parameters: &[],
+    parameters: PARAMETERS,
 };
 
-/// No parameters.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {}
+parameters! {}
 
 impl Check for Config {}
 

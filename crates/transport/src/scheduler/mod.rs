@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, named};
 
 use crate::registry::algorithms;
 use crate::{Class, PathId, PathSet, PathView};
@@ -122,116 +122,58 @@ pub struct Repairs {
     pub paths: Vec<PathId>,
 }
 
-/// Reason for a scheduler's choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The only path to choose from.
-    OnlyPath,
-    /// The lowest round-trip time among the paths with room.
-    LowestRtt,
-    /// Next path in turn.
-    Turn,
-    /// The lowest cost among the paths with room.
-    Cheapest,
-    /// One copy per path.
-    EveryPath,
-    /// Backup path: no regular path is usable.
-    Backup,
-    /// The path with the earliest expected arrival, queueing included.
-    EarliestArrival,
-    /// The fast path is full, and the unit arrives earlier on this slower one.
-    SlowIsEarlier,
-    /// The fast path is full, and the unit arrives earlier by waiting for it.
-    FastIsEarlier,
-    /// A slower path: its data is not expected to block the receive window.
-    NoBlocking,
-    /// The slower path stays idle: its data is expected to block the receive window.
-    BlockingEstimate,
-    /// The path whose queue empties first.
-    ShortestQueue,
-    /// Continues a burst on its path.
-    Burst,
-    /// Copies of a control message on every path.
-    ControlCopies,
-    /// Copies of a control message on every path, including those without room.
-    WaitingCopies,
-    /// The path reserved for the message's class.
-    ByClass,
-    /// The highest priority among the paths with room.
-    Priority,
-    /// The fastest path is full, and the scheduler waits for it instead of using a slower one.
-    Patience,
-    /// A further copy of a unit that was not acknowledged in time.
-    Hedge,
-    /// Copies on several paths, since one alone might miss the deadline.
-    Risk,
-    /// Choice of a custom algorithm.
-    Own,
-    /// The peer's receive window is full.
-    PeerWindow,
-    /// No usable path has room in its window.
-    WindowFull,
-    /// No path is usable.
-    NoPath,
-}
-
-impl Reason {
-    /// All reasons, in numeric order.
-    pub const ALL: [Self; 24] = [
-        Self::OnlyPath,
-        Self::LowestRtt,
-        Self::Turn,
-        Self::Cheapest,
-        Self::EveryPath,
-        Self::Backup,
-        Self::EarliestArrival,
-        Self::SlowIsEarlier,
-        Self::FastIsEarlier,
-        Self::NoBlocking,
-        Self::BlockingEstimate,
-        Self::ShortestQueue,
-        Self::Burst,
-        Self::ControlCopies,
-        Self::WaitingCopies,
-        Self::ByClass,
-        Self::Priority,
-        Self::Patience,
-        Self::Hedge,
-        Self::Risk,
-        Self::Own,
-        Self::PeerWindow,
-        Self::WindowFull,
-        Self::NoPath,
-    ];
-
-    /// Short text, as shown in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OnlyPath => "only path",
-            Self::LowestRtt => "lowest RTT",
-            Self::Turn => "next in turn",
-            Self::Cheapest => "cheapest",
-            Self::EveryPath => "every path",
-            Self::Backup => "backup",
-            Self::EarliestArrival => "earliest arrival",
-            Self::SlowIsEarlier => "slower path arrives earlier",
-            Self::FastIsEarlier => "faster path arrives earlier",
-            Self::NoBlocking => "no blocking expected",
-            Self::BlockingEstimate => "blocking expected",
-            Self::ShortestQueue => "shortest queue",
-            Self::Burst => "burst goes on",
-            Self::ControlCopies => "control copies",
-            Self::WaitingCopies => "copies that wait",
-            Self::ByClass => "path of the class",
-            Self::Priority => "highest priority",
-            Self::Patience => "fastest path full",
-            Self::Hedge => "hedge",
-            Self::Risk => "risk of a miss",
-            Self::Own => "own algorithm",
-            Self::PeerWindow => "peer's window",
-            Self::WindowFull => "window full",
-            Self::NoPath => "no path",
-        }
+named! {
+    /// Reason for a scheduler's choice.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Reason {
+        /// The only path to choose from.
+        OnlyPath = "only path",
+        /// The lowest round-trip time among the paths with room.
+        LowestRtt = "lowest RTT",
+        /// Next path in turn.
+        Turn = "next in turn",
+        /// The lowest cost among the paths with room.
+        Cheapest = "cheapest",
+        /// One copy per path.
+        EveryPath = "every path",
+        /// Backup path: no regular path is usable.
+        Backup = "backup",
+        /// The path with the earliest expected arrival, queueing included.
+        EarliestArrival = "earliest arrival",
+        /// The fast path is full, and the unit arrives earlier on this slower one.
+        SlowIsEarlier = "slower path arrives earlier",
+        /// The fast path is full, and the unit arrives earlier by waiting for it.
+        FastIsEarlier = "faster path arrives earlier",
+        /// A slower path: its data is not expected to block the receive window.
+        NoBlocking = "no blocking expected",
+        /// The slower path stays idle: its data is expected to block the receive window.
+        BlockingEstimate = "blocking expected",
+        /// The path whose queue empties first.
+        ShortestQueue = "shortest queue",
+        /// Continues a burst on its path.
+        Burst = "burst goes on",
+        /// Copies of a control message on every path.
+        ControlCopies = "control copies",
+        /// Copies of a control message on every path, including those without room.
+        WaitingCopies = "copies that wait",
+        /// The path reserved for the message's class.
+        ByClass = "path of the class",
+        /// The highest priority among the paths with room.
+        Priority = "highest priority",
+        /// The fastest path is full, and the scheduler waits for it instead of using a slower one.
+        Patience = "fastest path full",
+        /// A further copy of a unit that was not acknowledged in time.
+        Hedge = "hedge",
+        /// Copies on several paths, since one alone might miss the deadline.
+        Risk = "risk of a miss",
+        /// Choice of a custom algorithm.
+        Own = "own algorithm",
+        /// The peer's receive window is full.
+        PeerWindow = "peer's window",
+        /// No usable path has room in its window.
+        WindowFull = "window full",
+        /// No path is usable.
+        NoPath = "no path",
     }
 }
 

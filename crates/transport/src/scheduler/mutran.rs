@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, low_rtt, round_robin};
-use crate::registry::{About, Check, Parameter};
-use crate::{Class, PathView};
+use crate::registry::{About, Check};
+use crate::{Class, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -19,26 +19,7 @@ pub const ABOUT: About = About {
               `wait` is true.",
     source: "lee2021mutran §1.1",
     linux: "",
-    parameters: &[
-        Parameter {
-            name: "data",
-            unit: "low_rtt or round_robin",
-            default: "low_rtt",
-            summary: "scheduler of all other data",
-        },
-        Parameter {
-            name: "duplicate",
-            unit: "list of classes",
-            default: "[\"control\"]",
-            summary: "classes that are copied to every path: control, video, data",
-        },
-        Parameter {
-            name: "wait",
-            unit: "true or false",
-            default: "false",
-            summary: "copies wait for paths without room over MP-DCCP, too",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
 /// Scheduler of messages that are not duplicated.
@@ -52,22 +33,12 @@ pub enum Data {
     RoundRobin,
 }
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Scheduler of messages that are not duplicated.
-    pub data: Data,
-    /// Classes that are duplicated on every path.
-    pub duplicate: Vec<Class>,
-    /// Over MP-DCCP too, a copy waits on a path without room.
-    pub wait: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { data: Data::LowRtt, duplicate: vec![Class::Control], wait: false }
-    }
+parameters! {
+    data: Data = Data::LowRtt, "low_rtt or round_robin", "low_rtt", "scheduler of all other data";
+    duplicate: Vec<Class> = vec![Class::Control], "list of classes", "[\"control\"]",
+        "classes that are copied to every path: control, video, data";
+    wait: bool = false, "true or false", "false",
+        "copies wait for paths without room over MP-DCCP, too";
 }
 
 impl Check for Config {}

@@ -1,15 +1,14 @@
 //! OTIAS: out-of-order transmission for in-order arrival.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, expect};
 
 use super::ranking::Ranking;
 use super::{Choice, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
-use crate::{PathId, PathView};
+use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -19,37 +18,20 @@ pub const ABOUT: About = About {
     source: "Yang, Wang, Amer 2014 (OTIAS); Telekom MP-DCCP kernel, sched_otias.c",
     linux: "As in Telekom's MP-DCCP kernel: round trips are rounded down to integers. The kernel \
             bounds the queues by the sockets' `tx_qlen`; set `queue` to the same number.",
-    parameters: &[
-        Compat::parameter("round trips of waiting as fractions, or rounded down"),
-        Parameter {
-            name: "queue",
-            unit: "segments",
-            default: "(no bound)",
-            summary: "maximum number of waiting segments per path",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Form of the estimate.
-    pub compat: Compat,
-    /// Maximum segments queued on a path, at least 1; `None` for unlimited.
-    pub queue: Option<u64>,
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper",
+        "round trips of waiting as fractions, or rounded down";
+    /// At least 1.
+    queue: Option<u64> = None, "segments", "(no bound)",
+        "maximum number of waiting segments per path";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if self.queue == Some(0) {
-            return Err(("queue", "expected at least 1".to_string()));
-        }
-        Ok(())
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
+        expect(self.queue != Some(0), "queue", "at least 1")
     }
 }
 

@@ -1,14 +1,13 @@
 //! Redundancy: every unit on every path.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::Instant;
+use skybraid_units::{Instant, expect};
 
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
-use crate::registry::{About, Check, InvalidParameter, Parameter};
-use crate::{PathSet, PathView};
+use crate::registry::{About, Check, InvalidParameter};
+use crate::{PathSet, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -20,20 +19,7 @@ pub const ABOUT: About = About {
               as with `low_rtt`.",
     source: "Linux out-of-tree MPTCP, mptcp_redundant.c; chavali2022 §4",
     linux: "",
-    parameters: &[
-        Parameter {
-            name: "strict",
-            unit: "true or false",
-            default: "false",
-            summary: "wait until every usable path has room",
-        },
-        Parameter {
-            name: "version",
-            unit: "0.95, 0.95.1 or 0.95.2",
-            default: "none",
-            summary: "MPTCP: redundancy of this version of out-of-tree MPTCP, including its faults",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
 /// Way in which each subflow of out-of-tree MPTCP goes through the send queue. In all of them the subflows take turns,
@@ -53,22 +39,15 @@ pub enum Walk {
     Repeating,
 }
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Waits until every usable path has room.
-    pub strict: bool,
-    /// Version of out-of-tree MPTCP whose way through the send queue is taken.
-    pub version: Option<Walk>,
+parameters! {
+    strict: bool = false, "true or false", "false", "wait until every usable path has room";
+    version: Option<Walk> = None, "0.95, 0.95.1 or 0.95.2", "none",
+        "MPTCP: redundancy of this version of out-of-tree MPTCP, including its faults";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if self.strict && self.version.is_some() {
-            return Err(("version", "expected none with `strict`".to_string()));
-        }
-        Ok(())
+        expect(!self.strict || self.version.is_none(), "version", "none with `strict`")
     }
 }
 

@@ -1,14 +1,13 @@
 //! Round robin: paths take turns.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::Instant;
+use skybraid_units::{Instant, expect};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
-use crate::{PathId, PathSet, PathView};
+use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::{PathId, PathSet, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -18,51 +17,20 @@ pub const ABOUT: About = About {
     source: "Linux out-of-tree MPTCP, mptcp_rr.c",
     linux: "Rounds of quotas: a path that was skipped because it was full keeps its turn, an \
             interrupted burst continues first, and rounds begin with the last path of the list.",
-    parameters: &[
-        Compat::parameter("plain turns, or rounds of quotas"),
-        Parameter {
-            name: "segments",
-            unit: "segments",
-            default: "1",
-            summary: "consecutive segments on a path",
-        },
-        Parameter {
-            name: "cwnd_limited",
-            unit: "true or false",
-            default: "true",
-            summary: "skip paths with a full window instead of waiting for them",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Plain turns, or Linux's rounds of quotas.
-    pub compat: Compat,
-    /// Consecutive segments on one path, at least 1.
-    pub segments: u32,
-    /// Skips a path whose window is full instead of waiting for it.
-    pub cwnd_limited: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { compat: Compat::Paper, segments: 1, cwnd_limited: true }
-    }
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper", "plain turns, or rounds of quotas";
+    /// At least 1.
+    segments: u32 = 1, "segments", "1", "consecutive segments on a path";
+    cwnd_limited: bool = true, "true or false", "true",
+        "skip paths with a full window instead of waiting for them";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if self.segments == 0 {
-            return Err(("segments", "expected at least 1".to_string()));
-        }
-        Ok(())
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
+        expect(self.segments > 0, "segments", "at least 1")
     }
 }
 

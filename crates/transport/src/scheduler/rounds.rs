@@ -4,16 +4,16 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, expect};
 
 use super::arrivals::{Arrivals, LossChain, stationary};
 use super::coded::repair_paths;
-use super::hedge::{ACK_DELAY, WITHIN, expected_age, one_way, positive};
+use super::hedge::{expected_age, one_way, positive};
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit, candidates};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter, Parameter};
-use crate::{PathId, PathView};
+use crate::registry::{About, Check, InvalidParameter};
+use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -28,45 +28,25 @@ pub const ABOUT: About = About {
     source: "Hairpin (NSDI 2024), for one path and independent loss; several paths, ON/OFF loss and \
              a code that keeps earlier combinations (RFC 8681) are this project's",
     linux: "",
-    parameters: &[
-        WITHIN,
-        Parameter {
-            name: "cost",
-            unit: "number",
-            default: "0.0001",
-            summary: "price, in misses, of as many combinations as the frame has packets",
-        },
-        ACK_DELAY,
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Time within which a message must arrive; by default its own deadline, or 150 ms.
-    pub within: Option<Duration>,
-    /// Price of combinations as many as the frame's packets, in misses; above 0, at most 1.
-    pub cost: f64,
-    /// Maximum time for which the receiver holds an acknowledgement; above zero.
-    pub ack_delay: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { within: None, cost: 1e-4, ack_delay: Duration::from_millis(20) }
-    }
+parameters! {
+    within: Option<Duration> = None, "time", "(the message's deadline)",
+        "time within which a message must arrive";
+    /// Above 0, at most 1.
+    cost: f64 = 1e-4, "number", "0.0001",
+        "price, in misses, of as many combinations as the frame has packets";
+    /// Above zero.
+    ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
+        "maximum time for which the receiver holds an acknowledgement";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
         positive("within", self.within)?;
         positive("ack_delay", Some(self.ack_delay))?;
-        if self.cost > 0.0 && self.cost <= 1.0 {
-            Ok(())
-        } else {
-            Err(("cost", "expected above 0, at most 1".into()))
-        }
+        expect(self.cost > 0.0 && self.cost <= 1.0, "cost", "above 0, at most 1")
     }
 }
 

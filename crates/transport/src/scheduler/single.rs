@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
-use crate::registry::{About, Check, Parameter};
-use crate::{PathSet, PathView};
+use crate::registry::{About, Check};
+use crate::{PathSet, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,20 +15,11 @@ pub const ABOUT: About = About {
               multipath transports.",
     source: "baseline",
     linux: "",
-    parameters: &[Parameter {
-        name: "path",
-        unit: "position",
-        default: "0",
-        summary: "index of the path, counted from 0",
-    }],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Position among the connection's paths, from 0.
-    pub path: u8,
+parameters! {
+    path: u8 = 0, "position", "0", "index of the path, counted from 0";
 }
 
 impl Check for Config {}

@@ -6,7 +6,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried};
 use crate::registry::{About, Check};
-use crate::{PathId, PathView};
+use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -17,13 +17,10 @@ pub const ABOUT: About = About {
               tenth faster.",
     source: "Skybraid",
     linux: "",
-    parameters: &[],
+    parameters: PARAMETERS,
 };
 
-/// No parameters.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {}
+parameters! {}
 
 impl Check for Config {}
 

@@ -4,14 +4,14 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, expect};
 
 use super::coded::repair_paths;
 use super::hedge::positive;
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit};
-use crate::PathView;
-use crate::registry::{About, Check, InvalidParameter, Parameter};
+use crate::registry::{About, Check, InvalidParameter};
+use crate::{PathView, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -24,54 +24,21 @@ pub const ABOUT: About = About {
               Over protocols that retransmit, it is `low_rtt`.",
     source: "Martinian and Sundberg 2004; Tambur (NSDI 2023): windows over frames; code: RFC 8681",
     linux: "",
-    parameters: &[
-        Parameter {
-            name: "burst",
-            unit: "number",
-            default: "8",
-            summary: "consecutive losses that are recovered, 1 to 128",
-        },
-        Parameter {
-            name: "delay",
-            unit: "number",
-            default: "3",
-            summary: "frames within which they are recovered, 1 to 16",
-        },
-        Parameter {
-            name: "ack_delay",
-            unit: "time",
-            default: "100ms",
-            summary: "maximum time for which the receiver holds an acknowledgement",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the scheduler.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Losses in a row that are recovered, 1 to 128.
-    pub burst: u16,
-    /// Frames within which they are recovered, 1 to 16.
-    pub delay: u8,
-    /// Maximum time for which the receiver holds an acknowledgement; above zero.
-    pub ack_delay: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { burst: 8, delay: 3, ack_delay: Duration::from_millis(100) }
-    }
+parameters! {
+    burst: u16 = 8, "number", "8", "consecutive losses that are recovered, 1 to 128";
+    delay: u8 = 3, "number", "3", "frames within which they are recovered, 1 to 16";
+    /// Above zero.
+    ack_delay: Duration = Duration::from_millis(100), "time", "100ms",
+        "maximum time for which the receiver holds an acknowledgement";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if !(1..=128).contains(&self.burst) {
-            return Err(("burst", "expected from 1 to 128".into()));
-        }
-        if !(1..=16).contains(&self.delay) {
-            return Err(("delay", "expected from 1 to 16".into()));
-        }
+        expect((1..=128).contains(&self.burst), "burst", "from 1 to 128")?;
+        expect((1..=16).contains(&self.delay), "delay", "from 1 to 16")?;
         positive("ack_delay", Some(self.ack_delay))
     }
 }

@@ -1,9 +1,9 @@
 //! The scheduler of `docs/extending.md`, as a user would add it.
 
-use skybraid_transport::PathView;
-use skybraid_transport::registry::{About, Check, InvalidParameter, Parameter};
+use skybraid_transport::registry::{About, Check, InvalidParameter};
 use skybraid_transport::scheduler::{Choice, Reason, Scheduler, Unit, candidates, send_on};
-use skybraid_units::{Duration, Instant};
+use skybraid_transport::{PathView, parameters};
+use skybraid_units::{Duration, Instant, expect};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -11,31 +11,18 @@ pub const ABOUT: About = About {
     summary: "The cheapest path with room whose round-trip time is below a limit.",
     source: "an example",
     linux: "",
-    parameters: &[Parameter {
-        name: "limit",
-        unit: "time",
-        default: "200ms",
-        summary: "longest round-trip time of a path that is taken",
-    }],
+    parameters: PARAMETERS,
 };
 
-/// Limit on the round-trip time of a path.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Maximum round-trip time of an eligible path; above zero.
-    pub limit: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { limit: Duration::from_millis(200) }
-    }
+parameters! {
+    /// Above zero.
+    limit: Duration = Duration::from_millis(200), "time", "200ms",
+        "longest round-trip time of a path that is taken";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if self.limit.is_positive() { Ok(()) } else { Err(("limit", "expected above zero".into())) }
+        expect(self.limit.is_positive(), "limit", "above zero")
     }
 }
 

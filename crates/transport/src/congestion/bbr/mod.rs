@@ -5,13 +5,13 @@
 //! omits (recovery, policers, aggregation).
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Stream};
+use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Stream, expect};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
 use super::{Acked, Congestion, Lost, PathBasics, RateSample, Restart, Siblings};
-use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, Compat, InvalidParameter};
 
 mod cycle;
 mod policer;
@@ -35,92 +35,32 @@ pub const ABOUT: About = About {
             bandwidth-delay products, a pacing rate 1 % below the bandwidth, and a window with \
             three more transmission units, rounded up to an even number of segments, and two more \
             while probing",
-    parameters: &[
-        Compat::parameter("gains and rounding of the draft, or of Linux"),
-        Parameter {
-            name: "bandwidth_rounds",
-            unit: "round trips",
-            default: "10",
-            summary: "time for which the maximum delivery rate counts as the bandwidth",
-        },
-        Parameter {
-            name: "min_rtt_window",
-            unit: "time",
-            default: "10s",
-            summary: "time for which the minimum round-trip time is valid before it is measured \
-                      again",
-        },
-        Parameter {
-            name: "aggregation",
-            unit: "true or false",
-            default: "true",
-            summary: "widen the window by the excess data of aggregated acknowledgements",
-        },
-        Parameter {
-            name: "policer",
-            unit: "true or false",
-            default: "true",
-            summary: "keep the rate that a token-bucket policer appears to allow",
-        },
-        RADIO,
-    ],
+    parameters: PARAMETERS,
 };
 
-/// The parameter of this control and of `ccid5` for paths over radio.
-pub(super) const RADIO: Parameter = Parameter {
-    name: "radio",
-    unit: "true or false",
-    default: "false",
-    summary: "for radio links: compensate losses that do not depend on the rate, up to 60 %; do \
-              not shrink the window after a loss; do not drain paths whose round trips are near \
-              their minimum",
-};
-
-/// Parameters of the control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Gains and rounding of the draft or of Linux.
-    pub compat: Compat,
-    /// Number of rounds of the maximum filter of the bandwidth, at least 1.
-    pub bandwidth_rounds: u32,
-    /// Window of the minimum filter of the round-trip time, above zero.
-    pub min_rtt_window: Duration,
-    /// Widens the window by the aggregation of acknowledgements.
-    pub aggregation: bool,
-    /// Detects policers.
-    pub policer: bool,
-    /// Makes up for losses that do not depend on the rate, shrinks no window for a loss, and drains no path whose
-    /// round trips are within an eighth of the shortest.
-    pub radio: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            compat: Compat::Paper,
-            bandwidth_rounds: 10,
-            min_rtt_window: Duration::from_secs(10),
-            aggregation: true,
-            policer: true,
-            radio: false,
-        }
-    }
+parameters! {
+    compat: Compat = Compat::Paper, "paper or linux", "paper",
+        "gains and rounding of the draft, or of Linux";
+    /// At least 1.
+    bandwidth_rounds: u32 = 10, "round trips", "10",
+        "time for which the maximum delivery rate counts as the bandwidth";
+    /// Above zero.
+    min_rtt_window: Duration = Duration::from_secs(10), "time", "10s",
+        "time for which the minimum round-trip time is valid before it is measured again";
+    aggregation: bool = true, "true or false", "true",
+        "widen the window by the excess data of aggregated acknowledgements";
+    policer: bool = true, "true or false", "true",
+        "keep the rate that a token-bucket policer appears to allow";
+    radio: bool = false, "true or false", "false",
+        "for radio links: compensate losses that do not depend on the rate, up to 60 %; do not \
+         shrink the window after a loss; do not drain paths whose round trips are near their \
+         minimum";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if self.bandwidth_rounds == 0 {
-            return Err(("bandwidth_rounds", "expected at least 1".to_string()));
-        }
-        if !self.min_rtt_window.is_positive() {
-            return Err(("min_rtt_window", "expected a time above zero".to_string()));
-        }
-        Ok(())
-    }
-
-    fn use_linux_behaviour(&mut self) {
-        self.compat = Compat::Linux;
+        expect(self.bandwidth_rounds > 0, "bandwidth_rounds", "at least 1")?;
+        expect(self.min_rtt_window.is_positive(), "min_rtt_window", "a time above zero")
     }
 }
 

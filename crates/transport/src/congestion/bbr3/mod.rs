@@ -4,13 +4,13 @@
 //! keeps its model.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
-use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream};
+use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream, expect};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
 use super::{Acked, Congestion, Lost, PathBasics, RateSample, Restart, Siblings};
-use crate::registry::{About, Check, InvalidParameter, Parameter};
+use crate::parameters;
+use crate::registry::{About, Check, InvalidParameter};
 
 mod bounds;
 mod probe;
@@ -31,87 +31,34 @@ pub const ABOUT: About = About {
               for a lower round-trip time every five seconds.",
     source: "draft-ietf-ccwg-bbr-06",
     linux: "",
-    parameters: &[
-        Parameter {
-            name: "loss_threshold",
-            unit: "probability",
-            default: "2%",
-            summary: "loss in a round trip above which the amount in flight is too large",
-        },
-        Parameter {
-            name: "beta",
-            unit: "ratio",
-            default: "0.7",
-            summary: "minimum factor on the amount in flight after a round trip with too much loss",
-        },
-        Parameter {
-            name: "headroom",
-            unit: "ratio",
-            default: "0.15",
-            summary: "headroom for other flows below the amount in flight that was too large",
-        },
-        Parameter {
-            name: "min_rtt_window",
-            unit: "time",
-            default: "10s",
-            summary: "time for which the minimum round-trip time is valid",
-        },
-        Parameter {
-            name: "probe_rtt_interval",
-            unit: "time",
-            default: "5s",
-            summary: "interval at which the queue is drained to measure the round-trip time",
-        },
-    ],
+    parameters: PARAMETERS,
 };
 
-/// Parameters of the control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// `BBR.LossThresh`: share of bytes lost in a round trip above which too much is in flight;
-    /// below 100 %.
-    pub loss_threshold: Probability,
-    /// `BBR.Beta`: minimum factor of a reduction, between 0 and 1.
-    pub beta: f64,
-    /// `BBR.Headroom`: share left to other flows, from 0 to below 1.
-    pub headroom: f64,
+parameters! {
+    /// `BBR.LossThresh`, below 100 %.
+    loss_threshold: Probability = Probability::new(0.02).unwrap_or_default(), "probability", "2%",
+        "loss in a round trip above which the amount in flight is too large";
+    /// `BBR.Beta`, between 0 and 1.
+    beta: f64 = 0.7, "ratio", "0.7",
+        "minimum factor on the amount in flight after a round trip with too much loss";
+    /// `BBR.Headroom`, from 0 to below 1.
+    headroom: f64 = 0.15, "ratio", "0.15",
+        "headroom for other flows below the amount in flight that was too large";
     /// `BBR.MinRTTFilterLen`, above zero.
-    pub min_rtt_window: Duration,
+    min_rtt_window: Duration = Duration::from_secs(10), "time", "10s",
+        "time for which the minimum round-trip time is valid";
     /// `BBR.ProbeRTTInterval`, above zero.
-    pub probe_rtt_interval: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            loss_threshold: Probability::new(0.02).unwrap_or_default(),
-            beta: 0.7,
-            headroom: 0.15,
-            min_rtt_window: Duration::from_secs(10),
-            probe_rtt_interval: Duration::from_secs(5),
-        }
-    }
+    probe_rtt_interval: Duration = Duration::from_secs(5), "time", "5s",
+        "interval at which the queue is drained to measure the round-trip time";
 }
 
 impl Check for Config {
     fn check(&self) -> Result<(), InvalidParameter> {
-        if self.loss_threshold.ratio() >= 1.0 {
-            return Err(("loss_threshold", "expected less than 100%".to_string()));
-        }
-        if !(self.beta > 0.0 && self.beta < 1.0) {
-            return Err(("beta", "expected a number between 0 and 1".to_string()));
-        }
-        if !(0.0..1.0).contains(&self.headroom) {
-            return Err(("headroom", "expected a number from 0 to below 1".to_string()));
-        }
-        if !self.min_rtt_window.is_positive() {
-            return Err(("min_rtt_window", "expected a time above zero".to_string()));
-        }
-        if !self.probe_rtt_interval.is_positive() {
-            return Err(("probe_rtt_interval", "expected a time above zero".to_string()));
-        }
-        Ok(())
+        expect(self.loss_threshold.ratio() < 1.0, "loss_threshold", "less than 100%")?;
+        expect(self.beta > 0.0 && self.beta < 1.0, "beta", "a number between 0 and 1")?;
+        expect((0.0..1.0).contains(&self.headroom), "headroom", "a number from 0 to below 1")?;
+        expect(self.min_rtt_window.is_positive(), "min_rtt_window", "a time above zero")?;
+        expect(self.probe_rtt_interval.is_positive(), "probe_rtt_interval", "a time above zero")
     }
 }
 
