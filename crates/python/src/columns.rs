@@ -61,9 +61,9 @@ fn column(name: impl Into<Cow<'static, str>>, unit: &'static str, doc: &'static 
 pub type Description = (String, &'static str, &'static str, bool, &'static str);
 
 /// Columns of a table, and their descriptions.
-struct Columns<'py> {
+pub struct Columns<'py> {
     py: Python<'py>,
-    dict: Bound<'py, PyDict>,
+    pub dict: Bound<'py, PyDict>,
     descriptions: Vec<Description>,
 }
 
@@ -156,11 +156,11 @@ pub fn table_columns(py: Python<'_>) -> PyResult<Vec<(&'static str, Vec<Descript
     let no_frames: &[(usize, &[Frame])] = &[];
     let tables = [
         ("messages", message_columns(py, &names, &[])?),
-        ("links", link_columns(py, &names, &[])?),
-        ("subflows", subflow_columns(py, &names, &[])?),
-        ("frames", frame_columns(py, &names, no_frames)?),
-        ("decisions", decision_columns(py, &names, &[])?),
-        ("packets", packet_columns(py, &names, &[])?),
+        ("links", links(py, &names, &[])?),
+        ("subflows", subflows(py, &names, &[])?),
+        ("frames", frames(py, &names, no_frames)?),
+        ("decisions", decisions(py, &names, &[])?),
+        ("packets", packets(py, &names, &[])?),
     ];
     Ok(tables.map(|(name, columns)| (name, columns.descriptions)).into())
 }
@@ -172,10 +172,10 @@ pub fn messages<'py>(
     flow: usize,
     first: u32,
     rows: &[MessageRow],
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Columns<'py>> {
     let numbered = rows.iter().enumerate();
     let numbered = numbered.map(|(index, row)| (flow, first + index as u32, row));
-    Ok(message_columns(py, names, &numbered.collect::<Vec<_>>())?.dict)
+    message_columns(py, names, &numbered.collect::<Vec<_>>())
 }
 
 /// Returns all remaining rows of `messages`.
@@ -183,58 +183,13 @@ pub fn all_messages<'py>(
     py: Python<'py>,
     names: &Names,
     flows: &[FlowRecord],
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Columns<'py>> {
     let mut rows = Vec::with_capacity(rows_of(flows));
     for (flow, record) in flows.iter().enumerate() {
         let numbers = record.first_id()..;
         rows.extend(record.blocks().flatten().zip(numbers).map(|(row, id)| (flow, id, row)));
     }
-    Ok(message_columns(py, names, &rows)?.dict)
-}
-
-/// Returns rows of `links`.
-pub fn links<'py>(
-    py: Python<'py>,
-    names: &Names,
-    rows: &[LinkRow],
-) -> PyResult<Bound<'py, PyDict>> {
-    Ok(link_columns(py, names, rows)?.dict)
-}
-
-/// Returns rows of `subflows`.
-pub fn subflows<'py>(
-    py: Python<'py>,
-    names: &Names,
-    rows: &[SubflowRow],
-) -> PyResult<Bound<'py, PyDict>> {
-    Ok(subflow_columns(py, names, rows)?.dict)
-}
-
-/// Returns rows of `decisions`.
-pub fn decisions<'py>(
-    py: Python<'py>,
-    names: &Names,
-    rows: &[DecisionRow],
-) -> PyResult<Bound<'py, PyDict>> {
-    Ok(decision_columns(py, names, rows)?.dict)
-}
-
-/// Returns rows of `frames` of these flows.
-pub fn frames<'py>(
-    py: Python<'py>,
-    names: &Names,
-    flows: &[(usize, impl AsRef<[Frame]>)],
-) -> PyResult<Bound<'py, PyDict>> {
-    Ok(frame_columns(py, names, flows)?.dict)
-}
-
-/// Returns rows of `packets`.
-pub fn packets<'py>(
-    py: Python<'py>,
-    names: &Names,
-    rows: &[PacketRow],
-) -> PyResult<Bound<'py, PyDict>> {
-    Ok(packet_columns(py, names, rows)?.dict)
+    message_columns(py, names, &rows)
 }
 
 fn message_columns<'py>(
@@ -286,7 +241,8 @@ fn message_columns<'py>(
     Ok(columns)
 }
 
-fn link_columns<'py>(py: Python<'py>, names: &Names, rows: &[LinkRow]) -> PyResult<Columns<'py>> {
+/// Returns rows of `links`.
+pub fn links<'py>(py: Python<'py>, names: &Names, rows: &[LinkRow]) -> PyResult<Columns<'py>> {
     let mut columns = Columns::new(py);
     let times = rows.iter().map(|row| row.at.as_nanos());
     columns.numbers(column("time_ns", "ns", "time of the sample"), times)?;
@@ -319,7 +275,8 @@ fn link_columns<'py>(py: Python<'py>, names: &Names, rows: &[LinkRow]) -> PyResu
     Ok(columns)
 }
 
-fn subflow_columns<'py>(
+/// Returns rows of `subflows`.
+pub fn subflows<'py>(
     py: Python<'py>,
     names: &Names,
     rows: &[SubflowRow],
@@ -363,7 +320,8 @@ fn subflow_columns<'py>(
     Ok(columns)
 }
 
-fn decision_columns<'py>(
+/// Returns rows of `decisions`.
+pub fn decisions<'py>(
     py: Python<'py>,
     names: &Names,
     rows: &[DecisionRow],
@@ -403,7 +361,8 @@ fn ranges(numbers: &[u16]) -> String {
     runs.map(text).collect::<Vec<_>>().join(" ")
 }
 
-fn frame_columns<'py>(
+/// Returns rows of `frames` of these flows.
+pub fn frames<'py>(
     py: Python<'py>,
     names: &Names,
     flows: &[(usize, impl AsRef<[Frame]>)],
@@ -455,11 +414,8 @@ fn frame_columns<'py>(
     Ok(columns)
 }
 
-fn packet_columns<'py>(
-    py: Python<'py>,
-    names: &Names,
-    rows: &[PacketRow],
-) -> PyResult<Columns<'py>> {
+/// Returns rows of `packets`.
+pub fn packets<'py>(py: Python<'py>, names: &Names, rows: &[PacketRow]) -> PyResult<Columns<'py>> {
     let mut columns = Columns::new(py);
     let kinds: Vec<&str> = PacketKind::ALL.iter().map(|kind| kind.name()).collect();
     let causes: Vec<&str> = Cause::ALL.iter().map(|cause| cause.name()).collect();

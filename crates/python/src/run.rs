@@ -170,44 +170,29 @@ impl Run {
         table: &str,
         rows: usize,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let outcome = &mut self.outcome;
-        match table {
-            "messages" => {
-                for (flow, record) in outcome.flows.iter_mut().enumerate() {
-                    let first = record.first_id();
-                    if let Some(block) = record.take_block() {
-                        return columns::messages(py, &self.names, flow, first, &block).map(Some);
-                    }
-                }
-                Ok(None)
-            }
-            "subflows" => {
-                let taken = columns::take(&mut outcome.subflows, rows);
-                taken.map(|rows| columns::subflows(py, &self.names, &rows)).transpose()
-            }
+        let (names, outcome) = (&self.names, &mut self.outcome);
+        let mut flows = outcome.flows.iter_mut().enumerate();
+        let columns = match table {
+            "messages" => flows.find_map(|(flow, record)| {
+                let first = record.first_id();
+                record.take_block().map(|rows| columns::messages(py, names, flow, first, &rows))
+            }),
+            "subflows" => columns::take(&mut outcome.subflows, rows)
+                .map(|rows| columns::subflows(py, names, &rows)),
             "links" => {
-                let taken = columns::take(&mut outcome.links, rows);
-                taken.map(|rows| columns::links(py, &self.names, &rows)).transpose()
+                columns::take(&mut outcome.links, rows).map(|rows| columns::links(py, names, &rows))
             }
-            "decisions" => {
-                let taken = columns::take(&mut outcome.decisions, rows);
-                taken.map(|rows| columns::decisions(py, &self.names, &rows)).transpose()
-            }
-            "packets" => {
-                let taken = columns::take(&mut outcome.packets, rows);
-                taken.map(|rows| columns::packets(py, &self.names, &rows)).transpose()
-            }
-            "frames" => {
-                for (flow, record) in outcome.flows.iter_mut().enumerate() {
-                    let frames = record.take_frames();
-                    if !frames.is_empty() {
-                        return columns::frames(py, &self.names, &[(flow, frames)]).map(Some);
-                    }
-                }
-                Ok(None)
-            }
-            other => Err(unknown_table("table", other)),
-        }
+            "decisions" => columns::take(&mut outcome.decisions, rows)
+                .map(|rows| columns::decisions(py, names, &rows)),
+            "packets" => columns::take(&mut outcome.packets, rows)
+                .map(|rows| columns::packets(py, names, &rows)),
+            "frames" => flows.find_map(|(flow, record)| {
+                let frames = record.take_frames();
+                (!frames.is_empty()).then(|| columns::frames(py, names, &[(flow, frames)]))
+            }),
+            other => return Err(unknown_table("table", other)),
+        };
+        Ok(columns.transpose()?.map(|columns| columns.dict))
     }
 }
 
@@ -294,20 +279,21 @@ impl Run {
 
     /// Returns the remaining rows of a table as columns, without taking them.
     fn columns<'py>(&self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
-        let outcome = &self.outcome;
-        match table {
-            "messages" => columns::all_messages(py, &self.names, &outcome.flows),
-            "subflows" => columns::subflows(py, &self.names, &outcome.subflows),
-            "links" => columns::links(py, &self.names, &outcome.links),
-            "decisions" => columns::decisions(py, &self.names, &outcome.decisions),
-            "packets" => columns::packets(py, &self.names, &outcome.packets),
+        let (names, outcome) = (&self.names, &self.outcome);
+        let columns = match table {
+            "messages" => columns::all_messages(py, names, &outcome.flows),
+            "subflows" => columns::subflows(py, names, &outcome.subflows),
+            "links" => columns::links(py, names, &outcome.links),
+            "decisions" => columns::decisions(py, names, &outcome.decisions),
+            "packets" => columns::packets(py, names, &outcome.packets),
             "frames" => {
                 let flows = outcome.flows.iter().enumerate();
                 let frames = flows.map(|(flow, record)| (flow, record.frames()));
-                columns::frames(py, &self.names, &frames.collect::<Vec<_>>())
+                columns::frames(py, names, &frames.collect::<Vec<_>>())
             }
             other => Err(unknown_table("table", other)),
-        }
+        };
+        Ok(columns?.dict)
     }
 
     /// Returns a table in pieces, each of which is taken out of the run as it is read.
