@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ import tomli_w
 from skybraid.model.errors import EmulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from typing import IO
 
     from skybraid.gateway.field import Node
@@ -261,11 +261,10 @@ def configure_pair(
     return daemons[0], daemons[1]
 
 
-def in_emulator(addresses: Mapping[str, str], port: int = PORT) -> dict[str, dict[str, str]]:
+def in_emulator(addresses: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Returns the aircraft's path tables for an emulator's links.
 
     Args:
         addresses: addresses of the ground by path; the vehicle's interfaces have the paths' names.
-        port: listening port of the ground, on each of its addresses.
     """
-    return {path: {"interface": path, "remote": f"{address}:{port}"} for path, address in addresses.items()}
+    return {path: {"interface": path, "remote": f"{address}:{PORT}"} for path, address in addresses.items()}

@@ -8,17 +8,16 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from skybraid.model.errors import SkybraidError
 from skybraid.model.formatting import span
 from skybraid.show.palette import COLOURS, DARK_COLOURS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -181,11 +180,7 @@ def _page(title: str) -> str:
     for name, colours in (("light", COLOURS), ("dark", DARK_COLOURS)):
         series = "".join(f"--series-{at}: {colour}; " for at, colour in enumerate(colours[:_SERIES]))
         page = page.replace(f"/* {name} series */", series)
-    return page.replace("/* css */", css).replace("%title%", _escaped(title))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return page.replace("/* css */", css).replace("%title%", escape(title, quote=False))
 
 
 def show_emulation(page: LivePage, status: dict[str, Any], whole_s: float | None = None) -> None:

@@ -11,8 +11,6 @@ from skybraid.model.heavy import np
 from skybraid.traces.series import Quantity, Trace, TraceError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -263,11 +261,6 @@ def with_derived(measurement: Measurement) -> Measurement:
             share = column.values / 100
             more.append(replace(column, quantity="loss", values=100 * (1 - np.sqrt(1 - share))))
     return replace(measurement, columns=(*more, *measurement.columns))
-
-
-def source_of(path: Path, label: str = "") -> str:
-    """Returns the name of a file's measurement for messages."""
-    return f"{path}, {label}" if label else str(path)
 
 
 def _combined_name(name: str, column: Column) -> str:

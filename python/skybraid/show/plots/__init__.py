@@ -9,6 +9,7 @@ each. For colours and markers see `skybraid.plots.style`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,6 @@ from skybraid.show.plots.style import (
 from skybraid.show.plots.video import frame_latency, frame_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.figure import Figure
 
     from skybraid.execute.campaign import Campaign

@@ -6,6 +6,7 @@ band from minimum to maximum of each pixel column, so that short events remain v
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -47,8 +48,6 @@ from skybraid.show.series import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -352,13 +351,12 @@ def _series(table: pl.LazyFrame, value: pl.Expr) -> pl.DataFrame:
     return found.rename({name: name.removeprefix("value_") for name in found.columns})
 
 
-def _draw(axes: Axes, series: pl.DataFrame, colour: str, *, label: str, style: str = "-", band: bool = True) -> None:
+def _draw(axes: Axes, series: pl.DataFrame, colour: str, *, label: str, style: str = "-") -> None:
     if series.height == 0:
         return
     times_s = series["time_s"].to_numpy()
-    if band:
-        low, high = series["low"].to_numpy(), series["high"].to_numpy()
-        axes.fill_between(times_s, low, high, color=colour, alpha=0.35, linewidth=0)
+    low, high = series["low"].to_numpy(), series["high"].to_numpy()
+    axes.fill_between(times_s, low, high, color=colour, alpha=0.35, linewidth=0)
     axes.plot(times_s, series["mean"].to_numpy(), color=colour, linestyle=style, label=label)
 
 

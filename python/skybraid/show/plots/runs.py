@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -19,8 +20,6 @@ from skybraid.model.summary import PERCENTILES
 from skybraid.show.plots.style import ALGORITHMS, INK, STYLE, WIDTH_IN, Look, legend, looks, path_colour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 

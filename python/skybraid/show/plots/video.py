@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -17,8 +18,6 @@ from skybraid.show.plots.style import HALTED, SECOND_INK, STYLE, WIDTH_IN, flow_
 from skybraid.show.series import PIXEL_COLUMNS, duration_s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from skybraid.model.results import Results
 
 

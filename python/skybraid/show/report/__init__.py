@@ -6,15 +6,14 @@ Modules are imported on first use, so that a run's report does not load those of
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from skybraid.model.folder import write_whole
 from skybraid.model.results import Results
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from skybraid.execute.campaign import Campaign
     from skybraid.show.explain import Budget
     from skybraid.show.report.campaign import ranking_so_far

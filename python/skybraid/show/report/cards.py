@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,6 @@ from skybraid.model.statistics import Verdict
 from skybraid.show.report.ranking import Bar, Column, Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.model.requirements import Requirement
     from skybraid.model.results import Results
     from skybraid.show.explain import FlowExplained, Remedy, UnmetRequirement

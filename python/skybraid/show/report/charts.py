@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,8 +14,6 @@ from skybraid.show.palette import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_IN
 from skybraid.show.report.models import Field, Figure, Model, Range, Renderer, Source, Value, document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import polars as pl
 
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
@@ -259,6 +258,24 @@ def glyph(drawn: Figure, data: Source, kind: str, *, name: str | None = None, **
     return renderer
 
 
+def dots(
+    drawn: Figure,
+    data: Source,
+    x: str,
+    y: str,
+    *,
+    colour: str,
+    shape: str = "circle",
+    size: float | Field = 8,
+    filled: bool = True,
+    name: str | None = None,
+    **look: object,
+) -> Renderer:
+    """Draws markers of one colour, filled or not; `x` and `y` name columns."""
+    look |= {"line_color": colour, "fill_color": colour if filled else None}
+    return glyph(drawn, data, "Scatter", name=name, x=x, y=y, marker=shape, size=size, **look)
+
+
 def shade(drawn: Figure, spans: Sequence[tuple[float, float]], colour: str) -> Renderer:
     """Shades spans of time; each is at least one pixel wide."""
     data = Source({"x0": [begin for begin, _ in spans], "x1": [end for _, end in spans]})
@@ -282,42 +299,18 @@ def source(frame: pl.DataFrame, scales: Mapping[str, float] | None = None) -> So
     return Source(columns)
 
 
-def band(
-    drawn: Figure, data: Source, name: str, colour: str, *, dash: str = "solid", width: float = 1.3
-) -> list[Renderer]:
+def band(drawn: Figure, data: Source, name: str, colour: str, *, dash: str = "solid") -> list[Renderer]:
     """Draws a series as a line of means in a band from minimum to maximum; returns the line first."""
     low, high, mean = (np.asarray(data.data[f"{name}_{part}"]) for part in ("low", "high", "mean"))
     parts: list[Renderer] = []
     if not np.array_equal(low, high, equal_nan=True):
-        parts.append(
-            glyph(
-                drawn,
-                data,
-                "VArea",
-                x="time_s",
-                y1=f"{name}_low",
-                y2=f"{name}_high",
-                fill_color=colour,
-                fill_alpha=BAND,
-            )
-        )
+        ends = {"y1": f"{name}_low", "y2": f"{name}_high"}
+        parts.append(glyph(drawn, data, "VArea", x="time_s", **ends, fill_color=colour, fill_alpha=BAND))
     elif np.array_equal(mean, low, equal_nan=True):
         # Minimum and maximum equal the mean, so only the line is sent.
         del data.data[f"{name}_low"], data.data[f"{name}_high"]
-    return [
-        glyph(
-            drawn,
-            data,
-            "Line",
-            x="time_s",
-            y=f"{name}_mean",
-            name=name,
-            line_color=colour,
-            line_width=width,
-            line_dash=dash,
-        ),
-        *parts,
-    ]
+    look: dict[str, Any] = {"line_color": colour, "line_width": 1.3, "line_dash": dash}
+    return [glyph(drawn, data, "Line", x="time_s", y=f"{name}_mean", name=name, **look), *parts]
 
 
 def steps(drawn: Figure, data: Source, x: str, y: str, colour: str, name: str) -> tuple[Renderer, Renderer]:
@@ -360,14 +353,14 @@ def stacked_shares(
     legend(drawn, entries)
 
 
-def nested(across: Sequence[float], up: Sequence[float], size: int = 9) -> list[int]:
+def nested(across: Sequence[float], up: Sequence[float]) -> list[int]:
     """Returns marker sizes such that all markers at the same place are visible: the first is the largest."""
     places = [(float(f"{x:.6g}"), float(f"{y:.6g}")) for x, y in zip(across, up, strict=True)]
     left = {place: places.count(place) for place in places}
     sizes = []
     for place in places:
         left[place] -= 1
-        sizes.append(size + 5 * min(left[place], 4))
+        sizes.append(9 + 5 * min(left[place], 4))
     return sizes
 
 
@@ -392,18 +385,8 @@ def mean_marks(
         look: marker and colour.
         each: values of all runs for `crosses`; None: no intervals.
     """
-    mark = glyph(
-        drawn,
-        data,
-        "Scatter",
-        x="delay",
-        y="up",
-        marker=SHAPES[look.marker],
-        size=Field("size"),
-        line_color=look.colour,
-        fill_color=look.colour,
-        fill_alpha=0.55,
-    )
+    shape, size = SHAPES[look.marker], Field("size")
+    mark = dots(drawn, data, "delay", "up", colour=look.colour, shape=shape, size=size, fill_alpha=0.55)
     return [mark, *(crosses(drawn, *each, look.colour) if each is not None else [])]
 
 

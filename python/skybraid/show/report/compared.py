@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -18,8 +20,6 @@ from skybraid.show.report.page import page
 from skybraid.show.report.ranking import Column, Entry, Estimate, Ranking, placed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
     from typing import Any
 
 KEYS = ("protocol", "scheduler", "congestion")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -16,9 +17,6 @@ from skybraid.show.plots.runs import Choice, Metric, NothingToDrawError, Runs, h
 from skybraid.show.report.charts import EACH, MAX_CROSSES, Charts, chart, glyph, hover, legend, mean_marks, nested
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.models import Field, Figure, Model, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VIDEO_COLUMNS = (
     "frames_in_time",

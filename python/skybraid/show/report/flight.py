@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,7 @@ from skybraid.show.report.charts import (
     Clock,
     band,
     chart,
+    dots,
     from_zero,
     glyph,
     hover,
@@ -29,7 +31,7 @@ from skybraid.show.report.charts import (
     stacked_shares,
     steps,
 )
-from skybraid.show.report.models import Figure, Model, Source
+from skybraid.show.report.models import Figure, Model, Renderer, Source
 from skybraid.show.series import (
     DIRECTIONS,
     bin_ns,
@@ -45,8 +47,6 @@ from skybraid.show.series import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from skybraid.model.results import Results
 
 MAX_FLOWS, MAX_PATHS = 8, 6
@@ -298,6 +298,15 @@ def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     return drawings
 
 
+def requirement_mark(
+    drawn: Figure, deadline_ms: float, missing: float, place: int, colour: str, verdict: Verdict
+) -> Renderer:
+    """Marks a required share within a deadline, with a line at the deadline; filled if the requirement is met."""
+    drawn.add_layout(limit(deadline_ms, colour, "height"))
+    data, shape = Source({"x": [deadline_ms], "y": [missing]}), SHAPES[marker(place)]
+    return dots(drawn, data, "x", "y", colour=colour, shape=shape, size=10, filled=verdict is Verdict.MET)
+
+
 def tail(results: Results, charts: Charts) -> Drawing | None:
     """Draws delay distributions of all flows, down to the last message."""
     curves = {name: not_arrived(results, name) for name in results.flows}
@@ -325,18 +334,7 @@ def tail(results: Results, charts: Charts) -> Drawing | None:
         lines.append(line)
         entries.append((name, [shown]))
         for deadline_ms, allowed, words, verdict in wanted(results, name):
-            drawn.add_layout(limit(deadline_ms, colour, "height"))
-            mark = glyph(
-                drawn,
-                Source({"x": [deadline_ms], "y": [max(allowed, lowest)]}),
-                "Scatter",
-                x="x",
-                y="y",
-                marker=SHAPES[marker(index)],
-                size=10,
-                line_color=colour,
-                fill_color=colour if verdict is Verdict.MET else None,
-            )
+            mark = requirement_mark(drawn, deadline_ms, max(allowed, lowest), index, colour, verdict)
             entries.append((f"{name}: {words}, {verdict}", [mark]))
     hover(drawn, lines, [("", "$name: @arrived arrived within @delay_ms{0.0} ms")], mode="mouse")
     legend(drawn, entries, columns=2)
@@ -353,7 +351,6 @@ def seeds(results: Results, charts: Charts) -> Drawing | None:
         return None
     drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=280, logarithmic="x")
     entries: list[tuple[str, list[Any]]] = []
-    dots: list[Any] = []
     for index, name in enumerate(results.flows):
         flown = [(run.seed, run.flows[name]) for run in results.flights if name in run.flows]
         data = Source(
@@ -364,24 +361,10 @@ def seeds(results: Results, charts: Charts) -> Drawing | None:
             }
         )
         colour = flow_colour(index)
-        dot = glyph(
-            drawn,
-            data,
-            "Scatter",
-            x="delay",
-            y="goodput",
-            marker=SHAPES[marker(index)],
-            size=8,
-            line_color=colour,
-            fill_color=colour,
-            fill_alpha=0.5,
-            name=name,
-        )
-        dots.append(dot)
+        shape = SHAPES[marker(index)]
+        dot = dots(drawn, data, "delay", "goodput", colour=colour, shape=shape, fill_alpha=0.5, name=name)
         entries.append((name, [dot]))
-    hover(
-        drawn, dots, [("", "$name: seed @seed"), ("p99", "@delay{0.0} ms"), ("goodput", "@goodput{0.000} Mbit/s")],
-        mode="mouse",
-    )  # fmt: skip
+    tips = [("", "$name: seed @seed"), ("p99", "@delay{0.0} ms"), ("goodput", "@goodput{0.000} Mbit/s")]
+    hover(drawn, [dot for _, (dot,) in entries], tips, mode="mouse")
     legend(drawn, entries)
     return Drawing("The flights apart", "Each flow of each flight.", charts.add("seeds", drawn))

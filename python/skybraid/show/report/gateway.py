@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,11 +30,6 @@ from skybraid.show.report.logs import DIRECTIONS, STATES, GatewayLog
 from skybraid.show.report.models import Figure, Model, Source
 from skybraid.show.report.page import Cell, Table, page
 from skybraid.show.series import envelope
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
 
 CLASSES = ("control", "telemetry", "video", "bulk")
 

@@ -6,17 +6,15 @@ Each line is a JSON object. A truncated log (power failure, full disk) is read a
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from skybraid.model.errors import ResultError, meant_by
 from skybraid.model.formatting import span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 FORMAT = "skybraid-gateway-log"
 VERSION = 1

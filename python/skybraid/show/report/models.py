@@ -10,17 +10,14 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DATA = frozenset({"x", "y", "x0", "x1", "y1", "y2", "left", "right", "xs", "ys", "text"})
 """Properties of glyphs whose strings name columns of the source."""

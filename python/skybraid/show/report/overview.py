@@ -14,7 +14,7 @@ from skybraid.model.formatting import clock as at
 from skybraid.model.formatting import count, milliseconds, span
 from skybraid.show.palette import COLOURS, DOWN, HALTED, INK, SECOND_INK, path_colour
 from skybraid.show.report.cards import URGENT
-from skybraid.show.report.charts import BAND, Charts, Clock, chart, glyph, hover, legend, shade
+from skybraid.show.report.charts import BAND, Charts, Clock, chart, dots, glyph, hover, legend, shade
 from skybraid.show.report.conditions import Conditions
 from skybraid.show.report.flight import MAX_PATHS, Drawing, flow_names, limit, shares
 from skybraid.show.report.models import Figure, Model, Source
@@ -297,18 +297,8 @@ def _marks(
             for number, delay_ms in zip(rows["len"], delays, strict=True)
         ]
         data = Source({"time_s": _compact(rows["sent_ns"]), "y": _compact(delays), "what": what})
-        mark = glyph(
-            drawn,
-            data,
-            "Scatter",
-            x="time_s",
-            y="y",
-            marker=shape,
-            size=7,
-            line_color=_MISS,
-            fill_color=None if shape == "x" else _MISS,
-            line_width=1.6,
-        )
+        filled = shape != "x"
+        mark = dots(drawn, data, "time_s", "y", colour=_MISS, shape=shape, size=7, filled=filled, line_width=1.6)
         marks.append(mark)
         entries.append((words, [mark]))
     return marks

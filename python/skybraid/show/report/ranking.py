@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from skybraid.model.statistics import Verdict, shows_no_difference
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 TOP = 10
 """Maximum rows shown; further ones are collapsed."""

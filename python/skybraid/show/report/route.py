@@ -20,7 +20,7 @@ from skybraid.model.formatting import count, milliseconds, percent, span
 from skybraid.model.heavy import palettes
 from skybraid.model.scenario import Scenario
 from skybraid.show.palette import COLOURS, INK, SECOND_INK
-from skybraid.show.report.charts import Charts, chart, from_zero, glyph, hover, legend, shade
+from skybraid.show.report.charts import Charts, chart, dots, from_zero, glyph, hover, legend, shade
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.models import Field, Figure, Model, Source
 from skybraid.show.report.page import Cell, Table
@@ -252,18 +252,7 @@ def _marked(drawn: Figure, data: Source, x: str, y: str) -> list[tuple[str, list
     some, most = _parts(data)
     entries: list[tuple[str, list[Any]]] = []
     if len(some.data[x]):
-        ring = glyph(
-            drawn,
-            some,
-            "Scatter",
-            x=x,
-            y=y,
-            size=8,
-            marker="circle",
-            fill_color=None,
-            line_color=COLOURS[1],
-            line_alpha=0.7,
-        )
+        ring = dots(drawn, some, x, y, colour=COLOURS[1], filled=False, line_alpha=0.7)
         entries.append(("some missed", [ring]))
     if len(most.data[x]):
         cross = glyph(drawn, most, "Scatter", x=x, y=y, size=9, marker="x", line_color=COLOURS[3], line_width=2)
@@ -280,17 +269,7 @@ def _map(data: Source, lines: list[tuple[Floats, Floats]], places: list[tuple[st
         named = Source(
             {"x": [x for _, x, _ in places], "y": [y for _, _, y in places], "name": [name for name, _, _ in places]}
         )
-        glyph(
-            drawn,
-            named,
-            "Scatter",
-            x="x",
-            y="y",
-            marker="triangle",
-            size=7,
-            line_color=SECOND_INK,
-            fill_color=SECOND_INK,
-        )
+        dots(drawn, named, "x", "y", colour=SECOND_INK, shape="triangle", size=7)
         glyph(
             drawn,
             named,
@@ -310,14 +289,14 @@ def _map(data: Source, lines: list[tuple[Floats, Floats]], places: list[tuple[st
     colours = {"palette": palettes.Cividis256, "low": low, "high": max(high, low * 1.01)}
     mapper = Model("LogColorMapper", **colours, nan_color="rgba(0,0,0,0)")
     fill = Field("delay_ms", mapper)
-    dots = glyph(drawn, data, "Scatter", x="east_km", y="north_km", size=6, line_color=None, fill_color=fill)
+    shown = glyph(drawn, data, "Scatter", x="east_km", y="north_km", size=6, line_color=None, fill_color=fill)
     entries = _marked(drawn, data, "east_km", "north_km")
     first = Source({name: np.asarray(values)[:1] for name, values in data.data.items()})
     start = glyph(
         drawn, first, "Scatter", x="east_km", y="north_km", size=11, marker="star", line_color=INK, fill_color=INK
     )
     legend(drawn, [*entries, ("start", [start])])
-    hover(drawn, [dots], _TIPS, mode="mouse")
+    hover(drawn, [shown], _TIPS, mode="mouse")
     bar = Model(
         "ColorBar",
         color_mapper=mapper,

@@ -9,7 +9,6 @@ import numpy as np
 
 from skybraid.model.errors import MissingTableError
 from skybraid.model.formatting import count, milliseconds, percent
-from skybraid.model.statistics import Verdict
 from skybraid.show.frames import (
     camera_rate,
     drawn_videos,
@@ -21,9 +20,8 @@ from skybraid.show.frames import (
     required,
     videos_of,
 )
-from skybraid.show.palette import HALTED, SECOND_INK, flow_colour, marker
+from skybraid.show.palette import HALTED, SECOND_INK, flow_colour
 from skybraid.show.report.charts import (
-    SHAPES,
     Charts,
     Clock,
     band,
@@ -37,7 +35,7 @@ from skybraid.show.report.charts import (
     source,
     steps,
 )
-from skybraid.show.report.flight import MAX_FLOWS, Drawing, limit
+from skybraid.show.report.flight import MAX_FLOWS, Drawing, limit, requirement_mark
 from skybraid.show.report.models import Source
 from skybraid.show.series import duration_s
 
@@ -209,18 +207,7 @@ def _tail(results: Results, charts: Charts, frames: dict[str, pl.DataFrame]) -> 
             place = places.index(name)
             colour = _colour(results, name, place)
             within_ms = one.deadline_ms or 0.0
-            drawn.add_layout(limit(within_ms, colour, "height"))
-            mark = glyph(
-                drawn,
-                Source({"x": [within_ms], "y": [max(1 - one.target, lowest)]}),
-                "Scatter",
-                x="x",
-                y="y",
-                marker=SHAPES[marker(place)],
-                size=10,
-                line_color=colour,
-                fill_color=colour if one.verdict is Verdict.MET else None,
-            )
+            mark = requirement_mark(drawn, within_ms, max(1 - one.target, lowest), place, colour, one.verdict)
             words = f"{name}: {percent(one.target)} within {within_ms:g} ms, {one.verdict}"
             entries.append((words, [mark]))
     hover(drawn, lines, [("", "$name: @shown shown within @latency_ms{0.0} ms")], mode="mouse")
