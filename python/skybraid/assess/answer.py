@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,8 +25,6 @@ from skybraid.traces.flights import DIRECTIONS
 from skybraid.traces.replay import DELAY_MS, RATE_MBPS, path_lines, write_flight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from skybraid._core import FlowStats
     from skybraid.assess.networks import Network
     from skybraid.assess.wanted import Wanted

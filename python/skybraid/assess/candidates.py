@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from skybraid.model.errors import ScenarioError
 from skybraid.model.scenario import Scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _VIDEO_MPTCP = (("low_rtt", "cubic"), ("low_rtt", "bbr"), ("blest", "cubic"), ("ecf", "cubic"), ("redundant", "cubic"))
 

@@ -14,6 +14,7 @@ in where replays begin and in how flights are paired; the interval covers the in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,8 +23,6 @@ from skybraid.model.link_performance import SHARES, judge_integrity
 from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.assess.wanted import Wanted
 
 MIN_OCCASIONS = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from skybraid.traces.flights import DIRECTIONS, Flight, read_flight, without_twi
 from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.traces.formats import Options
 
 HOUR_S = 3600.0

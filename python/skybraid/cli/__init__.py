@@ -10,10 +10,11 @@ import io
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
@@ -22,9 +23,6 @@ from skybraid.cli.manual import EXAMPLE, UNWRAPPED, Command, described
 from skybraid.cli.options import BAD_INPUT, INTERRUPTED, TERMINATED, Group, print_json
 from skybraid.execute import interruption
 from skybraid.model.errors import MissingExtraError, SkybraidError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 VERSION = f"skybraid {__version__}"
 

@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,8 +53,6 @@ from skybraid.model.statistics import Verdict
 from skybraid.show.words import link_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from skybraid._core import Emulation, Program, Run
     from skybraid.execute.emulation import Options
     from skybraid.execute.pool import Progress

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,8 +19,6 @@ from skybraid.model.formatting import count, microseconds, milliseconds, percent
 from skybraid.model.heavy import rich_console, rich_live, rich_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from skybraid.execute.pool import Progress
     from skybraid.show.live import LivePage
 

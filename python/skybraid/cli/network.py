@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path  # noqa: TC003 the command's parameters are read at run time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer

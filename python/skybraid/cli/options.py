@@ -6,8 +6,9 @@ import contextlib
 import json
 import re
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -15,9 +16,6 @@ from typer.core import TyperGroup
 from skybraid.cli.late import algorithms
 from skybraid.model.errors import ScenarioError, SkybraidError
 from skybraid.model.folder import check_new_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MET, NOT_MET, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,8 +12,6 @@ import typer
 from skybraid.model.heavy import rich_console, rich_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from skybraid.execute.pool import Progress
 
 

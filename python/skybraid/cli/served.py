@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,8 +15,6 @@ from skybraid.cli.late import live
 from skybraid.model.formatting import about, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from skybraid.execute.pool import Progress
     from skybraid.show.live import LivePage
 

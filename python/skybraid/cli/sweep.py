@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,8 +35,6 @@ from skybraid.model.heavy import rich_console, rich_progress
 from skybraid.model.provenance import seeds_from, seeds_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from skybraid.execute.campaign import Campaign
     from skybraid.execute.plan import Plan
     from skybraid.execute.sweep import Status

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
@@ -28,8 +29,6 @@ from skybraid.model.provenance import seeds_from
 from skybraid.model.scenario import Scenario, toml_key, toml_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from skybraid.model.scenario import Overrides
 
 CASE = "case"

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,8 +18,6 @@ from skybraid.model.errors import Interrupted, ScenarioError
 from skybraid.model.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from skybraid._core import KnownLinks
     from skybraid.execute.axes import Point
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -17,9 +19,6 @@ from skybraid.model.errors import MissingTableError, ResultError
 from skybraid.model.heavy import np, pl
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-
     from xarray import Dataset
 
     from skybraid.execute.until import Answer

@@ -9,10 +9,13 @@ The algorithms are those of the registries, including registered user-defined on
 from __future__ import annotations
 
 import io
+import os
 import threading
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from skybraid._core import registry
@@ -38,10 +41,6 @@ from skybraid.model.summary import (
 )
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from skybraid._core import FlowStats
     from skybraid.execute.pool import Progress
 

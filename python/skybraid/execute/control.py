@@ -15,17 +15,16 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from skybraid import _core
 from skybraid.model.errors import EmulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import TracebackType
-
     from skybraid._core import Emulation
 
 FOLDER = "SKYBRAID_CONTROL"

@@ -12,19 +12,17 @@ import queue
 import re
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skybraid.execute.batches import Base, Batch, run_batch
 from skybraid.execute.rows import Outcome
 from skybraid.model import algorithms
 from skybraid.model.errors import ResultError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _CONNECT_S = 10.0
 _POLL_S = 0.2

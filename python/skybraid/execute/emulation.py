@@ -9,6 +9,7 @@ import re
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,6 @@ from skybraid.model.scenario import Scenario
 from skybraid.video.flows import with_clips
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid._core import Emulation, Program, Run
     from skybraid.execute.pool import Progress, Report
 

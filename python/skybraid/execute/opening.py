@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skybraid.execute.campaign import Campaign
 from skybraid.execute.store import MANIFEST, Store
 from skybraid.model.errors import ResultError, meant_by
 from skybraid.model.results import Results
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SUMMARY = "summary.json"
 """File that makes a folder a result."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skybraid.execute.compare import RATE_TITLES, aligned, frames_title, rate_cells
@@ -14,8 +15,6 @@ from skybraid.model.measures import MEASURES
 from skybraid.model.statistics import mean_interval, median_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from skybraid.execute.campaign import Campaign
     from skybraid.model.measures import Counted, Measure
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,6 @@ from skybraid.model.statistics import mean_interval
 from skybraid.model.summary import frames_in_time_of, video_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from skybraid.execute.axes import Label
     from skybraid.execute.plan import Plan
     from skybraid.execute.pool import Progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +21,6 @@ from skybraid.model.scenario import Scenario, read_text, toml_value
 from skybraid.model.seeds import ALIKE, RANDOM_TRACES, random_note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from skybraid.execute.axes import Axis, Point
     from skybraid.model.scenario import Overrides
 

@@ -10,6 +10,9 @@ difference, seed by seed, contains zero.
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -29,10 +32,6 @@ from skybraid.model.heavy import pl
 from skybraid.model.statistics import Verdict, shows_no_difference
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Sequence
-    from collections.abc import Set as AbstractSet
-
     from skybraid.execute.pool import Progress
     from skybraid.model.requirements import Requirement
     from skybraid.model.scenario import Scenario

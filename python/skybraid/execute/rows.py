@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,6 @@ from skybraid.model.summary import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from skybraid._core import FlowStats, KnownLinks, Run
     from skybraid.execute.axes import Label, Point
     from skybraid.model.scenario import Scenario

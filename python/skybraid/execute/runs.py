@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +24,6 @@ from skybraid.model.summary import Flight, one_run, over_runs, pooled
 from skybraid.video.flows import with_clips
 
 if TYPE_CHECKING:
-    import os
-
     from skybraid._core import FlowStats, KnownLinks, Run
 
 PCAP = "pcap"

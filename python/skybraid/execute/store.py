@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -23,8 +24,6 @@ from skybraid.model.folder import flush, make_folder
 from skybraid.model.heavy import fsspec, pl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from fsspec import AbstractFileSystem
 
 if sys.platform != "win32":

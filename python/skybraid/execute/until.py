@@ -18,6 +18,7 @@ import re
 import statistics
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,6 @@ from skybraid.model.measures import MEASURES, Measure, names
 from skybraid.model.statistics import CONFIDENCE, Interval, Verdict, mean_interval, median_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from skybraid.execute.batches import Job
     from skybraid.execute.sweep import Running
     from skybraid.model.measures import Counted

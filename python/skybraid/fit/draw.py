@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skybraid.fit.epochs import EVERY_S
@@ -11,8 +12,6 @@ from skybraid.traces.flights import Flight
 from skybraid.traces.measurement import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.fit.durations import Exponentials, Quantiles
     from skybraid.fit.link import FittedFlight, FittedLink
     from skybraid.traces.measurement import Floats

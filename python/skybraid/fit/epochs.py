@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.traces.flights import Flight
     from skybraid.traces.measurement import Floats
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from skybraid.fit.durations import Exponentials, Quantiles, fit_durations, fit_intervals
@@ -27,9 +29,6 @@ from skybraid.traces.formats.source import Source, number_of
 from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from skybraid.traces.measurement import Floats
 
 MIN_STEP_S = 0.1

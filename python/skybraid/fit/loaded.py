@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from skybraid.model.heavy import np
 from skybraid.traces.flights import DIRECTIONS, Flight
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.traces.measurement import Floats
 
 BASE_S = 10.0

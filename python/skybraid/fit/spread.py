@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
 from skybraid.traces.flights import DIRECTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.fit.events import Events
     from skybraid.fit.link import FittedFlight
     from skybraid.fit.process import Process

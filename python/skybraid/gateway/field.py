@@ -15,15 +15,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from types import TracebackType
+from typing import IO, Any, Self, TypedDict, Unpack
 
 from skybraid.execute import control, emulation
 from skybraid.model.errors import EmulationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_NETWORK, _NEW_TIME = 0x4000_0000, 0x80

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from skybraid.gateway.daemons import binary
 from skybraid.model.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from skybraid.model.scenario import Scenario
 
 DATA, CONTROL = "data", "control"

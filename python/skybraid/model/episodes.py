@@ -11,6 +11,7 @@ The method is `skybraid_statistics` of the engine, whose files name its sources.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from skybraid import _core
@@ -18,8 +19,6 @@ from skybraid.model.heavy import np
 from skybraid.model.statistics import CONFIDENCE, Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy.typing as npt
 
 FEW = _core.FEW_EPISODES

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeVar, cast
 
 from skybraid.model.errors import ScenarioError, likely
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ of time: those of a simulated run, or the samples of a gateway's log.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,8 +16,6 @@ from skybraid.model.heavy import np
 from skybraid.model.statistics import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy.typing as npt
 
 METRICS = ("expiration", "continuity", "availability", "integrity")

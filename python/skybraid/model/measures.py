@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from skybraid.model.formatting import frames_a_second, freezes_a_minute, milliseconds, percent, rate
 from skybraid.model.summary import PERCENTILES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 POINTS = " percentage points"
 """What both ends of a difference of shares have in common."""

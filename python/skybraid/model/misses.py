@@ -5,6 +5,7 @@ Every miss has one cause, and the counts add up to all misses (`docs/explain.md`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from skybraid.model.formatting import count, milliseconds, percent, span
 from skybraid.model.statistics import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid._core import FlowStats
     from skybraid.model.requirements import Requirement
     from skybraid.model.summary import FlowSummary

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -21,9 +22,6 @@ from skybraid.model.statistics import Verdict
 from skybraid.model.summary import TOTALS, Flight, FlowSummary, frames_in_time_of, video_columns
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-
     from skybraid._core import Run
 
 SUMMARY = "summary.json"

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from skybraid import _core
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 CONFIDENCE = _core.CONFIDENCE
 """Confidence of every interval that Skybraid prints."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -16,8 +17,6 @@ from skybraid.show.report.svg import inline_svg
 from skybraid.traces.flights import DIRECTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.figure import Figure
 
     from skybraid.fit.goodness import Goodness

@@ -6,13 +6,10 @@ those of Okabe and Ito, which people with colour-blindness can distinguish; neig
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from skybraid._core import registry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999", "#56B4E9",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from skybraid.show.plots.style import COLOURS, MM_PER_IN, SECOND_INK, STYLE, WIDTH_IN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _METRICS = {
     "share": (100.0, "messages in time, %"),

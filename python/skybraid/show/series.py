@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from skybraid.model.errors import ResultError, unknown
@@ -9,8 +10,6 @@ from skybraid.model.formatting import percent
 from skybraid.model.heavy import pl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from skybraid.model.results import Results
     from skybraid.model.statistics import Verdict
 

@@ -11,12 +11,10 @@ import re
 import stat
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 from skybraid.traces.series import TraceError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_BYTES = 1_000_000_000
 """Maximum size of a file in bytes, decompressed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +24,6 @@ from skybraid.traces.measurement import (
 from skybraid.traces.series import TraceError, with_end
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.traces.measurement import Floats
     from skybraid.traces.reading import Format
     from skybraid.traces.series import Trace

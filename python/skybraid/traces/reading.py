@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from skybraid._core import SkybraidError, read_trace
@@ -15,9 +17,6 @@ from skybraid.traces.units import scale_of, seconds_of
 from skybraid.traces.writing import BITS_PER_OPPORTUNITY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 Format = Literal["csv", "mahimahi", "parquet", "ping", "hypatia"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
@@ -9,8 +10,6 @@ from skybraid.traces.flights import DIRECTIONS
 from skybraid.traces.series import with_end
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from skybraid.traces.flights import Flight
 
 RATE_MBPS = 20.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -10,8 +11,6 @@ from skybraid.model.errors import TraceError as TraceError
 from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 Quantity = Literal["rate", "delay", "loss", "rtt"]

@@ -6,15 +6,11 @@ import os
 import secrets
 import threading
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from skybraid.model.folder import cannot_write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _MAKING: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 

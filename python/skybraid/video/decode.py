@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from skybraid.model.heavy import np
@@ -9,8 +10,6 @@ from skybraid.video.encode import START_CODE
 from skybraid.video.pyav import av
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from skybraid.video.encode import Encoded

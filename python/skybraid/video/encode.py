@@ -12,9 +12,11 @@ import json
 import mmap
 import re
 import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from skybraid import _core
@@ -26,9 +28,6 @@ from skybraid.video.cache import atomic_file, exclusive, folder
 from skybraid.video.pyav import av
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from skybraid.video.clips import Clip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from skybraid.video import clips
 from skybraid.video.encode import Encoding, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from skybraid.model.scenario import Scenario
     from skybraid.video.clips import Clip
     from skybraid.video.encode import Encoded

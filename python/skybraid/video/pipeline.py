@@ -15,6 +15,7 @@ import secrets
 import select
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -27,7 +28,6 @@ from skybraid.video.sockets import Connection, at, connected, listener, towards
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
     from typing import TextIO
 
     from skybraid._core import RtcpPart, RtpFrame

@@ -8,6 +8,7 @@ FFmpeg lacks libvmaf.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from skybraid.video import timecode
 from skybraid.video.decode import Decoder, luma
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from skybraid.video.clips import Clip

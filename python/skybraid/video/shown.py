@@ -6,7 +6,9 @@ frames is decoded.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skybraid.model.heavy import np, pl
@@ -16,9 +18,6 @@ from skybraid.video.flows import received
 from skybraid.video.quality import camera, measure, ssim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from skybraid.video.clips import Clip

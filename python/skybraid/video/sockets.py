@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
 from skybraid import _core
 from skybraid.model.errors import VideoError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MPTCP = 262
 _CONNECT_S = 10.0

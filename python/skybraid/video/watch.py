@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 import tomllib
+from collections.abc import Container
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ from skybraid.video.flows import MODEL, encoded, received
 from skybraid.video.strip import Moment, Strip, sheet, thumbnail, write
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     from PIL import Image
 
     from skybraid.model.requirements import Requirement

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -23,8 +24,6 @@ from skybraid_studies.engine.readings import measurements
 from skybraid_studies.engine.theory import calculation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from skybraid.video.clips import Clip

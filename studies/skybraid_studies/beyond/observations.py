@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from skybraid_studies.engine.observe import MS_PER_NS, NS_PER_S, RunData, observation
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def _in_time(run: RunData, flow: str, limit_ms: float, from_s: float) -> tuple[int, int]:

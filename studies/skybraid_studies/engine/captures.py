@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from skybraid.execute.runs import run
 from skybraid.model.scenario import Scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 MP_CAPABLE, MP_JOIN, DSS = 0, 1, 2
 """Subtypes of MPTCP's options, RFC 8684, section 8."""

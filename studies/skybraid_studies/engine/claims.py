@@ -42,6 +42,7 @@ import fnmatch
 import itertools
 import math
 import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +53,6 @@ from skybraid.model.statistics import mean_interval
 from skybraid_studies.engine.causes import Cause, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
 

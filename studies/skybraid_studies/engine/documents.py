@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from skybraid_studies.engine.causes import Status
 from skybraid_studies.engine.claims import Holds, Role
 from skybraid_studies.engine.scorecard import Checked, interval_text, number, range_text, role_of, why
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:

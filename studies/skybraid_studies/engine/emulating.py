@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from skybraid.model.formatting import span
 from skybraid_studies.engine.points import SIMULATION, Job, Point
 from skybraid_studies.engine.runner import Failure, Form, Plan, Selection, plan, replay
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 _AROUND_S = 1.5
 """Overhead of a run in s: creating and removing the networks of a sandbox."""

@@ -119,12 +119,14 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skybraid.model.errors import ScenarioError, likely
 from skybraid.model.keys import Keys, seconds
@@ -135,10 +137,6 @@ from skybraid_studies.engine.claims import Claim, take_role
 from skybraid_studies.engine.observe import REQUIRED, observations
 from skybraid_studies.engine.places import fill, worded_tables
 from skybraid_studies.engine.readings import Reading, present
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
 
 STUDY = "study.toml"
 """File with the settings shared by a study's experiments."""

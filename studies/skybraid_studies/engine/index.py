@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from skybraid.model.errors import ScenarioError
 from skybraid.model.keys import Keys
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INDEX = "index.toml"
 """File name of the index."""

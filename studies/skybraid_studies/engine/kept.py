@@ -13,6 +13,7 @@ import io
 import json
 import math
 import tomllib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
@@ -24,8 +25,6 @@ from skybraid_studies.engine.index import entries
 from skybraid_studies.engine.scorecard import overall, role_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from skybraid_studies.engine.causes import Cause
     from skybraid_studies.engine.experiment import Experiment, Study
 

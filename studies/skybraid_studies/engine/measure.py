@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from skybraid.model.heavy import np, pl
 from skybraid_studies.engine.observe import RunData, observations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from skybraid._core import Run
     from skybraid.model.scenario import Scenario
     from skybraid_studies.engine.experiment import Measure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from skybraid_studies.engine.experiment import NEEDS
 from skybraid_studies.engine.scorecard import number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from skybraid_studies.engine.scorecard import Row
 
 PAGE = "index.html"

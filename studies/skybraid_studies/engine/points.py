@@ -10,6 +10,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -28,8 +29,6 @@ from skybraid_studies.engine import measure, observe, theory
 from skybraid_studies.engine.measure import Kept, Recording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from skybraid._core import Run
     from skybraid.execute.pool import Report
     from skybraid.model.scenario import Scenario

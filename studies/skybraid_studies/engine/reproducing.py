@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +20,6 @@ from skybraid_studies.engine.runner import Form, Plan, Selection, collect, plan,
 from skybraid_studies.engine.scorecard import Beside, Row, csv_text, median_ratio, published_points, row
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-
     from skybraid.execute.pool import Progress
     from skybraid_studies.engine.claims import Line
     from skybraid_studies.engine.experiment import Experiment

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skybraid.execute.pool import Gauge, finished
@@ -27,8 +28,6 @@ from skybraid_studies.engine.observe import observations
 from skybraid_studies.engine.points import Calculation, Job, Point, Points
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from skybraid.model.scenario import Scenario

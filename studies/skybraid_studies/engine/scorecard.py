@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from skybraid_studies.engine.claims import Holds, Judgement, Line, Role, publish
 from skybraid_studies.engine.runner import Form, replay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from skybraid_studies.engine.experiment import Experiment
     from skybraid_studies.engine.index import Entry
     from skybraid_studies.engine.runner import Collected, Selection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 import typer
 
@@ -27,9 +27,6 @@ from skybraid_studies.frontier.population import flights
 from skybraid_studies.frontier.rules import ORACLE, RULES, in_rounds
 from skybraid_studies.frontier.video import DEADLINES_MS as FILM_DEADLINES_MS
 from skybraid_studies.frontier.video import FILM_RULES, RATES, screen_ssim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 TABLES = (("pairs", "control"), ("triples", "control"), ("two_of_three", "control"), ("pairs", "mavlink"))
 SHUFFLED = (("shuffled", "control"),)

@@ -11,16 +11,13 @@ copy (Lagrange) gives the lower convex hull of all rules.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skybraid_studies.frontier.measurements import STEP_S, Together
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ROUND_TRIP_MS = 1000 * STEP_S
 ONE_WAY_MS = ROUND_TRIP_MS / 2

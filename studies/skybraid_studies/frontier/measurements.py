@@ -10,6 +10,7 @@ import itertools
 import re
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,6 @@ import polars as pl
 from skybraid_studies.engine.readings import measurements
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy.typing as npt
 
 CARRIERS = ("atnt", "tmobile", "verizon")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import skybraid
@@ -9,8 +10,6 @@ from skybraid_studies.frontier.frontier import Outcome, outcome
 from skybraid_studies.frontier.measurements import HALVES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from skybraid_studies.frontier.frontier import Pattern
 
 DRONE, DISH = "lte-drone-rural", "starlink-car"

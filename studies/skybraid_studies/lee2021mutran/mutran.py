@@ -20,14 +20,11 @@ from __future__ import annotations
 import bisect
 import heapq
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from skybraid.model.errors import DomainError
 from skybraid.model.heavy import pl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 LIGHT_M_S = 299_792_458.0
 """Speed of light in metres per second."""

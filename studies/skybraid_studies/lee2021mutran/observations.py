@@ -7,6 +7,7 @@ otherwise. Delays over TCP are counted in attempts, over UDP in intervals.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,8 +24,6 @@ from skybraid_studies.lee2021mutran import mutran
 from skybraid_studies.lee2021mutran.mutran import Path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
 _TRIALS = 100_000

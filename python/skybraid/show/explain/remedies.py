@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 import tomllib
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ from skybraid.model.scenario import Scenario
 from skybraid.show.explain.path_use import offered, quantity, scheduler_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from skybraid.model.misses import Cause
     from skybraid.model.requirements import Requirement
     from skybraid.model.results import Results

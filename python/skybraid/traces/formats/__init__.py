@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from skybraid.traces.formats import (
@@ -33,8 +34,6 @@ from skybraid.traces.formats.source import Options, Source
 from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from skybraid.traces.measurement import Imported
 
 __all__ = ["FORMATS", "Entry", "Options", "Source", "entry_of", "fitting", "recognise"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from skybraid.model.heavy import np, pl
@@ -18,8 +19,6 @@ from skybraid.traces.formats.source import Options, Source, from_zero, json_valu
 from skybraid.traces.measurement import Column, Measurement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.traces.measurement import Floats
 
 _NAMES = ("pop_ping_latency_ms", "pop_ping_drop_rate", "downlink_throughput_bps", "uplink_throughput_bps")

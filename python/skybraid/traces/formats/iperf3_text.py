@@ -11,16 +11,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
 from skybraid.traces.formats.source import Options, Source, from_zero, zone_of
 from skybraid.traces.formats.stamps import read_stamp
 from skybraid.traces.measurement import Column, Measurement
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _LINE = re.compile(
     r"\[\s*(?P<id>\d+|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?\s+(?P<start>\d+\.\d+)-\s*(?P<end>\d+\.\d+)\s+sec\s+"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from skybraid.model.heavy import np
@@ -17,8 +18,6 @@ from skybraid.traces.formats.source import MAX_ROWS
 from skybraid.traces.measurement import Column, Imported, MeasuredTrack, Measurement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from skybraid.traces.formats.source import Options, Source
 
 _POSITION, _RADIO_STATUS, _RADIO = 33, 109, 166

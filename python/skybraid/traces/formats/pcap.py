@@ -12,15 +12,12 @@ from __future__ import annotations
 import bisect
 import struct
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
 from skybraid.traces.formats.source import MAX_ROWS, Options, Source, from_zero
 from skybraid.traces.measurement import Column, Measurement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MAGICS = {
     b"\xd4\xc3\xb2\xa1": ("<", 1e-6),

@@ -7,6 +7,7 @@ Stamps are those of `-D`, or what scripts write before each line (`ts`, `date`).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,8 +20,6 @@ from skybraid.traces.formats.stamps import read_stamp
 from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.traces.measurement import Measurement
 
 _REPLY = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
@@ -10,8 +11,6 @@ from skybraid.traces.formats.stamps import KNOWN_ZONE, Stamp, on_one_clock
 from skybraid.traces.measurement import Column, Measurement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.traces.formats.source import Source
     from skybraid.traces.measurement import Floats
 

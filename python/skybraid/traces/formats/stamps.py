@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,8 +18,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from skybraid.model.heavy import np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from skybraid.traces.measurement import Floats
 
 _ZONES = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from skybraid.model.heavy import np
@@ -38,8 +39,6 @@ from skybraid.traces.series import UNIT_OF, TraceError
 from skybraid.traces.units import scale_of, seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from skybraid.traces.measurement import Floats
 
 _QUANTITIES = (

@@ -6,6 +6,7 @@ Source: PX4's ULog format and the topics `radio_status`, `telemetry_status` and 
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from skybraid.model.heavy import np
@@ -14,8 +15,6 @@ from skybraid.traces.measurement import Column, Imported, MeasuredTrack, Measure
 from skybraid.traces.series import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from skybraid.traces.formats.source import Options, Source
 
 _RADIO = {"rssi": "rssi", "remote_rssi": "remote rssi", "noise": "noise", "remote_noise": "remote noise"}
