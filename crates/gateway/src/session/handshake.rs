@@ -8,7 +8,7 @@ use skybraid_units::{Duration, Instant};
 use snow::HandshakeState;
 
 use super::envelope::{self, Envelope, Mac};
-use super::keyed::{Instance, Instances, Session, Start};
+use super::keyed::{Instance, Instances, Session};
 use super::noise::{self, PROLOGUE, Secret};
 use super::{LINGER, Opened, PENDING, Refusal, Sessions, Setup};
 use crate::Side;
@@ -247,8 +247,7 @@ impl Sessions {
             return Err(Refusal::Stranger);
         }
         let keys = noise::keys(call.noise).map_err(|_| Refusal::Forged)?;
-        let start = Start {
-            born: now,
+        let session = Session {
             peer: call.peer,
             number: call.number,
             peer_number: theirs.number,
@@ -256,10 +255,14 @@ impl Sessions {
             hello: theirs.hello.to_vec(),
             asked: call.mac,
             answer: Vec::new(),
+            heard: false,
+            born: now,
             until: Instant::FAR_FUTURE,
+            count: 0,
+            keys: keys.into(),
         };
         self.attempt = None;
-        self.establish(now, Session::new(start, keys));
+        self.establish(now, session);
         Ok(())
     }
 
@@ -309,8 +312,7 @@ impl Sessions {
         if self.current.as_ref().is_some_and(|current| current.peer == peer) {
             self.response = Some([&answer[..], &Mac::default()].concat());
         }
-        let start = Start {
-            born: now,
+        let session = Session {
             peer,
             number,
             peer_number: theirs.number,
@@ -318,12 +320,16 @@ impl Sessions {
             hello: theirs.hello.to_vec(),
             asked: *mac,
             answer,
+            heard: false,
+            born: now,
             until: now + LINGER,
+            count: 0,
+            keys: keys.into(),
         };
         if self.pending.len() >= PENDING {
             self.pending.remove(0);
         }
-        self.pending.push(Session::new(start, keys));
+        self.pending.push(session);
         Ok(())
     }
 

@@ -37,22 +37,21 @@ pub(super) struct Session {
     pub until: Instant,
     /// Datagrams sealed and opened.
     pub count: u64,
-    keys: StatelessTransportState,
+    /// Keys, and the numbers used and seen with them.
+    pub keys: Keys,
+}
+
+/// Keys of a session, and the numbers used and seen with them.
+pub(super) struct Keys {
+    state: StatelessTransportState,
     sent: [u64; PathSet::CAPACITY],
     seen: Vec<Option<Box<Window>>>,
 }
 
-/// Start of a session.
-pub(super) struct Start {
-    pub born: Instant,
-    pub peer: usize,
-    pub number: u16,
-    pub peer_number: u16,
-    pub instances: Instances,
-    pub hello: Vec<u8>,
-    pub asked: Mac,
-    pub answer: Vec<u8>,
-    pub until: Instant,
+impl From<StatelessTransportState> for Keys {
+    fn from(state: StatelessTransportState) -> Self {
+        Self { state, sent: [0; PathSet::CAPACITY], seen: Vec::new() }
+    }
 }
 
 /// Names a start of an end and what it knows of its peer.
@@ -66,28 +65,6 @@ pub(super) struct Instances {
 }
 
 impl Session {
-    pub fn new(start: Start, keys: StatelessTransportState) -> Self {
-        let Start { born, peer, number, peer_number, instances, hello, asked, answer, until } =
-            start;
-        let (heard, count, sent, seen) = (false, 0, [0; PathSet::CAPACITY], Vec::new());
-        Self {
-            peer,
-            number,
-            peer_number,
-            instances,
-            hello,
-            asked,
-            answer,
-            heard,
-            born,
-            until,
-            count,
-            keys,
-            sent,
-            seen,
-        }
-    }
-
     /// Seals a message into `out`.
     pub fn seal(
         &mut self,
@@ -95,7 +72,7 @@ impl Session {
         plain: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<u64, NoSession> {
-        let next = self.sent.get_mut(path.index()).ok_or(NoSession)?;
+        let next = self.keys.sent.get_mut(path.index()).ok_or(NoSession)?;
         let number = *next;
         if number >= LAST_NUMBER {
             return Err(NoSession);
@@ -103,7 +80,7 @@ impl Session {
         out.resize(OVERHEAD + plain.len(), 0);
         let (start, sealed) = out.split_first_chunk_mut::<HEAD>().ok_or(NoSession)?;
         *start = head(self.peer_number, path, number);
-        self.keys.write_message(nonce(path, number), plain, sealed).map_err(|_| NoSession)?;
+        self.keys.state.write_message(nonce(path, number), plain, sealed).map_err(|_| NoSession)?;
         *next += 1;
         self.count += 1;
         Ok(number)
@@ -117,26 +94,26 @@ impl Session {
         sealed: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<bool, Refusal> {
-        let window = self.seen.get(path.index()).and_then(Option::as_ref);
+        let window = self.keys.seen.get(path.index()).and_then(Option::as_ref);
         if window.is_some_and(|window| !window.is_fresh(number)) {
             return Err(Refusal::Replayed);
         }
         plain.resize(sealed.len().saturating_sub(TAG), 0);
-        let read = self.keys.read_message(nonce(path, number), sealed, plain);
+        let read = self.keys.state.read_message(nonce(path, number), sealed, plain);
         read.map_err(|_| Refusal::Forged)?;
         self.heard = true;
         self.count += 1;
-        if self.seen.len() <= path.index() {
-            self.seen.resize_with(path.index() + 1, || None);
+        if self.keys.seen.len() <= path.index() {
+            self.keys.seen.resize_with(path.index() + 1, || None);
         }
-        let window = self.seen.get_mut(path.index()).ok_or(Refusal::Foreign)?;
+        let window = self.keys.seen.get_mut(path.index()).ok_or(Refusal::Foreign)?;
         Ok(window.get_or_insert_with(|| Box::new(Window::new())).note(number))
     }
 
     /// Sequence numbers used and seen, by path.
     pub fn numbers(&self) -> String {
-        let used = self.sent.iter().enumerate().filter(|(_, next)| **next > 0);
-        format!("{:?} {:?}", used.collect::<Vec<_>>(), self.seen)
+        let used = self.keys.sent.iter().enumerate().filter(|(_, next)| **next > 0);
+        format!("{:?} {:?}", used.collect::<Vec<_>>(), self.keys.seen)
     }
 
     /// Whether a datagram is authentic and its number among the newest that have been opened on `path`.
@@ -147,10 +124,10 @@ impl Session {
         sealed: &[u8],
         scratch: &mut Vec<u8>,
     ) -> bool {
-        let window = self.seen.get(path.index()).and_then(Option::as_ref);
+        let window = self.keys.seen.get(path.index()).and_then(Option::as_ref);
         let recent = window.is_some_and(|window| window.is_recent(number));
         scratch.resize(sealed.len().saturating_sub(TAG), 0);
-        recent && self.keys.read_message(nonce(path, number), sealed, scratch).is_ok()
+        recent && self.keys.state.read_message(nonce(path, number), sealed, scratch).is_ok()
     }
 }
 
@@ -178,26 +155,26 @@ mod tests {
             read_init(&[], &privates[1], false, Secret::new([4; 32]), &init).unwrap();
         let response = respond(&mut answering, None, &[]).unwrap();
         read_response(&mut asking, None, &response).unwrap();
-        [(asking, 1, 2), (answering, 2, 1)].map(|(noise, number, peer_number)| {
-            let start = Start {
-                born: Instant::ZERO,
-                peer: 0,
-                number,
-                peer_number,
-                instances: Instances::default(),
-                hello: Vec::new(),
-                asked: Mac::default(),
-                answer: Vec::new(),
-                until: Instant::FAR_FUTURE,
-            };
-            Session::new(start, keys(noise).unwrap())
+        [(asking, 1, 2), (answering, 2, 1)].map(|(noise, number, peer_number)| Session {
+            peer: 0,
+            number,
+            peer_number,
+            instances: Instances::default(),
+            hello: Vec::new(),
+            asked: Mac::default(),
+            answer: Vec::new(),
+            heard: false,
+            born: Instant::ZERO,
+            until: Instant::FAR_FUTURE,
+            count: 0,
+            keys: keys(noise).unwrap().into(),
         })
     }
 
     #[test]
     fn no_nonce_is_used_twice_and_none_after_the_last() {
         let [mut one, mut other] = pair();
-        one.sent[PATH.index()] = LAST_NUMBER - 1;
+        one.keys.sent[PATH.index()] = LAST_NUMBER - 1;
         let (mut out, mut plain) = (Vec::new(), Vec::new());
         assert_eq!(one.seal(PATH, b"the last", &mut out), Ok(LAST_NUMBER - 1));
         assert_eq!(other.open(PATH, LAST_NUMBER - 1, &out[HEAD..], &mut plain), Ok(true));
@@ -210,12 +187,12 @@ mod tests {
     #[test]
     fn the_nonce_is_made_of_path_and_number() {
         let [mut one, other] = pair();
-        one.sent[PATH.index()] = 0x0102_0304_0506;
+        one.keys.sent[PATH.index()] = 0x0102_0304_0506;
         let (mut out, mut plain) = (Vec::new(), [0; 2]);
         one.seal(PATH, b"hi", &mut out).unwrap();
         assert_eq!(out[..10], [0x30, 0, 2, 5, 1, 2, 3, 4, 5, 6]);
         assert_eq!(out.len(), 2 + OVERHEAD);
-        let read = other.keys.read_message(0x0005_0102_0304_0506, &out[10..], &mut plain);
+        let read = other.keys.state.read_message(0x0005_0102_0304_0506, &out[10..], &mut plain);
         assert_eq!((read, &plain), (Ok(2), b"hi"));
     }
 }
