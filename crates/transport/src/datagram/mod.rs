@@ -9,22 +9,22 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant, Promised};
+use skybraid_units::{Bytes, Duration, Instant};
 
 use crate::coding::Recovered;
 use crate::endpoint::{Decision, Transmit};
-use crate::rtt::{RtoRule, RttEstimator};
 use crate::scheduler::forecast::Forecast;
 use crate::scheduler::{Choice, Reason, Scheduler, Unit};
 use crate::segment::{
     Body, Datagram, IPV4_HEADER, REPAIR_HEADER, Repair, Report, Segment, UDP_HEADER,
 };
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
-use acks::{InFlight, Receipts};
+use feedback::Feedback;
 use repairs::Coding;
 
 mod acks;
 mod duplicates;
+mod feedback;
 mod hedges;
 mod inbox;
 mod outbox;
@@ -35,31 +35,14 @@ pub use inbox::Inbox;
 pub use outbox::Outbox;
 pub use peer_clock::PeerClock;
 
-/// Payload of a report in bytes: sequence number, two timestamps, count.
-const REPORT_PAYLOAD: u32 = 28;
-/// The same with acknowledgements: a sequence number and a bitmap besides.
-const ACK_PAYLOAD: u32 = 36;
-/// Those of recovered datagrams.
-const RECOVERED_PAYLOAD: u32 = 16;
-/// Number of consecutive missing reports after which a path counts as failed.
-const MISSING_REPORTS: i64 = 3;
-
 /// One end of a datagram flow.
 #[derive(Debug)]
 pub struct Datagrams {
     scheduler: Box<dyn Scheduler>,
-    /// Measurements by path; empty if nothing is reported.
-    paths: Vec<Path>,
+    /// Reports about the paths, if the scheduler needs them.
+    feedback: Option<Box<Feedback>>,
     /// Whether there are no reports, no order to restore and no recorded decisions, as in most flows.
     is_simple: bool,
-    reports: bool,
-    report_every: Duration,
-    /// Instant of the first packet that needs a report; far off once the peer has reported.
-    asked_at: Option<Instant>,
-    /// Maximum delay of an acknowledgement, if the scheduler needs them.
-    ack_delay: Option<Duration>,
-    /// Datagrams that are offered to the scheduler again, if it needs acknowledgements.
-    hedges: Option<Box<Hedges>>,
     /// State of the code, if the scheduler sends repair packets.
     coding: Option<Box<Coding>>,
     outbox: Outbox,
@@ -70,6 +53,9 @@ pub struct Datagrams {
     needs_latency: bool,
     /// Instant of the next call of a scheduler that waits.
     wait_until: Instant,
+    /// Number of paths.
+    paths: u8,
+    /// One per path of several; the only path of a flow needs no choice.
     views: Vec<PathView>,
     decisions: Option<Vec<Decision>>,
 }
@@ -106,24 +92,6 @@ const fn without_message(now: Instant, size: u32, body: Body) -> Segment {
     Segment { size, sent_at: now, first_message, messages, stream, tail, body }
 }
 
-#[derive(Debug)]
-struct Path {
-    /// False if the driver has excluded the path.
-    allowed: bool,
-    rtt: RttEstimator,
-    last_sent: Instant,
-    /// Time of sending of the oldest datagram that no report has acknowledged.
-    unanswered_since: Option<Instant>,
-    /// Receiver: datagrams received so far, and the time of the last report.
-    received: u64,
-    reported: Option<Instant>,
-    report: Option<Report>,
-    receipts: Receipts,
-    /// Receiver: datagrams were recovered since the last report.
-    unreported_recovery: bool,
-    in_flight: InFlight,
-}
-
 impl Datagrams {
     /// Creates one end of a flow over `paths` (at most 64; more are ignored).
     pub fn new(config: &TransportConfig, paths: &[PathInfo]) -> Self {
@@ -137,40 +105,22 @@ impl Datagrams {
         let room = if coding.is_some() { room.saturating_sub(REPAIR_HEADER) } else { room };
         let wanted = config.segment.map_or(room, |size| size.get().min(u64::from(room)) as u32);
         let inbox = Inbox::new(config);
-        let (min_rto, max_rto) = (Duration::from_millis(200), Duration::from_secs(120));
         let view = |(index, info)| view(index, info, wanted);
-        let reports = scheduler.needs_rtt() && paths.len() > 1;
-        let measured = if reports || ack_delay.is_some() { paths } else { &[] };
+        let reports = (scheduler.needs_rtt() && paths.len() > 1) || ack_delay.is_some();
+        let feedback = || Box::new(Feedback::new(paths.len(), config.report_every, ack_delay));
+        let seen = if paths.len() > 1 { paths } else { &[] };
         Self {
-            is_simple: !reports && ack_delay.is_none() && !inbox.restores_order(),
-            ack_delay,
-            hedges: ack_delay.map(|_| Box::default()),
+            is_simple: !reports && !inbox.restores_order(),
+            feedback: reports.then(feedback),
             coding,
-            reports,
             scheduler,
-            paths: measured
-                .iter()
-                .map(|_| Path {
-                    allowed: true,
-                    rtt: RttEstimator::new(RtoRule::Linux, min_rto, max_rto),
-                    last_sent: Instant::ZERO - config.report_every,
-                    unanswered_since: None,
-                    received: 0,
-                    reported: None,
-                    report: None,
-                    receipts: Receipts::default(),
-                    unreported_recovery: false,
-                    in_flight: InFlight::default(),
-                })
-                .collect(),
-            report_every: config.report_every,
-            asked_at: None,
             outbox: Outbox::new(wanted),
             duplicating: None,
             needs_latency: inbox.wants_rtt().is_some(),
             inbox,
             wait_until: Instant::FAR_FUTURE,
-            views: paths.iter().enumerate().map(view).collect(),
+            paths: paths.len() as u8,
+            views: seen.iter().enumerate().map(view).collect(),
             decisions: None,
         }
     }
@@ -199,7 +149,7 @@ impl Datagrams {
 
     /// True if the scheduler needs reports of the peer and none has come for `time` after a packet.
     pub fn never_answered(&self, now: Instant, time: Duration) -> bool {
-        self.asked_at.is_some_and(|at| now.since(at) > time)
+        self.feedback.as_ref().is_some_and(|feedback| feedback.never_came(now, time))
     }
 
     /// Bytes written but not yet sent.
@@ -217,8 +167,8 @@ impl Datagrams {
         if let Some(view) = self.views.get_mut(path.index()) {
             view.usable = usable;
         }
-        if let Some(state) = self.paths.get_mut(path.index()) {
-            state.allowed = usable;
+        if let Some(feedback) = &mut self.feedback {
+            feedback.set_allowed(path, usable);
         }
     }
 
@@ -288,7 +238,9 @@ impl Datagrams {
     /// [`only_receives`](Self::only_receives). Returns the message that it completes.
     #[inline]
     pub fn receive_only(&mut self, path: PathId, datagram: &Datagram) -> Option<Delivered> {
-        self.views.get(path.index())?;
+        if path.0 >= self.paths {
+            return None;
+        }
         self.inbox.receive_unordered(path, datagram)
     }
 
@@ -306,25 +258,11 @@ impl Datagrams {
         sent_at: Instant,
         sequence: Option<u64>,
     ) -> bool {
-        if path.index() >= self.views.len() {
+        if path.0 >= self.paths {
             return false;
         }
-        if let Some(state) = self.paths.get_mut(path.index()) {
-            state.received += 1;
-            let received = state.received;
-            let (echo, arrived) = (sent_at, now);
-            let report = Report { echo, arrived, received, acked: None, recovered: None };
-            if let Some(delay) = self.ack_delay {
-                let due = state.reported.map_or(now, |last| now.max(last + delay));
-                state.receipts.on_received(due, sequence);
-                // The newest counts; one that was overtaken says nothing of the path's present.
-                if state.report.is_none_or(|last| last.echo <= sent_at) {
-                    state.report = Some(report);
-                }
-            } else if state.reported.is_none_or(|last| now.since(last) >= self.report_every) {
-                state.reported = Some(now);
-                state.report = Some(report);
-            }
+        if let Some(feedback) = &mut self.feedback {
+            feedback.on_arrival(now, path, sent_at, sequence);
         }
         if self.needs_latency {
             // An offset between the clocks shifts all paths alike, and only differences matter.
@@ -342,26 +280,12 @@ impl Datagrams {
         sent_at: Instant,
         report: &Report,
     ) {
-        let Some(state) = self.paths.get_mut(path.index()) else {
-            return;
-        };
-        let rtt = now.since(report.echo + sent_at.since(report.arrived));
-        state.rtt.on_sample(rtt, true);
-        state.unanswered_since = None;
-        if self.ack_delay.is_none() || report.acked.is_some() {
-            self.asked_at = Some(Instant::FAR_FUTURE);
-        }
-        if let Some(hedges) = &mut self.hedges {
-            let scheduler = &mut self.scheduler;
-            state.in_flight.on_report(now, rtt, report, |sent_at, sequence, delay| {
-                scheduler.on_settled(now, path, sent_at, delay);
-                if let Some(sequence) = sequence.filter(|_| delay.is_some()) {
-                    hedges.on_acked(sequence);
-                }
-            });
-            if self.coding.is_some() {
-                report.recovered.iter().for_each(|recovered| hedges.on_all_acked(recovered));
-            }
+        let Some(feedback) = &mut self.feedback else { return };
+        feedback.on_report(now, path, sent_at, report, &mut *self.scheduler);
+        if self.coding.is_some()
+            && let Some(hedges) = feedback.hedges_mut()
+        {
+            report.recovered.iter().for_each(|recovered| hedges.on_all_acked(recovered));
         }
     }
 
@@ -390,7 +314,7 @@ impl Datagrams {
     /// Returns the next datagram to send.
     #[inline]
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
-        let idle = self.duplicating.is_none() && self.outbox.is_empty() && !self.reports;
+        let idle = self.duplicating.is_none() && self.outbox.is_empty() && self.feedback.is_none();
         if idle { None } else { self.next_transmit(now) }
     }
 
@@ -401,10 +325,12 @@ impl Datagrams {
         if let Some(transmit) = self.poll_reports(now) {
             return Some(transmit);
         }
-        if self.hedges.as_ref().is_some_and(|hedges| hedges.next() <= now) {
+        let hedges = self.feedback.as_ref().and_then(|feedback| feedback.hedges());
+        if hedges.is_some_and(|hedges| hedges.next() <= now) {
             self.offer_hedges(now);
         }
-        let copies = self.hedges.as_mut().and_then(|hedges| hedges.next_copies());
+        let hedges = self.feedback.as_mut().and_then(|feedback| feedback.hedges_mut());
+        let copies = hedges.and_then(Hedges::next_copies);
         if let Some(Copies { datagram, paths, message }) = copies {
             self.follow(now, message, Choice::Send(paths, Reason::Hedge));
             return self.send_copy(now, datagram, paths);
@@ -416,7 +342,7 @@ impl Datagrams {
         let unit = self.outbox.unit(&message, &datagram);
         let paths = self.choose(now, message.id, &unit)?;
         self.outbox.advance(&datagram);
-        if let Some(hedges) = &mut self.hedges {
+        if let Some(hedges) = self.feedback.as_mut().and_then(|feedback| feedback.hedges_mut()) {
             let unit = Unit { carried_by: paths, ..unit };
             let pending = Pending { datagram, unit, first_sent: now, message: message.id };
             hedges.offer_later(now, pending, &mut *self.scheduler, &self.views);
@@ -429,7 +355,9 @@ impl Datagrams {
         self.refresh_views(now);
         if self.coding.is_some() {
             self.offer_runs(now);
-        } else if let Some(hedges) = &mut self.hedges {
+        } else if let Some(feedback) = &mut self.feedback
+            && let Some(hedges) = feedback.hedges_mut()
+        {
             hedges.offer(now, &mut *self.scheduler, &mut self.views);
         }
     }
@@ -442,16 +370,8 @@ impl Datagrams {
 
     /// Records that a datagram, a probe or a repair packet leaves on `path`.
     fn on_sent(&mut self, now: Instant, path: PathId, sequence: Option<u64>) {
-        if self.reports
-            && let Some(state) = self.paths.get_mut(path.index()).promised("the path of a view")
-        {
-            state.last_sent = now;
-            state.unanswered_since.get_or_insert(now);
-            self.asked_at.get_or_insert(now);
-            if self.ack_delay.is_some() {
-                state.in_flight.on_sent(now, sequence);
-                self.scheduler.on_sent(now, path);
-            }
+        if let Some(feedback) = &mut self.feedback {
+            feedback.on_sent(now, path, sequence, &mut *self.scheduler);
         }
     }
 
@@ -465,57 +385,18 @@ impl Datagrams {
     }
 
     fn poll_reports(&mut self, now: Instant) -> Option<Transmit> {
-        if !self.reports {
-            return None;
-        }
-        for (index, state) in self.paths.iter_mut().enumerate() {
-            let path = PathId(index as u8);
-            let mut size = IPV4_HEADER + UDP_HEADER + REPORT_PAYLOAD;
-            let ready = self.ack_delay.is_none() || state.receipts.due() <= now;
-            let body = if let Some(report) = state.report.take_if(|_| ready) {
-                state.reported = Some(now);
-                let acked = state.receipts.take();
-                if acked.is_some() {
-                    size = IPV4_HEADER + UDP_HEADER + ACK_PAYLOAD;
-                }
-                let news = core::mem::take(&mut state.unreported_recovery);
-                let recovered =
-                    self.coding.as_ref().and_then(|coding| coding.recovered.filter(|_| news));
-                if recovered.is_some() {
-                    size += RECOVERED_PAYLOAD;
-                }
-                Body::Report(Report { acked, recovered, ..report })
-            } else if now.since(state.last_sent) >= self.report_every && !self.outbox.is_empty() {
-                state.last_sent = now;
-                state.unanswered_since.get_or_insert(now);
-                if self.ack_delay.is_some() {
-                    state.in_flight.on_sent(now, None);
-                    self.scheduler.on_sent(now, path);
-                }
-                Body::Datagram(Datagram {
-                    sequence: 0,
-                    message: 0,
-                    len: 0,
-                    fragment: 0,
-                    fragments: 0,
-                })
-            } else {
-                continue;
-            };
-            return Some(Transmit { path, segment: without_message(now, size, body) });
-        }
-        None
+        let recovered = self.coding.as_ref().and_then(|coding| coding.recovered);
+        let waiting = !self.outbox.is_empty();
+        self.feedback.as_mut()?.poll(now, recovered, waiting, &mut *self.scheduler)
     }
 
     #[inline]
     fn choose(&mut self, now: Instant, message: u32, unit: &Unit) -> Option<PathSet> {
-        if let [_] = self.views.as_slice() {
+        if self.paths == 1 {
             let only = PathSet::only(PathId(0));
             return self.follow(now, message, Choice::Send(only, Reason::OnlyPath));
         }
-        if self.reports {
-            self.refresh_views(now);
-        }
+        self.refresh_views(now);
         self.wait_until = Instant::FAR_FUTURE;
         let choice = self.scheduler.choose(now, unit, &self.views);
         self.follow(now, message, choice)
@@ -537,22 +418,10 @@ impl Datagrams {
     }
 
     /// Updates the views from the reports. Without reports they never change.
+    #[inline]
     fn refresh_views(&mut self, now: Instant) {
-        let max_silence = self.report_every * MISSING_REPORTS;
-        let judges_silence = self.scheduler.judges_silence();
-        for (view, path) in self.views.iter_mut().zip(&self.paths) {
-            let responds = judges_silence
-                || path.unanswered_since.is_none_or(|since| {
-                    now.since(since) <= max_silence + path.rtt.srtt().unwrap_or(max_silence)
-                });
-            view.usable = path.allowed && responds;
-            view.srtt = path.rtt.srtt();
-            view.rtt_deviation = path.rtt.deviation();
-            view.min_rtt = path.rtt.min_rtt();
-        }
-        if self.views.iter().all(|view| !view.usable) {
-            // If every path is silent, all of them are tried.
-            self.views.iter_mut().for_each(|view| view.usable = true);
+        if let Some(feedback) = &self.feedback {
+            feedback.refresh(now, &mut self.views, self.scheduler.judges_silence());
         }
     }
 
@@ -560,9 +429,7 @@ impl Datagrams {
     #[inline]
     pub fn next_wakeup(&self) -> Instant {
         let next = self.wait_until.min(self.inbox.next_wakeup());
-        let Some(hedges) = &self.hedges else { return next };
-        let acks = self.paths.iter().map(|path| path.receipts.due());
-        acks.fold(next.min(hedges.next()), Instant::min)
+        self.feedback.as_ref().map_or(next, |feedback| next.min(feedback.next_wakeup()))
     }
 
     /// Fires expired timers.

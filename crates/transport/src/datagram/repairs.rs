@@ -140,9 +140,11 @@ impl Datagrams {
 
     /// Offers runs of datagrams whose time has come to be repaired.
     pub(super) fn offer_runs(&mut self, now: Instant) {
-        let Some(mut hedges) = self.hedges.take() else { return };
-        self.repair_runs(now, &mut hedges);
-        self.hedges = Some(hedges);
+        let Some(mut feedback) = self.feedback.take() else { return };
+        if let Some(hedges) = feedback.hedges_mut() {
+            self.repair_runs(now, hedges);
+        }
+        self.feedback = Some(feedback);
     }
 
     fn repair_runs(&mut self, now: Instant, hedges: &mut Hedges) {
@@ -191,10 +193,12 @@ impl Datagrams {
 
     pub(super) fn deliver_recovered(&mut self, now: Instant, path: PathId) {
         let Some(coding) = &mut self.coding else { return };
-        let (inbox, paths) = (&mut self.inbox, &mut self.paths);
+        let (inbox, feedback) = (&mut self.inbox, &mut self.feedback);
         coding.on_recovered(|datagram| {
             inbox.receive(now, path, datagram);
-            paths.iter_mut().for_each(|path| path.unreported_recovery = true);
+            if let Some(feedback) = feedback {
+                feedback.on_recovered();
+            }
         });
     }
 }
