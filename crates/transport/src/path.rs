@@ -84,8 +84,9 @@ impl PathSet {
     }
 
     /// True if `path` is in the set.
+    #[inline]
     pub const fn contains(self, path: PathId) -> bool {
-        self.0 & Self::only(path).0 != 0
+        (path.0 as usize) < Self::CAPACITY && self.0 >> path.0 & 1 != 0
     }
 
     /// Returns the set with `path` added.

@@ -74,7 +74,7 @@ impl Config {
             w_max: 0.0,
             window_before_loss: 0.0,
             epoch: None,
-            curve_before: (0.0, 0.0, None),
+            curve_before: None,
         })
     }
 }
@@ -95,7 +95,7 @@ struct Cubic {
     window_before_loss: f64,
     epoch: Option<Epoch>,
     /// `w_max`, `cwnd_prior` and the epoch before the last reduction (RFC 9438 §4.9.2).
-    curve_before: (f64, f64, Option<Epoch>),
+    curve_before: Option<Box<(f64, f64, Option<Epoch>)>>,
 }
 
 /// Congestion avoidance between two losses.
@@ -128,7 +128,8 @@ impl Cubic {
     }
 
     fn reduce(&mut self) {
-        self.curve_before = (self.w_max, self.window_before_loss, self.epoch);
+        **self.curve_before.get_or_insert_default() =
+            (self.w_max, self.window_before_loss, self.epoch);
         self.window_before_loss = self.window;
         self.w_max = if self.fast_convergence && self.window < self.w_max {
             self.window * (1.0 + self.beta) / 2.0
@@ -206,7 +207,8 @@ impl Congestion for Cubic {
             u64::MAX => f64::INFINITY,
             bytes => bytes as f64 / self.segment,
         };
-        (self.w_max, self.window_before_loss, self.epoch) = self.curve_before;
+        (self.w_max, self.window_before_loss, self.epoch) =
+            self.curve_before.as_deref().copied().unwrap_or_default();
     }
 
     fn on_idle(&mut self, idle: &Idle) {
@@ -257,7 +259,7 @@ mod tests {
             w_max,
             window_before_loss: w_max,
             epoch: None,
-            curve_before: (0.0, 0.0, None),
+            curve_before: None,
         }
     }
 

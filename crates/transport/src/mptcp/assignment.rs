@@ -37,7 +37,8 @@ pub struct Assignment {
     /// Time until which the scheduler wants to wait.
     wait_until: Instant,
     walks: Option<Box<Walks>>,
-    peer_window: PeerWindow,
+    /// There since the peer's window first blocked.
+    peer_window: Option<Box<PeerWindow>>,
     views: Vec<PathView>,
     decisions: Option<Vec<Decision>>,
 }
@@ -50,7 +51,7 @@ impl Assignment {
             scheduler,
             wait_until: Instant::FAR_FUTURE,
             walks: walks.map(Box::new),
-            peer_window: PeerWindow::default(),
+            peer_window: None,
             views: Vec::new(),
             decisions: None,
         }
@@ -66,10 +67,9 @@ impl Assignment {
         self.decisions.iter_mut().flat_map(|decisions| decisions.drain(..))
     }
 
-    /// Peer's window, for its timer and its counts.
-    #[inline]
-    pub const fn peer_window(&self) -> &PeerWindow {
-        &self.peer_window
+    /// Peer's window, for its counts, if it has blocked.
+    pub fn peer_window(&self) -> Option<&PeerWindow> {
+        self.peer_window.as_deref()
     }
 
     /// True if the subflows go through the send queue by themselves.
@@ -85,21 +85,29 @@ impl Assignment {
     }
 
     /// Records that the peer's window has opened.
+    #[inline]
     pub fn on_opened(&mut self, now: Instant) {
-        self.peer_window.on_opened(now);
+        if let Some(peer_window) = &mut self.peer_window {
+            peer_window.on_opened(now);
+        }
     }
 
     /// Time until which the scheduler wants to wait, or of the next probe of the peer's window;
     /// [`Instant::FAR_FUTURE`] if for an event.
     #[inline]
     pub fn next_wakeup(&self) -> Instant {
-        self.wait_until.min(self.peer_window.next_wakeup())
+        match &self.peer_window {
+            Some(peer_window) => self.wait_until.min(peer_window.next_wakeup()),
+            None => self.wait_until,
+        }
     }
 
     /// Fires expired timers.
     #[inline]
     pub fn wake(&mut self, now: Instant, subflows: &mut Subflows) {
-        self.peer_window.wake(now, subflows);
+        if let Some(peer_window) = &mut self.peer_window {
+            peer_window.wake(now, subflows);
+        }
     }
 
     /// Returns the subflows that have carried `chunk`.
@@ -155,7 +163,8 @@ impl Assignment {
     fn on_blocked(&mut self, now: Instant, message: u32, send: &SendSide, subflows: &mut Subflows) {
         // Only the default scheduler of out-of-tree MPTCP relieves a blocked window.
         let relieves = self.walks.is_none();
-        if self.peer_window.on_blocked(now, relieves, send, subflows) {
+        let peer_window = self.peer_window.get_or_insert_default();
+        if peer_window.on_blocked(now, relieves, send, subflows) {
             self.record(now, message, Choice::wait(Reason::PeerWindow), subflows);
         }
     }
@@ -207,17 +216,16 @@ impl Assignment {
         subflows: &mut Subflows,
     ) -> Result<PathSet, Assigned> {
         let len = chunk.len;
-        if self.waits_for_room
-            && self.decisions.is_none()
-            && !subflows.all().iter().any(|subflow| subflow.has_room(len))
-        {
+        let with_room = subflows.all().iter().filter(|subflow| subflow.has_room(len));
+        let room: PathSet = with_room.map(|subflow| subflow.id().as_path()).collect();
+        if room.is_empty() && self.waits_for_room && self.decisions.is_none() {
             subflows.all_mut().iter_mut().for_each(Subflow::note_limited);
             return Err(Assigned::Full);
         }
         let choice = if let [only] = subflows.all_mut() {
             let choice = if !only.is_established() {
                 Choice::wait(Reason::NoPath)
-            } else if only.has_room(len) {
+            } else if !room.is_empty() {
                 Choice::Send(PathSet::only(only.id().as_path()), Reason::OnlyPath)
             } else {
                 Choice::wait(Reason::WindowFull)
@@ -228,17 +236,21 @@ impl Assignment {
             choice
         } else {
             self.views.clear();
-            self.views.extend(subflows.all().iter().map(|subflow| subflow.view(len)));
-            for (subflow, view) in subflows.all_mut().iter_mut().zip(&self.views) {
+            for subflow in subflows.all_mut() {
+                let has_room = room.contains(subflow.id().as_path());
                 // A full window held data back even if another path takes the chunk.
-                if !view.has_room {
+                if !has_room {
                     subflow.note_limited();
                 }
+                self.views.push(subflow.view(has_room));
             }
-            let unit = send.unit(chunk, self.peer_window.times());
+            let blocked = self.peer_window.as_ref().map_or(0, |peer_window| peer_window.times());
+            let unit = send.unit(chunk, blocked);
             self.scheduler.choose(now, &unit, &self.views)
         };
-        self.record(now, chunk.first_message, choice, subflows);
+        if self.decisions.is_some() {
+            self.record(now, chunk.first_message, choice, subflows);
+        }
         match choice {
             Choice::Send(paths, _) if !paths.is_empty() => Ok(paths),
             Choice::Send(..) => Err(Assigned::Nothing),
@@ -250,7 +262,7 @@ impl Assignment {
     }
 
     /// Records a decision, if that is wanted.
-    #[inline]
+    #[cold]
     fn record(&mut self, at: Instant, first_message: u32, choice: Choice, subflows: &Subflows) {
         let Some(decisions) = &mut self.decisions else { return };
         // Schedulers choose subflows; the decisions table shows paths.

@@ -2,12 +2,13 @@
 
 use alloc::sync::Arc;
 
-use skybraid_units::{Bytes, Instant};
+use skybraid_units::{Bytes, Duration, Instant};
 
 use super::addresses::Addresses;
 use super::assignment::{Assigned, Assignment};
 use super::buffers::{Buffers, ReceiveTuning, SendTuning};
 use super::close::Closing;
+use super::peer_window::PeerWindow;
 use super::reassembly::Arrived;
 use super::receive::ReceiveSide;
 use super::relay::{Relay, full_segment};
@@ -450,11 +451,11 @@ impl Connection {
     pub fn totals(&self, now: Instant) -> ConnectionTotals {
         let peer_window = self.assignment.peer_window();
         ConnectionTotals {
-            window_blocked: peer_window.time(now),
-            window_blocked_times: peer_window.times(),
+            window_blocked: peer_window.map_or(Duration::ZERO, |window| window.time(now)),
+            window_blocked_times: peer_window.map_or(0, PeerWindow::times),
             holding: self.receive.holding(now),
             reinjections: self.send.reinjections(),
-            opportunistic: peer_window.opportunistic(),
+            opportunistic: peer_window.map_or(0, PeerWindow::opportunistic),
         }
     }
 

@@ -419,8 +419,9 @@ impl Scoreboard {
         acked: &Acknowledgement<'_>,
         progress: &mut Progress,
     ) -> (usize, bool) {
-        let Some(first) = self.sent.front().copied() else { return (0, false) };
-        let (mut at, mut end, mut removed) = (first.at, first.end(), 0);
+        let Some(first) = self.sent.front() else { return (0, false) };
+        let (start, first_end, first_at) = (first.seq, first.end(), first.at);
+        let (mut at, mut end, mut removed) = (first_at, first_end, 0);
         let more = loop {
             let Some(sent) = self.sent.front().filter(|sent| sent.end() <= acked.ack) else {
                 break false;
@@ -434,16 +435,16 @@ impl Scoreboard {
             removed += 1;
         };
         if removed > 0 {
-            let (bytes, rtt) = (end - first.seq, acked.now.since(at));
+            let (bytes, rtt) = (end - start, acked.now.since(at));
             self.pipe = self.pipe.saturating_sub(bytes);
             if self.detection == LossDetection::Rack {
-                self.rack.on_delivered_in_order(rtt, first.end(), (at, end));
+                self.rack.on_delivered_in_order(rtt, first_end, (at, end));
             }
             self.min_rtt = self.min_rtt.min(rtt);
             self.newest_arrived = self.newest_arrived.max(at);
             progress.delivered = bytes;
             progress.advanced = bytes;
-            progress.rtt = Some(acked.now.since(first.at));
+            progress.rtt = Some(acked.now.since(first_at));
             progress.latest_rtt = Some(rtt);
         }
         (removed, more)

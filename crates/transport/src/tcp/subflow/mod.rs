@@ -560,8 +560,12 @@ impl Subflow {
 
     /// Marks the delivery rate as application-limited if the subflow has nothing to send although
     /// the window has room, until the data in flight has been delivered (draft-ietf-ccwg-bbr-06
-    /// §4.1.2.4, `CheckIfApplicationLimited`).
+    /// §4.1.2.4, `CheckIfApplicationLimited`). Only a control that reads rates needs the mark.
+    #[inline]
     pub fn note_starved(&mut self) {
+        if !self.window.reads_rates() {
+            return;
+        }
         let waiting = !self.backlog.is_empty() || self.board.lost() > 0;
         if !waiting && self.board.in_flight() + u64::from(self.segment) <= self.window.bytes() {
             self.board.note_app_limited();

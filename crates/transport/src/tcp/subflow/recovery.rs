@@ -2,6 +2,8 @@
 //!
 //! Source: RFC 6582 and RFC 6675 (phases), RFC 9937 (the window), RFC 4015 (undoing).
 
+use alloc::boxed::Box;
+
 use crate::congestion::ControlState;
 use crate::tcp::prr::Reduction;
 use crate::tcp::spurious::Undo;
@@ -21,6 +23,15 @@ pub struct Recovery {
     phase: Phase,
     /// The first retransmission of a recovery ignores the window (RFC 6675 §5 step 4.3).
     first_retransmission: bool,
+    /// True if a spurious recovery is undone.
+    undoes: bool,
+    /// There since the first recovery.
+    response: Option<Box<Response>>,
+}
+
+/// Reduction of the window in a recovery, and what undoes it.
+#[derive(Debug)]
+struct Response {
     reduction: Option<Reduction>,
     undo: Undo,
 }
@@ -28,12 +39,12 @@ pub struct Recovery {
 impl Recovery {
     /// Creates the state outside a recovery. Without `undo`, no recovery counts as spurious.
     pub const fn new(undo: bool) -> Self {
-        Self {
-            phase: Phase::Open,
-            first_retransmission: false,
-            reduction: None,
-            undo: Undo::new(undo),
-        }
+        Self { phase: Phase::Open, first_retransmission: false, undoes: undo, response: None }
+    }
+
+    fn response(&mut self) -> &mut Response {
+        let undo = Undo::new(self.undoes);
+        self.response.get_or_insert_with(|| Box::new(Response { reduction: None, undo }))
     }
 
     /// True outside a recovery.
@@ -50,25 +61,29 @@ impl Recovery {
 
     /// Begins fast recovery until `point` is acknowledged. `before` is the control's state, to be restored if the
     /// recovery is spurious.
-    pub const fn begin(&mut self, point: u64, before: ControlState) {
+    #[cold]
+    pub fn begin(&mut self, point: u64, before: ControlState) {
         self.phase = Phase::Fast(point);
         self.first_retransmission = true;
-        self.undo.on_recovery_started(before);
+        self.response().undo.on_recovery_started(before);
     }
 
     /// Leads the window of this recovery by proportional rate reduction.
-    pub const fn reduce(&mut self, reduction: Reduction) {
-        self.reduction = Some(reduction);
+    #[cold]
+    pub fn reduce(&mut self, reduction: Reduction) {
+        self.response().reduction = Some(reduction);
     }
 
     /// Begins the recovery from a timeout until `point` is acknowledged. `before` is the control's state before the
     /// first of several timeouts.
-    pub const fn on_timeout(&mut self, point: u64, before: Option<ControlState>) {
+    #[cold]
+    pub fn on_timeout(&mut self, point: u64, before: Option<ControlState>) {
         self.phase = Phase::Timeout(point);
         self.first_retransmission = true;
-        self.reduction = None;
+        let response = self.response();
+        response.reduction = None;
         if let Some(before) = before {
-            self.undo.on_recovery_started(before);
+            response.undo.on_recovery_started(before);
         }
     }
 
@@ -82,15 +97,19 @@ impl Recovery {
     }
 
     /// Ends the recovery.
-    pub const fn end(&mut self) {
+    #[cold]
+    pub fn end(&mut self) {
         self.phase = Phase::Open;
-        self.reduction = None;
+        if let Some(response) = &mut self.response {
+            response.reduction = None;
+        }
     }
 
     /// Records an acknowledgement that advances. Returns the state to restore if the recovery was spurious.
     #[inline]
     pub fn on_advanced(&mut self, original_arrived: bool) -> Option<ControlState> {
-        self.undo.on_advanced(original_arrived).filter(|_| !self.is_open())
+        let before = self.response.as_mut()?.undo.on_advanced(original_arrived)?;
+        (!self.is_open()).then_some(before)
     }
 
     /// True if the next retransmission ignores the window.
@@ -108,7 +127,9 @@ impl Recovery {
     /// Records the transmission of data, new or not.
     #[inline]
     pub fn on_sent(&mut self, bytes: u32) {
-        if let Some(reduction) = &mut self.reduction {
+        if let Some(response) = &mut self.response
+            && let Some(reduction) = &mut response.reduction
+        {
             reduction.on_sent(u64::from(bytes));
         }
     }
@@ -116,7 +137,8 @@ impl Recovery {
     /// Returns the window after an acknowledgement, if proportional rate reduction sets it.
     #[inline]
     pub fn window(&mut self, delivered: u64, in_flight: u64, safe: bool) -> Option<u64> {
-        Some(self.reduction.as_mut()?.on_ack(delivered, in_flight, safe))
+        let reduction = self.response.as_mut()?.reduction.as_mut()?;
+        Some(reduction.on_ack(delivered, in_flight, safe))
     }
 }
 

@@ -7,13 +7,14 @@ use crate::congestion::Sibling;
 use crate::{PathView, SubflowSample};
 
 impl Subflow {
-    /// Returns the view of a scheduler that places `bytes`.
-    pub fn view(&self, bytes: u32) -> PathView {
+    /// Returns the view of a scheduler. `has_room` is true if the subflow has room for what the scheduler places.
+    #[inline]
+    pub fn view(&self, has_room: bool) -> PathView {
         let rtt = self.timer.rtt();
         PathView {
             id: self.id.as_path(),
             usable: self.is_usable(),
-            has_room: self.has_room(bytes),
+            has_room,
             srtt: rtt.srtt(),
             rtt_deviation: rtt.deviation(),
             min_rtt: rtt.min_rtt(),
