@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from skybraid.model.errors import ResultError, unknown
 from skybraid.model.formatting import percent
-from skybraid.model.heavy import pl
+from skybraid.model.heavy import np, pl
 
 if TYPE_CHECKING:
     from skybraid.model.results import Results
@@ -79,12 +79,10 @@ def _spans(links: pl.LazyFrame, condition: pl.Expr) -> list[tuple[float, float]]
     if samples.height < 2:
         return []
     step_s = float(samples["time_ns"][1] - samples["time_ns"][0]) * 1e-9
-    spans: list[tuple[float, float]] = []
-    runs = samples.with_columns(run=pl.col("holds").rle_id()).group_by("run", maintain_order=True)
-    for _, rows in runs:
-        if rows["holds"][0]:
-            spans.append((rows["time_ns"][0] * 1e-9, rows["time_ns"][-1] * 1e-9 + step_s))
-    return spans
+    times_s = samples["time_ns"].to_numpy() * 1e-9
+    holds = samples["holds"].fill_null(value=False).to_numpy()
+    changes = np.flatnonzero(np.diff(holds, prepend=False, append=False))
+    return list(zip(times_s[changes[::2]].tolist(), (times_s[changes[1::2] - 1] + step_s).tolist(), strict=True))
 
 
 def sample_step_s(links: pl.LazyFrame) -> float:
