@@ -1,4 +1,6 @@
 //! Properties of any link under any traffic.
+//!
+//! Strategies that many tests or strategies use are boxed: the compiler spends seconds on their full types.
 
 use std::sync::Arc;
 
@@ -25,7 +27,7 @@ fn probability() -> impl Strategy<Value = Probability> {
     prop_oneof![Just(0.0), Just(1.0), 0.0..1.0f64].prop_map(|p| Probability::new(p).unwrap())
 }
 
-fn distribution() -> impl Strategy<Value = Distribution> {
+fn distribution() -> BoxedStrategy<Distribution> {
     let positive = || time(200).prop_map(|time| time + Duration::from_millis(1));
     let component = (0.01..1.0f64, positive(), time(50)).prop_map(|(weight, mean, sd)| Component {
         weight,
@@ -39,7 +41,7 @@ fn distribution() -> impl Strategy<Value = Distribution> {
         (time(100), time(100)).prop_map(|(min, more)| Shape::Uniform { min, max: min + more }),
         vec(component, 1..4).prop_map(|list| Shape::Mixture(Mixture::Components(list))),
     ];
-    (shape, time(20)).prop_map(|(shape, plus)| Distribution { shape, plus })
+    (shape, time(20)).prop_map(|(shape, plus)| Distribution { shape, plus }).boxed()
 }
 
 /// Interruptions short enough that service continues most of the time.
@@ -86,7 +88,7 @@ fn random(low: f64, more: f64, step_ms: i64) -> Process {
     }
 }
 
-fn rate() -> impl Strategy<Value = RateSource> {
+fn rate() -> BoxedStrategy<RateSource> {
     let process = (0.0..5e7f64, 1e6..5e7f64, 1..500i64);
     prop_oneof![
         process.prop_map(|(low, more, step)| RateSource::Process(random(low, more, step))),
@@ -98,15 +100,17 @@ fn rate() -> impl Strategy<Value = RateSource> {
             RateSource::Opportunities(Arc::new(Opportunities::new(times).unwrap()).into())
         }),
     ]
+    .boxed()
 }
 
-fn delay() -> impl Strategy<Value = DelaySource> {
+fn delay() -> BoxedStrategy<DelaySource> {
     let process = (0.0..5e7f64, 0.0..3e8f64, 1..500i64);
     prop_oneof![
         process.prop_map(|(low, more, step)| DelaySource::Process(random(low, more, step))),
         distribution().prop_map(DelaySource::Distribution),
         series(3e8).prop_map(|series| DelaySource::Series(series.into())),
     ]
+    .boxed()
 }
 
 fn queue() -> impl Strategy<Value = QueueConfig> {
@@ -119,7 +123,7 @@ fn queue() -> impl Strategy<Value = QueueConfig> {
     ]
 }
 
-fn loss() -> impl Strategy<Value = LossSource> {
+fn loss() -> BoxedStrategy<LossSource> {
     let positive = || {
         distribution()
             .prop_map(|phase| Distribution { plus: phase.plus + Duration::from_millis(5), ..phase })
@@ -143,6 +147,7 @@ fn loss() -> impl Strategy<Value = LossSource> {
         (0.0..20.0f64, 1..200i64, 1..50i64, -5.0..30.0f64).prop_map(lutz),
         series(1.0).prop_map(|series| LossSource::Series(series.into())),
     ]
+    .boxed()
 }
 
 fn drx() -> impl Strategy<Value = Drx> {
@@ -201,7 +206,7 @@ fn access_layer(of: (bool, bool, i64, usize, Probability)) -> Access {
     path.link(skybraid_link::Direction::Uplink).unwrap().access.unwrap()
 }
 
-fn config() -> impl Strategy<Value = LinkConfig> {
+fn config() -> BoxedStrategy<LinkConfig> {
     let harq = (0.0..0.9f64, time(20), 1_000_000..1_000_000_000u64).prop_map(
         |(loss, round_trip, catch_up)| Harq {
             loss: Probability::new(loss).unwrap(),
@@ -246,35 +251,37 @@ fn config() -> impl Strategy<Value = LinkConfig> {
     };
     let spans = (of(spans()), of(spans()), down, halts, access);
     let second = (of(harq), of(drx()), of(handover), of(reconfiguration), spans, changes);
-    (first, second).prop_map(|((rate, delay, queue, losses, reorder, mtu), effects)| {
-        let (harq, drx, handover, reconfiguration, spans, changes) = effects;
-        let (stall, outage, down, halts, access) = spans;
-        LinkConfig {
-            mtu: Bytes::new(mtu),
-            rate,
-            access: access.map(access_layer),
-            overhead: Bytes::new(24),
-            queue,
-            delay,
-            reorder,
-            losses,
-            harq,
-            drx,
-            handover,
-            stall,
-            outage,
-            reconfiguration,
-            down,
-            halts,
-            changes,
-        }
-    })
+    (first, second)
+        .prop_map(|((rate, delay, queue, losses, reorder, mtu), effects)| {
+            let (harq, drx, handover, reconfiguration, spans, changes) = effects;
+            let (stall, outage, down, halts, access) = spans;
+            LinkConfig {
+                mtu: Bytes::new(mtu),
+                rate,
+                access: access.map(access_layer),
+                overhead: Bytes::new(24),
+                queue,
+                delay,
+                reorder,
+                losses,
+                harq,
+                drx,
+                handover,
+                stall,
+                outage,
+                reconfiguration,
+                down,
+                halts,
+                changes,
+            }
+        })
+        .boxed()
 }
 
 /// Packets: gaps in ns, and sizes.
-fn traffic() -> impl Strategy<Value = Vec<(i64, u64)>> {
+fn traffic() -> BoxedStrategy<Vec<(i64, u64)>> {
     let gap = prop_oneof![Just(0), 0..2_000_000i64, 0..300_000_000i64];
-    vec((gap, 0..3200u64), 1..200)
+    vec((gap, 0..3200u64), 1..200).boxed()
 }
 
 fn run(link: &mut Link, traffic: &[(i64, u64)]) -> Vec<(Instant, Bytes, Fate)> {
@@ -291,7 +298,7 @@ fn link(config: &LinkConfig, seed: u64) -> Link {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn fates_are_never_in_the_past(config in config(), traffic in traffic()) {
