@@ -32,7 +32,7 @@ MAY_USE = {
     "host": {"units", "link", "transport", "traffic"},
     "gateway": {"units", "transport", "traffic", "link", "host", "sim", "statistics", "testing"},
     "sim": {"host", "units", "link", "transport", "traffic", "testing"},
-    "testing": {"link", "traffic", "transport", "gateway"},
+    "testing": {"link", "traffic", "transport", "gateway", "units"},
     "scenario": {"host", "gateway", "units", "statistics", "track", "orbit", "link", "transport", "traffic"},
     "io": {"units"},
     "emulator": {"io", "scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},

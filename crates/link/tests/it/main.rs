@@ -8,7 +8,6 @@ mod along;
 mod common;
 mod config;
 mod delay_line;
-mod examples;
 mod halts;
 mod live;
 mod loss;

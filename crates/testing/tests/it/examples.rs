@@ -1,6 +1,6 @@
 //! The example of a link in a program of one's own.
 
-#[path = "../../examples/event_loop.rs"]
+#[path = "../../../link/examples/event_loop.rs"]
 mod event_loop;
 
 #[test]
