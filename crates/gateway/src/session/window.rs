@@ -104,7 +104,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #![proptest_config(ProptestConfig::with_cases(256))]
 
         #[test]
         fn it_says_what_a_set_of_all_numbers_says(

@@ -13,7 +13,7 @@ fn measure(wires: impl Into<Vec<Wire>>, flows: &[(&str, &[usize])]) -> Measured 
     for (name, wires) in flows {
         network = network.flow(CongestionConfig::by_name(name).unwrap(), wires);
     }
-    network.measure(Duration::from_secs(60), Duration::from_secs(600))
+    network.measure(Duration::from_secs(60), Duration::from_secs(300))
 }
 
 fn quiet(rtt_ms: i64, rate: f64, limit: u32) -> Wire {

@@ -122,7 +122,7 @@ fn any_history() -> impl Strategy<Value = Vec<(Instant, Unit, Vec<PathView>)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn decisions_use_usable_paths_and_follow_from_the_history(history in any_history()) {
