@@ -180,10 +180,12 @@ test-rust: test-build
 	cargo test --workspace --locked --tests
 	env -u MAKEFLAGS -u MFLAGS cargo test --workspace --locked --doc
 
-# Some tests wait for the clock, so that one more runs than there are cores.
+# Some tests wait for the clock, so that one more runs than there are cores. The first call compiles all modules once,
+# which each worker would do for itself.
 test-python: export OMP_NUM_THREADS := 1
 test-python: WORKERS := $(shell expr $$(nproc) + 1)
 test-python: test-build $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
+	-$(VENV)/bin/pytest --collect-only --quiet >/dev/null
 	env -u MAKEFLAGS -u MFLAGS $(VENV)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20
 
 # Instructions and allocations of fixed cases against benches/tests/counts/baseline.txt; part of `make test-rust`, with
