@@ -3,7 +3,7 @@
 import hashlib
 import json
 import subprocess
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -209,14 +209,19 @@ def test_the_progress_ends_at_the_end() -> None:
 
 
 def test_the_progress_is_whole_only_after_what_is_flown_is_kept() -> None:
-    gauge, ended, shares = Gauge(1, 1.0), [], []
+    gauge, reported, ended, shares = Gauge(1, 1.0), threading.Event(), [], []
 
     def fly(job: str) -> None:
         gauge.reporter(job)(1.0)
-        time.sleep(0.3)
+        reported.clear()
+        assert reported.wait(120)
         ended.append(job)
 
-    on_all_cores(fly, ["a"], gauge, lambda share: shares.append((share, list(ended))))
+    def report(share: float) -> None:
+        shares.append((share, list(ended)))
+        reported.set()
+
+    on_all_cores(fly, ["a"], gauge, report)
     assert len(shares) > 1
     assert all((share == 1.0) == (done == ["a"]) for share, done in shares)
 
