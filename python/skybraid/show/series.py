@@ -26,6 +26,11 @@ def first_seed(table: pl.LazyFrame) -> pl.LazyFrame:
     return table.filter(pl.col("seed") == pl.col("seed").first()).drop("seed")
 
 
+def delays(messages: pl.LazyFrame) -> pl.LazyFrame:
+    """Returns `flow`, `path`, `sent_ns` and `delay_ns` of messages; a message that never arrived has no delay."""
+    return messages.select("flow", "path", "sent_ns", (pl.col("delivered_ns") - pl.col("sent_ns")).alias("delay_ns"))
+
+
 def envelope(
     table: pl.LazyFrame, values: Mapping[str, pl.Expr], *, by: Sequence[str] = (), columns: int = PIXEL_COLUMNS
 ) -> pl.DataFrame:

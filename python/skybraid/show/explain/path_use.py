@@ -139,14 +139,14 @@ class FlowExplained:
         return values
 
 
-def median_delays(results: Results) -> dict[tuple[str, str], float]:
-    """Returns the median delay in ms by flow and by path of first delivery; empty without messages."""
-    if "messages" not in results.tables:
-        return {}
-    delay = (pl.col("delivered_ns") - pl.col("sent_ns")).alias("delay_ns")
-    rows = results.tables.scan("messages").select("flow", "path", delay).filter(pl.col("delay_ns").is_not_null())
-    medians = rows.group_by("flow", "path").agg(pl.col("delay_ns").median()).collect(engine="streaming")
-    return {(str(flow), str(path)): delay_ns / 1e6 for flow, path, delay_ns in medians.iter_rows()}
+def median_delays(messages: pl.LazyFrame) -> pl.LazyFrame:
+    """Returns the query of the median delay `delay_ns` by `flow` and `path` of first delivery.
+
+    Args:
+        messages: rows of `skybraid.show.series.delays`.
+    """
+    delivered = messages.filter(pl.col("delay_ns").is_not_null())
+    return delivered.group_by("flow", "path").agg(pl.col("delay_ns").median())
 
 
 def use_of_paths(
@@ -158,7 +158,7 @@ def use_of_paths(
         results: result to explain.
         scenario: scenario of the result, as a table.
         name: name of the flow.
-        delays_ms: result of `median_delays`.
+        delays_ms: median delays in ms, by flow and path.
     """
     flow = _Flow(results, scenario, name)
     summary = results.flows[name]

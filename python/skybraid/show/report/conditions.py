@@ -11,6 +11,8 @@ from skybraid.model.formatting import count, milliseconds, rate, span
 from skybraid.show.series import first_seed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from skybraid.model.results import Results
 
 NOTABLE_MS = 20.0
@@ -36,16 +38,22 @@ class Conditions:
     Attributes:
         links: rows of the table `links`, with usual values of each direction of each path; None if it was not kept.
         senders: rows of the table `subflows`; None if it was not kept.
-        messages: messages of the first run.
+        messages: messages of the first run that were sent in one of the moments to describe.
     """
 
     links: pl.DataFrame | None
     senders: pl.DataFrame | None
-    messages: pl.LazyFrame
+    messages: pl.DataFrame
 
     @classmethod
-    def of(cls, results: Results, messages: pl.LazyFrame) -> Conditions:
-        """Reads the first run of a result."""
+    def of(cls, results: Results, messages: pl.LazyFrame, moments: Iterable[tuple[int, int]]) -> Conditions:
+        """Reads the first run of a result.
+
+        Args:
+            results: result.
+            messages: messages of the first run.
+            moments: begin and end in ns of each moment to describe.
+        """
         kept = list(results.tables)
         links = senders = None
         if "links" in kept:
@@ -61,7 +69,11 @@ class Conditions:
                 pl.col("flow", "side", "path").cast(pl.String)
             )
             senders = rows.collect()
-        return cls(links, senders, messages)
+        in_moments = pl.lit(value=False)
+        for begin_ns, end_ns in moments:
+            in_moments = in_moments | _is_sent_in(begin_ns, end_ns)
+        sent = messages.filter(in_moments).select("flow", "sent_ns", "held_us", "bytes").collect(engine="streaming")
+        return cls(links, senders, sent)
 
     def at(self, flow: str, side: str | None, begin_ns: int, end_ns: int) -> tuple[str, ...] | None:
         """Describes unusual conditions, one line per path and one for the sender; None without recorded links.
@@ -96,19 +108,13 @@ class Conditions:
 
     def _sender(self, flow: str, sent: pl.DataFrame | None, begin_ns: int, end_ns: int) -> list[str]:
         """Describes messages that waited for an earlier one, and those that waited for congestion windows."""
-        during = self.messages.filter(
-            pl.col("flow") == flow, pl.col("sent_ns").is_between(begin_ns, max(end_ns, begin_ns + SAMPLE_NS))
-        )
-        held_us, size, first_ns, last_ns = (
-            during.select(
-                pl.col("held_us").max(),
-                pl.col("bytes").sum(),
-                pl.col("sent_ns").min(),
-                pl.col("sent_ns").max().alias("last_ns"),
-            )
-            .collect(engine="streaming")
-            .row(0)
-        )
+        during = self.messages.filter(pl.col("flow") == flow, _is_sent_in(begin_ns, end_ns))
+        held_us, size, first_ns, last_ns = during.select(
+            pl.col("held_us").max(),
+            pl.col("bytes").sum(),
+            pl.col("sent_ns").min(),
+            pl.col("sent_ns").max().alias("last_ns"),
+        ).row(0)
         found = []
         if (held_us or 0) >= NOTABLE_MS * 1000:
             found.append(f"receiver: messages waited up to {milliseconds(held_us / 1000)} for an earlier one")
@@ -127,6 +133,11 @@ class Conditions:
 
 
 _LEVELS = ("delay_ms", "rate_bps")
+
+
+def _is_sent_in(begin_ns: int, end_ns: int) -> pl.Expr:
+    """Returns whether messages are sent in a moment, which lasts at least one sample."""
+    return pl.col("sent_ns").is_between(begin_ns, max(end_ns, begin_ns + SAMPLE_NS))
 
 
 def _out(rows: pl.DataFrame) -> list[str]:

@@ -12,13 +12,14 @@ import polars as pl
 from skybraid.model.errors import MissingTableError
 from skybraid.model.formatting import clock as at
 from skybraid.model.formatting import count, milliseconds, span
+from skybraid.show.explain import median_delays
 from skybraid.show.palette import COLOURS, DOWN, HALTED, INK, SECOND_INK, path_colour
 from skybraid.show.report.cards import URGENT
 from skybraid.show.report.charts import BAND, Charts, Clock, chart, dots, glyph, hover, legend, shade
 from skybraid.show.report.conditions import Conditions
 from skybraid.show.report.flight import MAX_PATHS, Drawing, flow_names, limit, shares
 from skybraid.show.report.models import Figure, Model, Source
-from skybraid.show.series import DIRECTIONS, binned, duration_s, first_seed, halts, outages
+from skybraid.show.series import DIRECTIONS, binned, delays, duration_s, first_seed, halts, outages
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,11 +76,13 @@ class Overview:
         drawings: charts.
         moments: worst moments of each flow, worst first.
         missed: whether the moments are misses; else no message missed a deadline, and they are the longest delays.
+        medians: median delays of all runs, see `median_delays`; None if messages were not kept.
     """
 
     drawings: list[Drawing]
     moments: list[Moment]
     missed: bool = False
+    medians: pl.DataFrame | None = None
 
 
 Spans = list[tuple[float, float]]
@@ -93,13 +96,13 @@ def overview(results: Results, charts: Charts, clock: Clock) -> Overview:
     if not results.flows:
         return Overview([], [])
     try:
-        messages = first_seed(results.tables.scan("messages"))
+        every = results.tables.scan("messages")
     except MissingTableError as error:
         return Overview([Drawing("Delay and misses", "", missing=str(error))], [])
+    messages = first_seed(every)
     dark = dark_spans(results)
     width_ns = max(round(duration_s(results) * 1e9) // _COLUMNS, 1)
-    delay = (pl.col("delivered_ns") - pl.col("sent_ns")).alias("delay_ns")
-    rows = messages.select("flow", "path", "sent_ns", delay)
+    rows = delays(messages)
     deadlines = {name: deadline(results, name) for name in flow_names(results)}
     in_bins = (
         binned(rows, "sent_ns", width_ns)
@@ -111,7 +114,10 @@ def overview(results: Results, charts: Charts, clock: Clock) -> Overview:
             pl.col("delay_ns").max().alias("high"),
         )
     )
-    bins, missed = pl.collect_all([in_bins, misses(results, rows, deadlines)], engine="streaming")
+    # One pass over the messages.
+    bins, missed, medians = pl.collect_all(
+        [in_bins, misses(results, rows, deadlines), median_delays(delays(every))], engine="streaming"
+    )
     bins = bins.with_columns(
         pl.col("flow", "path").cast(pl.String),
         pl.col("low", "median", "high") / 1e6,
@@ -136,9 +142,13 @@ def overview(results: Results, charts: Charts, clock: Clock) -> Overview:
         shown = charts.add(f"share-{number}", shares(results, clock, bins.filter(pl.col("flow") == name), width_ns))
         drawings.append(Drawing(f"{name}: messages by path", "", shown))
     found = _moments(results, names, missed) if missed.height else _slowest(results, bins, width_ns)
-    conditions = Conditions.of(results, messages)
-    moments = [replace(one, paths=_paths(one, conditions, sides, deadlines[one.flow])) for one in found]
-    return Overview(drawings, moments, missed=bool(missed.height))
+    times = [_times_ns(one, deadlines[one.flow]) for one in found]
+    conditions = Conditions.of(results, messages, times)
+    moments = [
+        replace(one, paths=conditions.at(one.flow, sides.get(one.flow), *span_ns))
+        for one, span_ns in zip(found, times, strict=True)
+    ]
+    return Overview(drawings, moments, missed=bool(missed.height), medians=medians)
 
 
 def _caption(deadline_ms: float | None) -> str:
@@ -386,9 +396,6 @@ def _moment(begin_s: float, end_s: float, flow: str, description: str, length_s:
     return Moment(begin_s, end_s, flow, description, None, view)
 
 
-def _paths(
-    moment: Moment, conditions: Conditions, sides: dict[str, str], deadline_ms: float | None
-) -> tuple[str, ...] | None:
-    """Describes unusual conditions from the first message of a moment to the deadline of its last one."""
-    begin_ns, end_ns = round(moment.begin_s * 1e9), round(moment.end_s * 1e9 + (deadline_ms or 0.0) * 1e6)
-    return conditions.at(moment.flow, sides.get(moment.flow), begin_ns, end_ns)
+def _times_ns(moment: Moment, deadline_ms: float | None) -> tuple[int, int]:
+    """Returns the sending time of the first message of a moment and the deadline of its last one."""
+    return round(moment.begin_s * 1e9), round(moment.end_s * 1e9 + (deadline_ms or 0.0) * 1e6)

@@ -72,8 +72,8 @@ def single_html(results: Results, budget: Budget | None = None) -> str:
     """
     charts = Charts()
     clock = Clock(duration_s(results))
-    explained = explained_flows(results, budget)
     seen = overview(results, charts, clock)
+    explained = explained_flows(results, budget, seen.medians)
     videos = video.section(results, charts, clock)
     watched = pictures(results, charts)
     over_time = flight.over_time(results, charts, clock)
@@ -114,14 +114,16 @@ def verdicts_so_far(results: Results) -> str:
     return fragment("live_verdicts.html.j2", cards=shown, runs=len(results.flights))
 
 
-def explained_flows(results: Results, budget: Budget | None = None) -> list[FlowExplained]:
+def explained_flows(
+    results: Results, budget: Budget | None = None, medians: pl.DataFrame | None = None
+) -> list[FlowExplained]:
     """Explains the flows, as `skybraid explain` does.
 
     Networks, whose flows have no named paths, and programs have no explanation.
     """
     if not results.flows or "\n[path" not in f"\n{results.scenario}":
         return []
-    return explain(results, budget=budget)
+    return explain(results, budget=budget, medians=medians)
 
 
 def findings(explained: list[FlowExplained]) -> dict[str, list[str]]:
