@@ -8,6 +8,8 @@ use core::fmt;
 
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+#[doc(hidden)]
+pub use skybraid_units::expect;
 
 /// Description of an algorithm's parameter.
 #[derive(Clone, Copy, Debug)]
@@ -34,17 +36,21 @@ pub enum Compat {
     Linux,
 }
 
-/// Declares the parameters of an algorithm: its `Config` with the default values, and `PARAMETERS`, their descriptions.
-/// Each is a field, its type and default, then unit, default as written in a scenario, and effect.
+/// Declares the parameters of an algorithm: its `Config` with the default values and `Config::check` of their ranges, and
+/// `PARAMETERS`, their descriptions. Each is a field, its type and default, then unit, default as written in a scenario,
+/// effect and, if not all values are valid, what is expected and its condition. A condition uses all parameters as
+/// references.
 #[macro_export]
 macro_rules! parameters {
-    ($($(#[$more:meta])* $name:ident: $type:ty = $value:expr, $unit:literal, $default:literal, $summary:literal;)*) => {
+    ($($(#[$more:meta])* $name:ident: $type:ty = $value:expr, $unit:literal, $default:literal, $summary:literal
+       $(, $expected:literal if $holds:expr)?;)*) => {
         /// Parameters of the algorithm.
         #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct Config {
             $(
                 #[doc = concat!($summary, "; default: `", $default, "`.")]
+                $(#[doc = concat!("Expected: ", $expected, ".")])?
                 $(#[$more])*
                 pub $name: $type,
             )*
@@ -57,6 +63,17 @@ macro_rules! parameters {
         }
 
         impl Config {
+            /// Checks the ranges of the parameters.
+            ///
+            /// # Errors
+            /// Returns the first parameter that is outside its range.
+            #[allow(unused_variables, reason = "most parameters have no range")]
+            pub fn check(&self) -> Result<(), $crate::registry::InvalidParameter> {
+                let Self { $($name),* } = self;
+                $($($crate::registry::expect($holds, stringify!($name), $expected)?;)?)*
+                Ok(())
+            }
+
             /// Sets `compat = "linux"` if the algorithm has that parameter.
             pub fn use_linux_behaviour(&mut self) {
                 $($crate::use_linux_behaviour!(self.$name);)*
@@ -86,17 +103,6 @@ macro_rules! use_linux_behaviour {
 
 /// A parameter outside its range: its key, and what was found and expected.
 pub type InvalidParameter = (&'static str, String);
-
-/// Validation of a configuration's parameters.
-pub trait Check {
-    /// Checks the ranges of the parameters.
-    ///
-    /// # Errors
-    /// Returns the first parameter that is outside its range.
-    fn check(&self) -> Result<(), InvalidParameter> {
-        Ok(())
-    }
-}
 
 /// Description of an algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -266,7 +272,7 @@ impl<F: ?Sized> fmt::Debug for Custom<F> {
 /// Declares a family of algorithms: the enum of their configurations, parsed from a bare name or
 /// from a table with `name` and parameters; the list of their descriptions; and their construction.
 ///
-/// The module of each algorithm has `Config` (serde, with defaults, and [`Check`]), `ABOUT` and
+/// The module of each algorithm has `Config` (of [`parameters!`](crate::parameters)), `ABOUT` and
 /// `Config::build(&self, …) -> Box<dyn Trait>`. A family with a line `custom` also accepts
 /// algorithms that the driver provides ([`Custom`]), built by `dyn Factory`; `absent` replaces one
 /// whose factory was never set.
@@ -342,7 +348,7 @@ macro_rules! algorithms {
             /// Returns the first parameter that is outside its range.
             pub fn check(&self) -> Result<(), $crate::registry::InvalidParameter> {
                 match self {
-                    $(Self::$variant(config) => $crate::registry::Check::check(config),)+
+                    $(Self::$variant(config) => config.check(),)+
                     // The driver checks its own algorithms.
                     $(Self::Custom($crate::registry::Custom::<$factory> { .. }) => Ok(()),)?
                 }

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use super::aggregate::{Counter, Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
 use crate::parameters;
-use crate::registry::{About, Check, Compat};
+use crate::registry::{About, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -27,8 +27,6 @@ parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper",
         "arithmetic of the paper or of Linux";
 }
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

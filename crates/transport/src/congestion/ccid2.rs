@@ -5,11 +5,11 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, Duration, Instant, expect};
+use skybraid_units::{Bytes, Duration, Instant};
 
 use super::{Acked, Congestion, Idle, Lost, PathBasics, Siblings};
 use crate::parameters;
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -25,14 +25,9 @@ pub const ABOUT: About = About {
 };
 
 parameters! {
-    initial_window: Option<u32> = None, "packets", "(RFC 3390: 2 to 4)", "initial window";
+    initial_window: Option<u32> = None, "packets", "(RFC 3390: 2 to 4)", "initial window",
+        "above zero" if *initial_window != Some(0);
     compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(self.initial_window != Some(0), "initial_window", "above zero")
-    }
 }
 
 /// RFC 3390: `min(4·MSS, max(2·MSS, 4380 bytes))`, in packets.

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 
 use super::{Congestion, PathBasics, bbr};
 use crate::parameters;
-use crate::registry::{About, Check, Compat};
+use crate::registry::{About, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -25,8 +25,6 @@ parameters! {
         "for radio links: compensate losses that do not depend on the rate, up to 60 %; do not shrink \
          the window after a loss; do not drain paths whose round trips are near their minimum";
 }
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

@@ -4,12 +4,11 @@
 //! are in segments.
 
 use alloc::boxed::Box;
-use skybraid_units::expect;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
 use crate::parameters;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -26,20 +25,10 @@ pub const ABOUT: About = About {
 parameters! {
     epsilon: Option<f64> = None, "0 to 2", "none",
         "growth by α (α w)^(1−ε) / W^(2−ε) per acknowledgement, and decrease by half of the path's \
-         window w; W is the sum of all windows";
-    /// Above 0.
-    alpha: f64 = 1.0, "ratio", "1", "α of that family; without effect unless `epsilon` is set";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(
-            self.epsilon.is_none_or(|epsilon| (0.0..=2.0).contains(&epsilon)),
-            "epsilon",
-            "a number from 0 to 2",
-        )?;
-        expect(self.alpha > 0.0 && self.alpha.is_finite(), "alpha", "a number above zero")
-    }
+         window w; W is the sum of all windows",
+        "a number from 0 to 2" if epsilon.is_none_or(|epsilon| (0.0..=2.0).contains(&epsilon));
+    alpha: f64 = 1.0, "ratio", "1", "α of that family; without effect unless `epsilon` is set",
+        "a number above zero" if *alpha > 0.0 && alpha.is_finite();
 }
 
 impl Config {

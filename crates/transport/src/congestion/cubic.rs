@@ -4,12 +4,12 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, Instant, expect};
+use skybraid_units::{Bytes, Instant};
 
 use super::hystart::{HyStart, SlowStart};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings, cubic_linux};
 use crate::parameters;
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -27,22 +27,15 @@ pub const ABOUT: About = About {
 
 parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
-    /// Above 0.
-    c: f64 = 0.4, "segments/s³", "0.4", "steepness of the curve";
-    /// Between 0 and 1.
-    beta: f64 = 0.7, "ratio", "0.7", "factor on the window after a loss";
+    c: f64 = 0.4, "segments/s³", "0.4", "steepness of the curve",
+        "a number above zero" if *c > 0.0 && c.is_finite();
+    beta: f64 = 0.7, "ratio", "0.7", "factor on the window after a loss",
+        "a number between 0 and 1" if *beta > 0.0 && *beta < 1.0;
     fast_convergence: bool = true, "true or false", "true",
         "release bandwidth faster if the window at a loss is smaller than at the loss before";
     hystart: Option<HyStart> = None, "none, classic or plus", "(plus; classic with compat linux)",
         "what ends slow start other than a loss: nothing, a rising round-trip time as in Linux, or \
          HyStart++, which RFC 9438 §4.10 recommends";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(self.c > 0.0 && self.c.is_finite(), "c", "a number above zero")?;
-        expect(self.beta > 0.0 && self.beta < 1.0, "beta", "a number between 0 and 1")
-    }
 }
 
 impl Config {

@@ -3,12 +3,11 @@
 //! Source: Honda et al., PFLDNeT 2009; Wischik et al., NSDI 2011.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
 use crate::parameters;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -22,20 +21,9 @@ pub const ABOUT: About = About {
 };
 
 parameters! {
-    /// Above 0, at most 1.
     increase: Option<f64> = None, "segments per round trip", "(1/n²)",
-        "growth in congestion avoidance";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        match self.increase {
-            Some(increase) if !(increase > 0.0 && increase <= 1.0) => {
-                Err(("increase", "expected a number above 0 and at most 1".to_string()))
-            }
-            _ => Ok(()),
-        }
-    }
+        "growth in congestion avoidance",
+        "a number above 0 and at most 1" if increase.is_none_or(|increase| increase > 0.0 && increase <= 1.0);
 }
 
 impl Config {

@@ -4,12 +4,12 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, expect};
+use skybraid_units::Bytes;
 
 use super::aggregate::{Counter, Coupling, Path, Paths, coupled, coupled_by_acks};
 use super::{Congestion, PathBasics};
 use crate::parameters;
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -31,17 +31,8 @@ parameters! {
         "grow by all acknowledged data, or by at most a segment per acknowledgement (RFC 5681)";
     min_increase: Bytes = Bytes::ZERO, "bytes", "0B",
         "minimum growth per acknowledgement; 1 B in the MPTCP of ns-3 (Kheirkhah 2015), which \
-         exceeds the RFC's growth at large windows";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(
-            self.compat == Compat::Paper || self.min_increase == Bytes::ZERO,
-            "min_increase",
-            "with `compat = \"paper\"` only",
-        )
-    }
+         exceeds the RFC's growth at large windows",
+        "with `compat = \"paper\"` only" if *compat == Compat::Paper || *min_increase == Bytes::ZERO;
 }
 
 impl Config {

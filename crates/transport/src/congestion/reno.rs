@@ -9,7 +9,7 @@ use skybraid_units::Bytes;
 use super::hystart::{HyStart, SlowStart};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 use crate::parameters;
-use crate::registry::{About, Check, Compat};
+use crate::registry::{About, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -32,8 +32,6 @@ parameters! {
         "what ends slow start other than a loss: nothing, a rising round-trip time as in Linux's \
          CUBIC, or HyStart++ (RFC 9406)";
 }
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

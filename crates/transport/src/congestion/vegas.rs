@@ -4,13 +4,13 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, Duration, Instant, expect};
+use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
 use super::rounds::Rounds;
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 use crate::parameters;
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -29,15 +29,9 @@ pub const ABOUT: About = About {
 parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper", "the paper, or Linux's behaviour";
     alpha: u32 = 2, "packets", "2", "grow while fewer packets are queued";
-    /// At least `alpha`.
-    beta: u32 = 4, "packets", "4", "shrink while more packets are queued";
+    beta: u32 = 4, "packets", "4", "shrink while more packets are queued",
+        "at least alpha" if beta >= alpha;
     gamma: u32 = 1, "packets", "1", "queued packets that end slow start";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(self.beta >= self.alpha, "beta", "at least alpha")
-    }
 }
 
 impl Config {

@@ -8,13 +8,13 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, Duration, expect};
+use skybraid_units::{Bytes, Duration};
 
 use super::eligible_rate::{EligibleRate, Rules};
 use super::reno::{self, Reno};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 use crate::parameters;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -49,26 +49,17 @@ parameters! {
         "follow an unstable rate more slowly (abse)";
     t_min: Duration = Duration::ZERO, "time", "0s",
         "minimum duration of a sample, or the time since the last acknowledgement if longer";
-    /// Above 0.
     tau: Duration = Duration::from_millis(500), "time", "500ms",
-        "time constant of the filter without adaptive gain";
-    /// 0 or more.
+        "time constant of the filter without adaptive gain",
+        "a time above zero" if tau.is_positive();
     n: f64 = 10.0, "round-trip times", "10",
-        "maximum that instability adds to the adaptive time constant of one";
-    /// From 0 to below 1.
-    beta: f64 = 0.6, "ratio", "0.6", "memory of the instability filter";
-    /// 1 or more.
+        "maximum that instability adds to the adaptive time constant of one",
+        "a number of at least zero" if *n >= 0.0 && n.is_finite();
+    beta: f64 = 0.6, "ratio", "0.6", "memory of the instability filter",
+        "a number from 0 to below 1" if (0.0..1.0).contains(beta);
     u_window: u32 = 10, "samples", "10",
-        "number of values from which the maximum instability is taken";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(self.tau.is_positive(), "tau", "a time above zero")?;
-        expect(self.n >= 0.0 && self.n.is_finite(), "n", "a number of at least zero")?;
-        expect(self.beta >= 0.0 && self.beta < 1.0, "beta", "a number from 0 to below 1")?;
-        expect(self.u_window > 0, "u_window", "at least 1")
-    }
+        "number of values from which the maximum instability is taken",
+        "at least 1" if *u_window > 0;
 }
 
 impl Config {

@@ -12,7 +12,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 use super::reno::{self, Reno};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 use crate::parameters;
-use crate::registry::{About, Check, Compat};
+use crate::registry::{About, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -30,8 +30,6 @@ pub const ABOUT: About = About {
 parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper", "the paper, or Linux's behaviour";
 }
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

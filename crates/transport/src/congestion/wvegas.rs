@@ -6,12 +6,12 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, Instant, expect};
+use skybraid_units::{Bytes, Instant};
 
 use super::aggregate::{Paths, Window};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 use crate::parameters;
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -33,20 +33,10 @@ const MIN_ALPHA: f64 = 2.0;
 const GAMMA: f64 = 1.0;
 
 parameters! {
-    /// At least 1.
-    total_alpha: f64 = 10.0, "segments", "10", "total segments that all paths keep in queues";
+    total_alpha: f64 = 10.0, "segments", "10", "total segments that all paths keep in queues",
+        "a number of at least 1" if *total_alpha >= 1.0 && total_alpha.is_finite();
     compat: Compat = Compat::Paper, "paper or linux", "paper",
         "arithmetic of the paper or of Linux";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(
-            self.total_alpha >= 1.0 && self.total_alpha.is_finite(),
-            "total_alpha",
-            "a number of at least 1",
-        )
-    }
 }
 
 impl Config {

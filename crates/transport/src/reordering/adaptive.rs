@@ -2,11 +2,11 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Duration, expect};
+use skybraid_units::Duration;
 
 use super::buffer::LINUX;
 use super::{Engine, Filter, Latencies, LatencyRules, Reorderer, RttKind, Rules};
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 use crate::{PathId, parameters};
 
 /// See [`Config`].
@@ -25,20 +25,21 @@ parameters! {
     rtt: RttKind = RttKind::Raw, "raw, min, max or smoothed", "raw",
         "round-trip time that the sender reports (MP_RTT); a path's latency is half of it";
     filter: Filter = Filter::Raw, "raw, kalman or directional", "raw", "smoothing of latency samples";
-    /// Above zero.
-    kalman_q: f64 = 0.08, "ms²", "0.08", "assumed variance of the change of latency between samples";
-    /// Above zero.
-    kalman_r: f64 = 1.0, "ms²", "1.0", "assumed variance of a sample around the latency";
-    /// 1 to 1000.
-    window: usize = 5, "samples", "5", "memory of the directional filter";
+    kalman_q: f64 = 0.08, "ms²", "0.08", "assumed variance of the change of latency between samples",
+        "a number above zero" if *kalman_q > 0.0 && kalman_q.is_finite();
+    kalman_r: f64 = 1.0, "ms²", "1.0", "assumed variance of a sample around the latency",
+        "a number above zero" if *kalman_r > 0.0 && kalman_r.is_finite();
+    window: usize = 5, "samples", "5", "memory of the directional filter",
+        "1 to 1000" if (1..=1000).contains(window);
     loss_inference: u8 = 0, "0 to 3", "0",
         "condition for giving up a missing datagram early: 0 never, 1 when every path has delivered a \
          later one, 2 when gaps in the paths' sequence numbers account for all missing datagrams (not \
-         for udp), 3 either";
+         for udp), 3 either",
+        "0 to 3" if *loss_inference <= 3;
     drop_late: bool = false, "true or false", "false",
         "drop datagrams that arrive after they were given up, instead of delivering them out of order";
-    /// Above zero.
-    capacity: usize = 2048, "datagrams", "2048", "maximum number of waiting datagrams";
+    capacity: usize = 2048, "datagrams", "2048", "maximum number of waiting datagrams",
+        "above zero" if *capacity > 0;
     compat: Compat = Compat::Paper, "paper or linux", "paper", "as intended, or as deployed";
 }
 
@@ -70,16 +71,6 @@ impl Config {
     pub fn build(&self) -> Option<Reorderer> {
         let engine = Adaptive { latencies: self.latencies(), config: self.clone() };
         Some(Reorderer::new(Box::new(engine), self.rules()))
-    }
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        let above_zero = |value: f64| value > 0.0 && value.is_finite();
-        expect(above_zero(self.kalman_q), "kalman_q", "a number above zero")?;
-        expect(above_zero(self.kalman_r), "kalman_r", "a number above zero")?;
-        expect((1..=1000).contains(&self.window), "window", "1 to 1000")?;
-        self.rules().check()
     }
 }
 

@@ -3,12 +3,12 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Duration, Instant, Promised, expect};
+use skybraid_units::{Duration, Instant, Promised};
 
 use super::{Engine, RttKind};
 use crate::PathId;
 use crate::per_path::PerPath;
-use crate::registry::{Compat, InvalidParameter};
+use crate::registry::Compat;
 use crate::segment::Datagram;
 
 pub(super) const LINUX: &str = "waits end at multiples of 50 ms only, and the adaptive engine \
@@ -31,13 +31,6 @@ pub struct Rules {
     pub capacity: usize,
     /// Reference behaviour.
     pub compat: Compat,
-}
-
-impl Rules {
-    pub(super) fn check(&self) -> Result<(), InvalidParameter> {
-        expect(self.loss_inference <= 3, "loss_inference", "0 to 3")?;
-        expect(self.capacity > 0, "capacity", "above zero")
-    }
 }
 
 /// A received datagram and its path.

@@ -6,7 +6,7 @@ use skybraid_units::Duration;
 
 use super::{Engine, Latencies, Reorderer, RttKind, adaptive};
 use crate::PathId;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::{About, InvalidParameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -25,6 +25,14 @@ pub const ABOUT: About = About {
 pub struct Config(pub adaptive::Config);
 
 impl Config {
+    /// Checks the ranges of the parameters.
+    ///
+    /// # Errors
+    /// Returns the first parameter that is outside its range.
+    pub fn check(&self) -> Result<(), InvalidParameter> {
+        self.0.check()
+    }
+
     /// Sets `compat = "linux"`.
     pub fn use_linux_behaviour(&mut self) {
         self.0.use_linux_behaviour();
@@ -34,12 +42,6 @@ impl Config {
     pub fn build(&self) -> Option<Reorderer> {
         let engine = Equalised { latencies: self.0.latencies(), config: self.0.clone() };
         Some(Reorderer::new(Box::new(engine), self.0.rules()))
-    }
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        self.0.check()
     }
 }
 

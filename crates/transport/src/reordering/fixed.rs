@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use skybraid_units::Duration;
 
 use super::{Engine, Reorderer, Rules};
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 use crate::{PathId, parameters};
 
 /// See [`Config`].
@@ -23,11 +23,12 @@ parameters! {
     loss_inference: u8 = 0, "0 to 3", "0",
         "condition for giving up a missing datagram early: 0 never, 1 when every path has delivered a \
          later one, 2 when gaps in the paths' sequence numbers account for all missing datagrams (not \
-         for udp), 3 either";
+         for udp), 3 either",
+        "0 to 3" if *loss_inference <= 3;
     drop_late: bool = false, "true or false", "false",
         "drop datagrams that arrive after they were given up, instead of delivering them out of order";
-    /// Above zero.
-    capacity: usize = 2048, "datagrams", "2048", "maximum number of waiting datagrams";
+    capacity: usize = 2048, "datagrams", "2048", "maximum number of waiting datagrams",
+        "above zero" if *capacity > 0;
     compat: Compat = Compat::Paper, "paper or linux", "paper", "as intended, or as deployed";
 }
 
@@ -44,12 +45,6 @@ impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Option<Reorderer> {
         Some(Reorderer::new(Box::new(Fixed { timeout: self.timeout }), self.rules()))
-    }
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        self.rules().check()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Reorderer;
 use crate::parameters;
-use crate::registry::{About, Check};
+use crate::registry::About;
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,8 +15,6 @@ pub const ABOUT: About = About {
 };
 
 parameters! {}
-
-impl Check for Config {}
 
 impl Config {
     /// Returns `None`.

@@ -7,7 +7,7 @@ use skybraid_units::{Duration, Instant};
 use super::cheapest_path::Preference;
 use super::{Choice, Scheduler, Unit};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, Compat};
+use crate::registry::{About, Compat};
 use crate::{PathView, parameters};
 
 /// See [`Config`].
@@ -27,8 +27,6 @@ parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper",
         "the law as intended, or as implemented";
 }
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

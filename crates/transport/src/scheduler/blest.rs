@@ -4,10 +4,10 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, Duration, Instant, expect};
+use skybraid_units::{Bytes, Duration, Instant};
 
 use super::{Choice, FastOrSlow, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
@@ -26,38 +26,18 @@ pub const ABOUT: About = About {
 parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper", "form of the estimate";
     /// Rounded to thousandths.
-    lambda: Option<f64> = None, "ratio", "(1.0; 1.2 with compat linux)", "initial λ";
-    /// 0.001 to 1000.
-    lambda_min: f64 = 1.0, "ratio", "1.0", "minimum λ";
-    /// At least `lambda_min`, at most 1000.
-    lambda_max: f64 = 1.3, "ratio", "1.3", "maximum λ";
-    /// 0 to 1000.
+    lambda: Option<f64> = None, "ratio", "(1.0; 1.2 with compat linux)", "initial λ",
+        "lambda_min to lambda_max" if lambda.is_none_or(|lambda| (*lambda_min..=*lambda_max).contains(&lambda));
+    lambda_min: f64 = 1.0, "ratio", "1.0", "minimum λ",
+        "a number from 0.001 to 1000" if (0.001..=1000.0).contains(lambda_min);
+    lambda_max: f64 = 1.3, "ratio", "1.3", "maximum λ",
+        "a number from lambda_min to 1000" if (*lambda_min..=1000.0).contains(lambda_max);
     lambda_up: f64 = 0.04, "ratio", "0.04",
-        "increase of λ after a round trip of the slow path in which the window blocked";
-    /// 0 to 1000.
+        "increase of λ after a round trip of the slow path in which the window blocked",
+        "a number from 0 to 1000" if (0.0..=1000.0).contains(lambda_up);
     lambda_down: f64 = 0.01, "ratio", "0.01",
-        "decrease of λ after any other round trip of the slow path";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        let range = 0.001..=1000.0;
-        expect(range.contains(&self.lambda_min), "lambda_min", "a number from 0.001 to 1000")?;
-        expect(
-            (self.lambda_min..=1000.0).contains(&self.lambda_max),
-            "lambda_max",
-            "a number from lambda_min to 1000",
-        )?;
-        expect(
-            self.lambda.is_none_or(|lambda| (self.lambda_min..=self.lambda_max).contains(&lambda)),
-            "lambda",
-            "lambda_min to lambda_max",
-        )?;
-        for (key, step) in [("lambda_up", self.lambda_up), ("lambda_down", self.lambda_down)] {
-            expect((0.0..=1000.0).contains(&step), key, "a number from 0 to 1000")?;
-        }
-        Ok(())
-    }
+        "decrease of λ after any other round trip of the slow path",
+        "a number from 0 to 1000" if (0.0..=1000.0).contains(lambda_down);
 }
 
 impl Config {

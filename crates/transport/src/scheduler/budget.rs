@@ -2,13 +2,12 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Duration, Instant, Probability, expect};
+use skybraid_units::{Duration, Instant, Probability};
 
-use super::hedge::positive;
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, wait_for_room};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 use crate::{PathSet, PathView, parameters};
 
 /// See [`Config`].
@@ -28,26 +27,17 @@ pub const ABOUT: About = About {
 };
 
 parameters! {
-    /// Above zero.
     rtt: Duration = Duration::from_millis(200), "time", "200ms",
-        "round-trip time above which a path is excluded";
-    /// Above zero.
+        "round-trip time above which a path is excluded",
+        "above zero" if rtt.is_positive();
     tolerance: Probability = Probability::new(0.5).unwrap_or(Probability::ONE), "share", "50%",
-        "deviation as a share of the round-trip time, above which a path is excluded";
-    /// 0 to 1000.
-    aversion: f64 = 1.0, "number", "1", "weight of the queueing delay";
-    /// Above zero.
+        "deviation as a share of the round-trip time, above which a path is excluded",
+        "above 0%" if *tolerance != Probability::ZERO;
+    aversion: f64 = 1.0, "number", "1", "weight of the queueing delay",
+        "from 0 to 1000" if (0.0..=1000.0).contains(aversion);
     hold: Duration = Duration::from_secs(2), "time", "2s",
-        "time for which a path must be within its limits before it returns";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        positive("rtt", Some(self.rtt))?;
-        positive("hold", Some(self.hold))?;
-        expect(self.tolerance != Probability::ZERO, "tolerance", "above 0%")?;
-        expect((0.0..=1000.0).contains(&self.aversion), "aversion", "from 0 to 1000")
-    }
+        "time for which a path must be within its limits before it returns",
+        "above zero" if hold.is_positive();
 }
 
 impl Config {

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
-use crate::registry::{About, Check};
+use crate::registry::About;
 use crate::{Class, PathSet, PathView, parameters};
 
 /// See [`Config`].
@@ -22,8 +22,6 @@ parameters! {
     control: u8 = 0, "position", "0", "index of the path for control, counted from 0";
     data: u8 = 1, "position", "1", "index of the path for video and data";
 }
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

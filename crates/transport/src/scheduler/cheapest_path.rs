@@ -6,7 +6,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::ranking::Ranking;
 use super::{Choice, Reason, Scheduler, Unit, send_on, wait_for_room};
-use crate::registry::{About, Check, Compat};
+use crate::registry::{About, Compat};
 use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
@@ -27,8 +27,6 @@ parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper",
         "whether standby paths wait until all others have failed";
 }
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

@@ -3,14 +3,14 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant, Probability, expect};
+use skybraid_units::{Duration, Instant, Probability};
 
 use super::arrivals::{Arrivals, LossChain, stationary};
-use super::hedge::{expected_age, latest_age, next_path, one_way, positive};
+use super::hedge::{expected_age, latest_age, next_path, one_way};
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit, candidates};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 use crate::{PathId, PathSet, PathView, parameters};
 
 /// See [`Config`].
@@ -28,22 +28,15 @@ pub const ABOUT: About = About {
 
 parameters! {
     within: Option<Duration> = None, "time", "(the message's deadline)",
-        "time within which a message must arrive";
-    /// Above zero.
+        "time within which a message must arrive",
+        "above zero" if within.is_none_or(Duration::is_positive);
     fails: Probability = Probability::new(0.01).unwrap_or(Probability::ONE), "share", "1%",
         "share of runs that lack a combination at the measured loss, or whose combinations are \
-         linearly dependent";
-    /// Above zero.
+         linearly dependent",
+        "above 0%" if *fails != Probability::ZERO;
     ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
-        "maximum time for which the receiver holds an acknowledgement";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        positive("within", self.within)?;
-        positive("ack_delay", Some(self.ack_delay))?;
-        expect(self.fails != Probability::ZERO, "fails", "above 0%")
-    }
+        "maximum time for which the receiver holds an acknowledgement",
+        "above zero" if ack_delay.is_positive();
 }
 
 impl Config {

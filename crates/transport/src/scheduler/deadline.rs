@@ -6,14 +6,13 @@ use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
 use super::forecast::{Forecast, Planned};
-use super::hedge::positive;
 use super::low_rtt::lowest_rtt;
 use super::odds::{BINS, PathOdds};
 use super::plan::{Plan, STEPS, Terms};
 use super::route::{PathState, Rank, Route, Times, bins, expected};
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 use crate::{PathId, PathSet, PathView, parameters};
 
 /// See [`Config`].
@@ -33,24 +32,18 @@ pub const ABOUT: About = About {
 
 parameters! {
     within: Option<Duration> = None, "time", "(the message's deadline)",
-        "time within which a message must arrive";
+        "time within which a message must arrive",
+        "above zero" if within.is_none_or(Duration::is_positive);
     share: Probability = Probability::new(0.99999).unwrap_or(Probability::ONE), "share", "99.999%",
         "share of the messages that must arrive in time";
     budget: Probability = Probability::new(0.2).unwrap_or(Probability::ONE), "share", "20%",
         "bytes of further copies as a share of the bytes of first copies";
-    /// Above zero.
     memory: Duration = Duration::from_secs(1), "time", "1s",
-        "time for which a bad delay is remembered";
+        "time for which a bad delay is remembered",
+        "above zero" if memory.is_positive();
     ack_delay: Option<Duration> = None, "time", "(a tenth of within, at most 40ms)",
-        "maximum time for which the receiver holds an acknowledgement";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        positive("within", self.within)?;
-        positive("memory", Some(self.memory))?;
-        positive("ack_delay", self.ack_delay)
-    }
+        "maximum time for which the receiver holds an acknowledgement",
+        "above zero" if ack_delay.is_none_or(Duration::is_positive);
 }
 
 impl Config {

@@ -5,11 +5,11 @@ use alloc::boxed::Box;
 use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
-use super::hedge::{expected_age, latest_age, next_in_time, one_way, positive};
+use super::hedge::{expected_age, latest_age, next_in_time, one_way};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, untried, wait_for_room};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 use crate::{PathId, PathSet, PathView, parameters};
 
 /// See [`Config`].
@@ -29,27 +29,20 @@ pub const ABOUT: About = About {
 
 parameters! {
     within: Option<Duration> = None, "time", "(the message's deadline)",
-        "time within which a message must arrive";
+        "time within which a message must arrive",
+        "above zero" if within.is_none_or(Duration::is_positive);
     warn: Option<Duration> = None, "time", "(half of within)",
-        "one-way delay above which copies are sent";
-    /// Above zero.
+        "one-way delay above which copies are sent",
+        "above zero" if warn.is_none_or(Duration::is_positive);
     memory: Duration = Duration::from_secs(1), "time", "1s",
-        "time for which a bad delay is remembered";
+        "time for which a bad delay is remembered",
+        "above zero" if memory.is_positive();
     hedge: bool = true, "true or false", "true", "send copies of unacknowledged datagrams";
     budget: Probability = Probability::ONE, "share", "100%",
         "bytes of further copies as a share of the bytes of first copies";
-    /// Above zero.
     ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
-        "maximum time for which the receiver holds an acknowledgement";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        positive("within", self.within)?;
-        positive("warn", self.warn)?;
-        positive("memory", Some(self.memory))?;
-        positive("ack_delay", Some(self.ack_delay))
-    }
+        "maximum time for which the receiver holds an acknowledgement",
+        "above zero" if ack_delay.is_positive();
 }
 
 impl Config {

@@ -4,10 +4,10 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Duration, Instant, expect};
+use skybraid_units::{Duration, Instant};
 
 use super::{Choice, FastOrSlow, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 use crate::{PathView, parameters};
 
 /// See [`Config`].
@@ -24,15 +24,9 @@ pub const ABOUT: About = About {
 
 parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper", "form of the comparison";
-    /// 0 to 1000.
     beta: f64 = 0.25, "ratio", "0.25",
-        "relative margin of the slow path's completion time that ends the waiting";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect((0.0..=1000.0).contains(&self.beta), "beta", "a number from 0 to 1000")
-    }
+        "relative margin of the slow path's completion time that ends the waiting",
+        "a number from 0 to 1000" if (0.0..=1000.0).contains(beta);
 }
 
 impl Config {

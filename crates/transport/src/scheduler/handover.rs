@@ -6,7 +6,7 @@ use skybraid_units::Instant;
 
 use super::cheapest_path::{NEVER, Preference};
 use super::{Choice, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Check, Compat};
+use crate::registry::{About, Compat};
 use crate::{PathView, parameters};
 
 /// See [`Config`].
@@ -24,8 +24,6 @@ pub const ABOUT: About = About {
 parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper", "as intended, or as implemented";
 }
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

@@ -2,12 +2,12 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Duration, Instant, Probability, expect};
+use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Scheduler, Unit, candidates, fastest, untried};
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 use crate::{PathSet, PathView, parameters};
 
 /// See [`Config`].
@@ -26,28 +26,16 @@ pub const ABOUT: About = About {
 
 parameters! {
     after: Option<Duration> = None, "time", "(from the deadline)",
-        "age at which a copy of a datagram is sent";
+        "age at which a copy of a datagram is sent",
+        "above zero" if after.is_none_or(Duration::is_positive);
     within: Option<Duration> = None, "time", "(the message's deadline)",
-        "time within which a message must arrive";
-    /// 0 to 100.
+        "time within which a message must arrive",
+        "above zero" if within.is_none_or(Duration::is_positive);
     budget: Probability = Probability::ONE, "share", "100%",
         "bytes of further copies as a share of the bytes of first copies";
-    /// Above zero.
     ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
-        "maximum time for which the receiver holds an acknowledgement";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        positive("after", self.after)?;
-        positive("within", self.within)?;
-        positive("ack_delay", Some(self.ack_delay))
-    }
-}
-
-/// Checks that a time is above zero if it is given.
-pub(super) fn positive(key: &'static str, time: Option<Duration>) -> Result<(), InvalidParameter> {
-    expect(time.is_none_or(Duration::is_positive), key, "above zero")
+        "maximum time for which the receiver holds an acknowledgement",
+        "above zero" if ack_delay.is_positive();
 }
 
 impl Config {

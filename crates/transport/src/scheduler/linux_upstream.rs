@@ -1,13 +1,12 @@
 //! The scheduler of upstream Linux: the path whose queue empties first, in bursts.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
 use skybraid_units::{Bytes, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
@@ -22,25 +21,14 @@ pub const ABOUT: About = About {
 };
 
 parameters! {
-    /// At least 1. The default is a maximal IP packet without its headers: 65536 − 20 − 40 − 40 −
-    /// 8.
+    /// The default is a maximal IP packet without its headers: 65536 − 20 − 40 − 40 − 8.
     burst: u64 = 65_428, "bytes", "65428",
-        "bytes sent on a path before the queues are compared again";
-    /// At least 1.
+        "bytes sent on a path before the queues are compared again",
+        "at least 1" if *burst > 0;
     buffer: u64 = 2, "windows", "2",
         "maximum queued and unacknowledged data of a path; Linux sizes send buffers for two \
-         windows";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        for (key, value) in [("burst", self.burst), ("buffer", self.buffer)] {
-            if value == 0 {
-                return Err((key, "expected at least 1".to_string()));
-            }
-        }
-        Ok(())
-    }
+         windows",
+        "at least 1" if *buffer > 0;
 }
 
 impl Config {

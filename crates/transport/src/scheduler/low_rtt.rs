@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried};
-use crate::registry::{About, Check};
+use crate::registry::About;
 use crate::{PathView, parameters};
 
 /// See [`Config`].
@@ -20,8 +20,6 @@ pub const ABOUT: About = About {
 };
 
 parameters! {}
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

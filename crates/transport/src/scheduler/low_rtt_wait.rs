@@ -7,7 +7,7 @@ use skybraid_units::Instant;
 use super::{
     Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried, wait_for_room,
 };
-use crate::registry::{About, Check};
+use crate::registry::About;
 use crate::{PathView, parameters};
 
 /// See [`Config`].
@@ -23,8 +23,6 @@ pub const ABOUT: About = About {
 };
 
 parameters! {}
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

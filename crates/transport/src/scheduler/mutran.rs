@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, low_rtt, round_robin};
-use crate::registry::{About, Check};
+use crate::registry::About;
 use crate::{Class, PathView, parameters};
 
 /// See [`Config`].
@@ -40,8 +40,6 @@ parameters! {
     wait: bool = false, "true or false", "false",
         "copies wait for paths without room over MP-DCCP, too";
 }
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

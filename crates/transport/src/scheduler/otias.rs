@@ -3,11 +3,11 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant, expect};
+use skybraid_units::{Bytes, Duration, Instant};
 
 use super::ranking::Ranking;
 use super::{Choice, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
@@ -24,15 +24,9 @@ pub const ABOUT: About = About {
 parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper",
         "round trips of waiting as fractions, or rounded down";
-    /// At least 1.
     queue: Option<u64> = None, "segments", "(no bound)",
-        "maximum number of waiting segments per path";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(self.queue != Some(0), "queue", "at least 1")
-    }
+        "maximum number of waiting segments per path",
+        "at least 1" if *queue != Some(0);
 }
 
 impl Config {

@@ -2,11 +2,11 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Instant, expect};
+use skybraid_units::Instant;
 
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 use crate::{PathSet, PathView, parameters};
 
 /// See [`Config`].
@@ -42,13 +42,8 @@ pub enum Walk {
 parameters! {
     strict: bool = false, "true or false", "false", "wait until every usable path has room";
     version: Option<Walk> = None, "0.95, 0.95.1 or 0.95.2", "none",
-        "MPTCP: redundancy of this version of out-of-tree MPTCP, including its faults";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(!self.strict || self.version.is_none(), "version", "none with `strict`")
-    }
+        "MPTCP: redundancy of this version of out-of-tree MPTCP, including its faults",
+        "none with `strict`" if !strict || version.is_none();
 }
 
 impl Config {

@@ -2,11 +2,11 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Instant, expect};
+use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 use crate::{PathId, PathSet, PathView, parameters};
 
 /// See [`Config`].
@@ -22,16 +22,10 @@ pub const ABOUT: About = About {
 
 parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper", "plain turns, or rounds of quotas";
-    /// At least 1.
-    segments: u32 = 1, "segments", "1", "consecutive segments on a path";
+    segments: u32 = 1, "segments", "1", "consecutive segments on a path",
+        "at least 1" if *segments > 0;
     cwnd_limited: bool = true, "true or false", "true",
         "skip paths with a full window instead of waiting for them";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(self.segments > 0, "segments", "at least 1")
-    }
 }
 
 impl Config {

@@ -4,15 +4,15 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant, expect};
+use skybraid_units::{Duration, Instant};
 
 use super::arrivals::{Arrivals, LossChain, stationary};
 use super::coded::repair_paths;
-use super::hedge::{expected_age, one_way, positive};
+use super::hedge::{expected_age, one_way};
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit, candidates};
 use crate::per_path::PerPath;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
@@ -33,21 +33,14 @@ pub const ABOUT: About = About {
 
 parameters! {
     within: Option<Duration> = None, "time", "(the message's deadline)",
-        "time within which a message must arrive";
-    /// Above 0, at most 1.
+        "time within which a message must arrive",
+        "above zero" if within.is_none_or(Duration::is_positive);
     cost: f64 = 1e-4, "number", "0.0001",
-        "price, in misses, of as many combinations as the frame has packets";
-    /// Above zero.
+        "price, in misses, of as many combinations as the frame has packets",
+        "above 0, at most 1" if *cost > 0.0 && *cost <= 1.0;
     ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
-        "maximum time for which the receiver holds an acknowledgement";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        positive("within", self.within)?;
-        positive("ack_delay", Some(self.ack_delay))?;
-        expect(self.cost > 0.0 && self.cost <= 1.0, "cost", "above 0, at most 1")
-    }
+        "maximum time for which the receiver holds an acknowledgement",
+        "above zero" if ack_delay.is_positive();
 }
 
 impl Config {

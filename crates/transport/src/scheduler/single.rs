@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
-use crate::registry::{About, Check};
+use crate::registry::About;
 use crate::{PathSet, PathView, parameters};
 
 /// See [`Config`].
@@ -21,8 +21,6 @@ pub const ABOUT: About = About {
 parameters! {
     path: u8 = 0, "position", "0", "index of the path, counted from 0";
 }
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use skybraid_units::{Duration, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried};
-use crate::registry::{About, Check};
+use crate::registry::About;
 use crate::{PathId, PathView, parameters};
 
 /// See [`Config`].
@@ -21,8 +21,6 @@ pub const ABOUT: About = About {
 };
 
 parameters! {}
-
-impl Check for Config {}
 
 impl Config {
     /// Builds a new instance.

@@ -4,13 +4,12 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 
-use skybraid_units::{Duration, Instant, expect};
+use skybraid_units::{Duration, Instant};
 
 use super::coded::repair_paths;
-use super::hedge::positive;
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit};
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 use crate::{PathView, parameters};
 
 /// See [`Config`].
@@ -28,19 +27,13 @@ pub const ABOUT: About = About {
 };
 
 parameters! {
-    burst: u16 = 8, "number", "8", "consecutive losses that are recovered, 1 to 128";
-    delay: u8 = 3, "number", "3", "frames within which they are recovered, 1 to 16";
-    /// Above zero.
+    burst: u16 = 8, "number", "8", "consecutive losses that are recovered, 1 to 128",
+        "from 1 to 128" if (1..=128).contains(burst);
+    delay: u8 = 3, "number", "3", "frames within which they are recovered, 1 to 16",
+        "from 1 to 16" if (1..=16).contains(delay);
     ack_delay: Duration = Duration::from_millis(100), "time", "100ms",
-        "maximum time for which the receiver holds an acknowledgement";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect((1..=128).contains(&self.burst), "burst", "from 1 to 128")?;
-        expect((1..=16).contains(&self.delay), "delay", "from 1 to 16")?;
-        positive("ack_delay", Some(self.ack_delay))
-    }
+        "maximum time for which the receiver holds an acknowledgement",
+        "above zero" if ack_delay.is_positive();
 }
 
 impl Config {

@@ -1,9 +1,9 @@
 //! The scheduler of `docs/extending.md`, as a user would add it.
 
-use skybraid_transport::registry::{About, Check, InvalidParameter};
+use skybraid_transport::registry::About;
 use skybraid_transport::scheduler::{Choice, Reason, Scheduler, Unit, candidates, send_on};
 use skybraid_transport::{PathView, parameters};
-use skybraid_units::{Duration, Instant, expect};
+use skybraid_units::{Duration, Instant};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,15 +15,8 @@ pub const ABOUT: About = About {
 };
 
 parameters! {
-    /// Above zero.
     limit: Duration = Duration::from_millis(200), "time", "200ms",
-        "longest round-trip time of a path that is taken";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(self.limit.is_positive(), "limit", "above zero")
-    }
+        "longest round-trip time of a path that is taken", "above zero" if limit.is_positive();
 }
 
 impl Config {

@@ -6,12 +6,12 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Stream, expect};
+use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Stream};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
 use super::{Acked, Congestion, Lost, PathBasics, RateSample, Restart, Siblings};
 use crate::parameters;
-use crate::registry::{About, Check, Compat, InvalidParameter};
+use crate::registry::{About, Compat};
 
 mod cycle;
 mod policer;
@@ -41,12 +41,12 @@ pub const ABOUT: About = About {
 parameters! {
     compat: Compat = Compat::Paper, "paper or linux", "paper",
         "gains and rounding of the draft, or of Linux";
-    /// At least 1.
     bandwidth_rounds: u32 = 10, "round trips", "10",
-        "time for which the maximum delivery rate counts as the bandwidth";
-    /// Above zero.
+        "time for which the maximum delivery rate counts as the bandwidth",
+        "at least 1" if *bandwidth_rounds > 0;
     min_rtt_window: Duration = Duration::from_secs(10), "time", "10s",
-        "time for which the minimum round-trip time is valid before it is measured again";
+        "time for which the minimum round-trip time is valid before it is measured again",
+        "a time above zero" if min_rtt_window.is_positive();
     aggregation: bool = true, "true or false", "true",
         "widen the window by the excess data of aggregated acknowledgements";
     policer: bool = true, "true or false", "true",
@@ -55,13 +55,6 @@ parameters! {
         "for radio links: compensate losses that do not depend on the rate, up to 60 %; do not \
          shrink the window after a loss; do not drain paths whose round trips are near their \
          minimum";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(self.bandwidth_rounds > 0, "bandwidth_rounds", "at least 1")?;
-        expect(self.min_rtt_window.is_positive(), "min_rtt_window", "a time above zero")
-    }
 }
 
 impl Config {

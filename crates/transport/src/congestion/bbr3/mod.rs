@@ -5,12 +5,12 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream, expect};
+use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
 use super::{Acked, Congestion, Lost, PathBasics, RateSample, Restart, Siblings};
 use crate::parameters;
-use crate::registry::{About, Check, InvalidParameter};
+use crate::registry::About;
 
 mod bounds;
 mod probe;
@@ -35,31 +35,26 @@ pub const ABOUT: About = About {
 };
 
 parameters! {
-    /// `BBR.LossThresh`, below 100 %.
+    /// `BBR.LossThresh`.
     loss_threshold: Probability = Probability::new(0.02).unwrap_or_default(), "probability", "2%",
-        "loss in a round trip above which the amount in flight is too large";
-    /// `BBR.Beta`, between 0 and 1.
+        "loss in a round trip above which the amount in flight is too large",
+        "less than 100%" if loss_threshold.ratio() < 1.0;
+    /// `BBR.Beta`.
     beta: f64 = 0.7, "ratio", "0.7",
-        "minimum factor on the amount in flight after a round trip with too much loss";
-    /// `BBR.Headroom`, from 0 to below 1.
+        "minimum factor on the amount in flight after a round trip with too much loss",
+        "a number between 0 and 1" if *beta > 0.0 && *beta < 1.0;
+    /// `BBR.Headroom`.
     headroom: f64 = 0.15, "ratio", "0.15",
-        "headroom for other flows below the amount in flight that was too large";
-    /// `BBR.MinRTTFilterLen`, above zero.
+        "headroom for other flows below the amount in flight that was too large",
+        "a number from 0 to below 1" if (0.0..1.0).contains(headroom);
+    /// `BBR.MinRTTFilterLen`.
     min_rtt_window: Duration = Duration::from_secs(10), "time", "10s",
-        "time for which the minimum round-trip time is valid";
-    /// `BBR.ProbeRTTInterval`, above zero.
+        "time for which the minimum round-trip time is valid",
+        "a time above zero" if min_rtt_window.is_positive();
+    /// `BBR.ProbeRTTInterval`.
     probe_rtt_interval: Duration = Duration::from_secs(5), "time", "5s",
-        "interval at which the queue is drained to measure the round-trip time";
-}
-
-impl Check for Config {
-    fn check(&self) -> Result<(), InvalidParameter> {
-        expect(self.loss_threshold.ratio() < 1.0, "loss_threshold", "less than 100%")?;
-        expect(self.beta > 0.0 && self.beta < 1.0, "beta", "a number between 0 and 1")?;
-        expect((0.0..1.0).contains(&self.headroom), "headroom", "a number from 0 to below 1")?;
-        expect(self.min_rtt_window.is_positive(), "min_rtt_window", "a time above zero")?;
-        expect(self.probe_rtt_interval.is_positive(), "probe_rtt_interval", "a time above zero")
-    }
+        "interval at which the queue is drained to measure the round-trip time",
+        "a time above zero" if probe_rtt_interval.is_positive();
 }
 
 impl Config {
