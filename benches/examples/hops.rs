@@ -1,7 +1,7 @@
 //! Instructions per packet-hop of the simulator, and their ratio to those of a bare loop over the same links.
 //!
-//! Unlike those of `make counts`, they are of the code as it is released, with link-time optimisation. Each variant runs
-//! below valgrind's callgrind in a process of its own.
+//! Unlike those of `make counts`, they are of the code as it is released, with link-time optimisation. Each variant
+//! runs below valgrind's callgrind in a process of its own.
 
 use std::hint::black_box;
 use std::process::ExitCode;

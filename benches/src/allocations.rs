@@ -11,8 +11,8 @@ use skybraid_units::{Duration, Instant};
 use crate::counting::allocations;
 use crate::simulated::{flow, setup};
 
-/// By then buffers have grown to their size, and rows of lost messages, which are kept for 120 s, are dropped as fast as
-/// new ones come.
+/// By then buffers have grown to their size, and rows of lost messages, which are kept for 120 s, are dropped as fast
+/// as new ones come.
 const WARM_UP: Duration = Duration::from_secs(300);
 /// Virtual time of a run.
 const DURATION: Duration = Duration::from_secs(600);

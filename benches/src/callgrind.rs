@@ -11,8 +11,8 @@ pub fn is_installed() -> bool {
 
 /// Runs this program under callgrind with an environment variable, which tells it what to do.
 ///
-/// Returns what it has printed, and the instructions between entry and return of `function`, a whole path, for each of its
-/// `calls`.
+/// Returns what it has printed, and the instructions between entry and return of `function`, a whole path, for each of
+/// its `calls`.
 ///
 /// # Errors
 /// The program fails, or callgrind has counted nothing; the text begins with the value of the variable.

@@ -1,4 +1,5 @@
-//! Measurements of the engine: speed relative to a bare loop, instructions, allocations, and the cost of single algorithms.
+//! Measurements of the engine: speed relative to a bare loop, instructions, allocations, and the cost of single
+//! algorithms.
 
 pub mod algorithms;
 pub mod allocations;

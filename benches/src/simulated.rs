@@ -1,4 +1,5 @@
-//! The simulator over the two paths of the main scenario, with 100 ms samples on, next to a bare loop over the same links.
+//! The simulator over the two paths of the main scenario, with 100 ms samples on, next to a bare loop over the same
+//! links.
 
 use skybraid_scenario::Scenario;
 use skybraid_sim::record::Record;

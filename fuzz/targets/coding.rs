@@ -1,4 +1,5 @@
-//! Any datagrams and repair packets, in any order. A source packet is recovered at most once, and never after it arrived.
+//! Any datagrams and repair packets, in any order. A source packet is recovered at most once, and never after it
+//! arrived.
 #![no_main]
 
 use std::collections::BTreeSet;

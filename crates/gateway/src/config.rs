@@ -25,8 +25,8 @@ pub const TUN: &str = "tun";
 /// Packets with which data begins on a path that carried none: an initial window (RFC 3390).
 const RESTART_WINDOW: u32 = 4;
 
-/// Data that waits for the pace of its path: a burst of a frame is not spread over all paths, whose queues it would fill
-/// together when all rates fall.
+/// Data that waits for the pace of its path: a burst of a frame is not spread over all paths, whose queues it would
+/// fill together when all rates fall.
 const PACE_QUEUE: Duration = Duration::from_millis(8);
 
 named! {

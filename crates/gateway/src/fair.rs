@@ -99,8 +99,8 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         self.len == 0
     }
 
-    /// Adds a message of `bytes` bytes; [`take_excess`](Self::take_excess) must follow. A message with a `kind` replaces a
-    /// queued one of the same kind.
+    /// Adds a message of `bytes` bytes; [`take_excess`](Self::take_excess) must follow. A message with a `kind`
+    /// replaces a queued one of the same kind.
     pub fn push(
         &mut self,
         client: C,
@@ -139,7 +139,8 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         None
     }
 
-    /// Drops the newest message in the longest queue of the client with the most while all queues together hold too much.
+    /// Drops the newest message in the longest queue of the client with the most while all queues together hold too
+    /// much.
     pub fn take_excess(&mut self) -> Option<Displaced<C, S, T>> {
         let max_cost = QUEUES * FULL * self.max_queue as i64;
         if self.cost > max_cost { self.drop_newest() } else { None }

@@ -1,11 +1,11 @@
 //! Rate limit for control messages.
 //!
-//! Control is sent on every path at once, without congestion control. A source that writes thousands of
-//! messages a second would fill the queues of the networks, or the buffers of a slower peer, and delay the
-//! messages of other sources. The rate is therefore cut while probes show such a queue. The rate is never cut
-//! below [`MIN_RATE`], more than pilots and autopilots need, and unlimited while there is no queue. A burst of more than
-//! pilots and autopilots write (a mission, a program gone wild) would fill the queues before any probe can show it: it
-//! leaves at a rate that grows by half each round trip until there is a queue.
+//! Control is sent on every path at once, without congestion control. A source that writes thousands of messages a
+//! second would fill the queues of the networks, or the buffers of a slower peer, and delay the messages of other
+//! sources. The rate is therefore cut while probes show such a queue. The rate is never cut below [`MIN_RATE`], more
+//! than pilots and autopilots need, and unlimited while there is no queue. A burst of more than pilots and autopilots
+//! write (a mission, a program gone wild) would fill the queues before any probe can show it: it leaves at a rate that
+//! grows by half each round trip until there is a queue.
 
 use skybraid_units::{Duration, Instant};
 

@@ -193,8 +193,8 @@ impl Hosts {
         }
     }
 
-    /// Latest arrival of a datagram that the driver may settle rather than pass it to the receiver, where nothing but the
-    /// record notices it; `None` if the receiver must get it. `record` is its [`Outgoing::record`].
+    /// Latest arrival of a datagram that the driver may settle rather than pass it to the receiver, where nothing but
+    /// the record notices it; `None` if the receiver must get it. `record` is its [`Outgoing::record`].
     pub fn settle_by(&self, record: RecordId, to: SideId, segment: &Segment) -> Option<Instant> {
         let sender = Side::find(&self.sides, to.other())?.sender()?;
         if !sender.may_settle(segment) {

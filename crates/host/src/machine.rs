@@ -8,8 +8,8 @@ use skybraid_units::Instant;
 /// A protocol machine, or an endpoint of any protocol. A host that knows its protocol's machine need not look for it at
 /// each call.
 pub trait Machine {
-    /// Passes all segments that can be sent now to `send`. They are borrowed rather than moved: a segment is large enough
-    /// for copies to cost.
+    /// Passes all segments that can be sent now to `send`. They are borrowed rather than moved: a segment is large
+    /// enough for copies to cost.
     fn send_all(&mut self, now: Instant, send: impl FnMut(&Transmit));
     /// Returns the next delivered message.
     fn poll_delivered(&mut self) -> Option<Delivered>;

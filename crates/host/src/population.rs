@@ -139,8 +139,8 @@ impl Population {
         (writes_to, stream)
     }
 
-    /// Adds the connections of flow number `id`, their sides from the vehicle to the ground, and the proxies in between.
-    /// Returns the sides of the hosts: vehicle, ground.
+    /// Adds the connections of flow number `id`, their sides from the vehicle to the ground, and the proxies in
+    /// between. Returns the sides of the hosts: vehicle, ground.
     fn connect(&mut self, setup: &Setup, id: FlowId, flow: &FlowSetup) -> [SideId; 2] {
         let seed = setup.seed.stream(&format!("{}.transport", flow.name)).next_u64();
         let seeded = |transport: &TransportConfig| {

@@ -1,5 +1,5 @@
-//! Common clock of a run: the kernel's monotonic clock, which includes the time while the machine is suspended, counted from the
-//! run's start.
+//! Common clock of a run: the kernel's monotonic clock, which includes the time while the machine is suspended, counted
+//! from the run's start.
 
 use nix::time::{ClockId, clock_gettime};
 use skybraid_units::{Duration, Instant};

@@ -404,8 +404,8 @@ impl PathConfig {
         found
     }
 
-    /// Returns the checked configuration of one direction, of the median flight in a family. The preset must have been applied by
-    /// [`with_defaults`](Self::with_defaults), and traces loaded.
+    /// Returns the checked configuration of one direction, of the median flight in a family. The preset must have been
+    /// applied by [`with_defaults`](Self::with_defaults), and traces loaded.
     ///
     /// # Errors
     /// Key that is missing, out of range or in conflict with another.

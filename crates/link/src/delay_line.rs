@@ -1,11 +1,11 @@
 //! Queue that is also the delay line, as in the LTE emulator of MoonGen (`lte-emulator-handover-air.lua`).
 //!
 //! One thread takes a packet from the queue, waits until its delay has passed, hands it to the interface and takes the
-//! next. So packets that wait for their delay fill the queue, all behind a delayed packet wait, and the rate comes after
-//! the delay. Rate and delay are those of the trace's row when the packet is taken; the row advances by at most one per
-//! packet. A handover adds its remainder to a packet that is taken while it lasts; the time that a packet waited for the
-//! radio to wake is added to its delay once more. HARQ adds round trips to a packet, and those behind it follow at the
-//! catch-up rate until one would leave later than the delayed packet's own time.
+//! next. So packets that wait for their delay fill the queue, all behind a delayed packet wait, and the rate comes
+//! after the delay. Rate and delay are those of the trace's row when the packet is taken; the row advances by at most
+//! one per packet. A handover adds its remainder to a packet that is taken while it lasts; the time that a packet
+//! waited for the radio to wake is added to its delay once more. HARQ adds round trips to a packet, and those behind it
+//! follow at the catch-up rate until one would leave later than the delayed packet's own time.
 
 use alloc::collections::VecDeque;
 

@@ -12,12 +12,12 @@ use crate::quantiles::Quantiles;
 
 /// Distribution of a duration.
 ///
-/// In TOML: `"30ms"` (fixed), `{ mean = "20s" }` (exponential), `{ mean = "20s", sd = "4s" }`
-/// (normal, redrawn until positive), `{ min = "1ms", max = "5ms" }` (uniform),
-/// `{ mixture = "lte-aerial" }` or `{ mixture = [{ weight = 0.8, mean = "2ms", sd = "0.25ms" }] }`
-/// (normals, redrawn until positive), `{ median = "80ms", sigma = 1.2, max = "10s" }` (lognormal),
-/// `{ pareto = "50ms", alpha = 1.2, max = "10s" }`, `{ exponentials = [{ weight = 0.8, mean = "2s" }] }`
-/// (hyperexponential) or `{ quantiles = [[0, "0ms"], [0.5, "4ms"], [1, "90ms"]] }`. Each table takes `plus = "10ms"`, which is added to every draw.
+/// In TOML: `"30ms"` (fixed), `{ mean = "20s" }` (exponential), `{ mean = "20s", sd = "4s" }` (normal, redrawn until
+/// positive), `{ min = "1ms", max = "5ms" }` (uniform), `{ mixture = "lte-aerial" }` or `{ mixture = [{ weight = 0.8,
+/// mean = "2ms", sd = "0.25ms" }] }` (normals, redrawn until positive), `{ median = "80ms", sigma = 1.2, max = "10s" }`
+/// (lognormal), `{ pareto = "50ms", alpha = 1.2, max = "10s" }`, `{ exponentials = [{ weight = 0.8, mean = "2s" }] }`
+/// (hyperexponential) or `{ quantiles = [[0, "0ms"], [0.5, "4ms"], [1, "90ms"]] }`. Each table takes `plus = "10ms"`,
+/// which is added to every draw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
     /// Random part.

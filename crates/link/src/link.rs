@@ -91,7 +91,8 @@ impl Conditions {
     pub const DOWN: Self =
         Self { rate: Rate::ZERO, delay: Duration::ZERO, loss: Probability::ZERO, up: false };
 
-    /// Returns the state of this link and `next` in series: the lower rate, the sum of the delays, and independent losses.
+    /// Returns the state of this link and `next` in series: the lower rate, the sum of the delays, and independent
+    /// losses.
     #[must_use]
     pub fn in_series_with(&self, next: &Self) -> Self {
         let kept = self.loss.complement().ratio() * next.loss.complement().ratio();

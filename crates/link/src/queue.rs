@@ -10,8 +10,8 @@ use crate::form::text_or_table;
 
 /// Limit of a queue. Packets and bytes include the packet in service.
 ///
-/// In TOML: `{ packets = 350 }`, `{ packets = 350, holds_delay = true }`, `{ bytes = "64kB" }`, `{ time = "200ms" }`, `"unlimited"` or
-/// `{ codel = { target = "5ms", interval = "100ms", packets = 1000 } }`.
+/// In TOML: `{ packets = 350 }`, `{ packets = 350, holds_delay = true }`, `{ bytes = "64kB" }`, `{ time = "200ms" }`,
+/// `"unlimited"` or `{ codel = { target = "5ms", interval = "100ms", packets = 1000 } }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueConfig {
     /// Maximum number of packets.

@@ -8,13 +8,13 @@
 //! together for 1 − 2p + L p² of the time, which is (1 − p)² / (1 − c) for a common share c; this gives c, and
 //! the own share o follows from 1 − p = (1 − c)(1 − o).
 //!
-//! Not every carrier need be in every common outage: carrier i is in one with the probability q_i, drawn for each outage
-//! and carrier by itself. Its share is then 1 − (1 − q_i c)(1 − o), and n carriers are in a common outage together for
-//! c q_1 … q_n of the time.
+//! Not every carrier need be in every common outage: carrier i is in one with the probability q_i, drawn for each
+//! outage and carrier by itself. Its share is then 1 − (1 − q_i c)(1 − o), and n carriers are in a common outage
+//! together for c q_1 … q_n of the time.
 //!
 //! Below independence (L < 1, as of a satellite and a carrier, which different obstacles shadow) there is no common
-//! process: an outage of a carrier that would overlap one of an earlier carrier is moved, with the probability 1 − L, to
-//! a random time without overlap, which keeps p and multiplies the time together by L.
+//! process: an outage of a carrier that would overlap one of an earlier carrier is moved, with the probability 1 − L,
+//! to a random time without overlap, which keeps p and multiplies the time together by L.
 
 use alloc::format;
 use alloc::string::String;

@@ -115,8 +115,8 @@ impl CorrelationFile {
 }
 
 impl Correlation {
-    /// Returns the score that link `number`, if it is in the group, shares with the others when it draws its flight, and
-    /// the correlation with it. `group` distinguishes groups.
+    /// Returns the score that link `number`, if it is in the group, shares with the others when it draws its flight,
+    /// and the correlation with it. `group` distinguishes groups.
     pub fn shared_score(&self, number: usize, seed: Seed, group: usize) -> Option<(f64, f64)> {
         let (_, _, load) = self.links.iter().find(|(link, ..)| *link == number)?;
         let common = seed.stream(&format!("correlation.{group}.flights")).standard_normal();

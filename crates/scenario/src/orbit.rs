@@ -56,8 +56,8 @@ impl Orbit {
     }
 
     /// Applies the service to one direction of a link: the delay over time replaces that of the link, with its
-    /// handovers and reconfiguration; outages are added where no satellite serves or rain interrupts the link (or
-    /// rain attenuates the Es/N0 of an access layer), halts at handovers, and loss by elevation on top of the link's own.
+    /// handovers and reconfiguration; outages are added where no satellite serves or rain interrupts the link (or rain
+    /// attenuates the Es/N0 of an access layer), halts at handovers, and loss by elevation on top of the link's own.
     pub fn apply(&self, link: &mut LinkConfig) {
         let steps = self.service.delay_steps().into_iter();
         let steps: Vec<(Instant, f64)> =

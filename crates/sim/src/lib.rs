@@ -1,8 +1,8 @@
 //! Discrete-event simulator of flows over networks, in virtual time.
 //!
 //! The simulator drives the same link objects and transport code as the emulator and the gateway. A link decides a
-//! packet's fate at admission, so there is at most one event per packet and hop, and the agenda holds one entry per link
-//! rather than one per packet.
+//! packet's fate at admission, so there is at most one event per packet and hop, and the agenda holds one entry per
+//! link rather than one per packet.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use skybraid_units::Promised;
 
-/// A first-in first-out queue of plain records. It writes an entry in its place, where `VecDeque` builds it on the stack
-/// and then copies it, with a call if it has more than 128 bytes.
+/// A first-in first-out queue of plain records. It writes an entry in its place, where `VecDeque` builds it on the
+/// stack and then copies it, with a call if it has more than 128 bytes.
 #[derive(Clone, Debug)]
 pub struct Ring<T> {
     /// As many as a power of two, or none.

@@ -15,8 +15,8 @@ pub enum Source {
     AddressChange,
 }
 
-/// Numbering of the sources: wires, by the numbers of their links, then sides, then applications, then the sampler, then
-/// address changes. Sources that are due at the same instant run in this order.
+/// Numbering of the sources: wires, by the numbers of their links, then sides, then applications, then the sampler,
+/// then address changes. Sources that are due at the same instant run in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources {
     first_side: usize,

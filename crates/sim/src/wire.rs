@@ -123,8 +123,9 @@ impl Wire {
         }
     }
 
-    /// Admits a packet to the link; `before` are its waits at earlier links. An arrival until `settle_by` is counted, and
-    /// the packet forgotten. Returns what is known of its fate, and whether the time of the next arrival has changed.
+    /// Admits a packet to the link; `before` are its waits at earlier links. An arrival until `settle_by` is counted,
+    /// and the packet forgotten. Returns what is known of its fate, and whether the time of the next arrival has
+    /// changed.
     #[inline(always)]
     pub fn admit(
         &mut self,

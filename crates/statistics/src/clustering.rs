@@ -56,8 +56,8 @@ impl Clustering {
     }
 }
 
-/// Returns the ratio of the variance between windows to that expected from within them, for the worst share `bad` of the
-/// time; `None` without a bin, or where nothing is expected to vary.
+/// Returns the ratio of the variance between windows to that expected from within them, for the worst share `bad` of
+/// the time; `None` without a bin, or where nothing is expected to vary.
 fn design_effect(windows: &[Vec<f64>], bad: f64) -> Option<f64> {
     let mut sorted: Vec<f64> = windows.iter().flatten().copied().collect();
     sorted.sort_unstable_by(f64::total_cmp);

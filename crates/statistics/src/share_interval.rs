@@ -4,8 +4,8 @@
 //! the events, the messages that each took with it their weights. Of independent misses it is the exact Poisson
 //! interval. A variance that was estimated from few or from very unequal blocks widens it as Student's t does (Korn and
 //! Graubard, Survey Methodology 24, 1998). Fewer than [`FEW`] episodes say little about the largest that may come: the
-//! upper end of the misses allows for an outage of [`UNSEEN_S`] that was not seen. Of links whose flights are drawn from
-//! families, the interval also reaches as far as the flights seen were better or worse than all.
+//! upper end of the misses allows for an outage of [`UNSEEN_S`] that was not seen. Of links whose flights are drawn
+//! from families, the interval also reaches as far as the flights seen were better or worse than all.
 
 use alloc::vec::Vec;
 
@@ -178,7 +178,8 @@ fn expected_of(runs: &[RunShare], failing: f64, bound: f64, more: f64) -> f64 {
 }
 
 /// Returns the multiple of the flight time that would decide whether the share reaches `target`, at the present rate of
-/// misses: at least 1; `None` where the estimate is too close to the target, without a trial, or for a target of 0 or 1.
+/// misses: at least 1; `None` where the estimate is too close to the target, without a trial, or for a target of 0 or
+/// 1.
 pub fn factor_needed(runs: &[RunShare], target: f64, confidence: f64) -> Option<f64> {
     let now = share_interval(runs, confidence);
     if now.trials == 0 || target <= 0.0 || target >= 1.0 {

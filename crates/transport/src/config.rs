@@ -253,11 +253,12 @@ transport_config! {
         tx_queue: Option<u32> = None,
         /// DCCP and MP-DCCP: drops queued messages whose deadline has passed. Default off.
         drop_expired: bool = false,
-        /// DCCP and MP-DCCP: packets that may be in flight on a subflow after an idle retransmission timeout until one is
-        /// acknowledged, then as in slow start (RFC 4341 §5.1), where round trips take 300 ms at most. Default unlimited.
+        /// DCCP and MP-DCCP: packets that may be in flight on a subflow after an idle retransmission timeout until one
+        /// is acknowledged, then as in slow start (RFC 4341 §5.1), where round trips take 300 ms at most. Default
+        /// unlimited.
         restart_window: Option<u32> = None,
-        /// DCCP and MP-DCCP: data that waits on a subflow for its pace, as a time at that pace, at least two packets; the
-        /// scheduler finds no room beyond. Default 1 ms.
+        /// DCCP and MP-DCCP: data that waits on a subflow for its pace, as a time at that pace, at least two packets;
+        /// the scheduler finds no room beyond. Default 1 ms.
         pace_queue: Duration = QUANTUM,
         /// MP-DCCP: interval of keep-alives on an idle path. Default 20 s, as in MP-DCCP for Linux.
         keep_alive: Duration = Duration::from_secs(20),

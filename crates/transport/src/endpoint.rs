@@ -330,10 +330,10 @@ impl Endpoint {
         }
     }
 
-    /// Processes a measurement of the queue of `path`, for drivers that measure queues themselves. While the queue is too
-    /// long, `share` is the fraction of the bytes in flight that fits: nothing leaves until the queue is short again; then
-    /// that many may be in flight, and more with each measurement. While acknowledgements are overdue, nothing leaves for
-    /// at most 300 ms, since a measurement is on its way. For DCCP and MP-DCCP alone.
+    /// Processes a measurement of the queue of `path`, for drivers that measure queues themselves. While the queue is
+    /// too long, `share` is the fraction of the bytes in flight that fits: nothing leaves until the queue is short
+    /// again; then that many may be in flight, and more with each measurement. While acknowledgements are overdue,
+    /// nothing leaves for at most 300 ms, since a measurement is on its way. For DCCP and MP-DCCP alone.
     pub fn on_queue(&mut self, now: Instant, path: PathId, share: Option<f64>) {
         if let Self::Dccp(connection) = self {
             connection.on_queue(now, path, share);

@@ -36,10 +36,10 @@ pub enum Compat {
     Linux,
 }
 
-/// Declares the parameters of an algorithm: its `Config` with the default values and `Config::check` of their ranges, and
-/// `PARAMETERS`, their descriptions. Each is a field, its type and default, then unit, default as written in a scenario,
-/// effect and, if not all values are valid, what is expected and its condition. A condition uses all parameters as
-/// references.
+/// Declares the parameters of an algorithm: its `Config` with the default values and `Config::check` of their ranges,
+/// and `PARAMETERS`, their descriptions. Each is a field, its type and default, then unit, default as written in a
+/// scenario, effect and, if not all values are valid, what is expected and its condition. A condition uses all
+/// parameters as references.
 #[macro_export]
 macro_rules! parameters {
     ($($(#[$more:meta])* $name:ident: $type:ty = $value:expr, $unit:literal, $default:literal, $summary:literal
@@ -127,8 +127,8 @@ pub(crate) fn is_custom(name: &str) -> bool {
     name.strip_prefix(CUSTOM).is_some_and(|rest| !rest.is_empty())
 }
 
-/// Other names by which algorithms are known, with those of the registry. `default` is the scheduler of that name in the
-/// out-of-tree MPTCP of Linux.
+/// Other names by which algorithms are known, with those of the registry. `default` is the scheduler of that name in
+/// the out-of-tree MPTCP of Linux.
 pub const ALIASES: [(&str, &str); 5] = [
     ("minrtt", "low_rtt"),
     ("min_rtt", "low_rtt"),

@@ -162,8 +162,8 @@ impl PeerClock {
         self.round_trip(now).is_some_and(|sum| sum + TOLERANCE < Duration::ZERO)
     }
 
-    /// Whether a message with this transit time was stamped before the probe that showed a step of a clock: it may have been
-    /// stamped by a clock that stood still.
+    /// Whether a message with this transit time was stamped before the probe that showed a step of a clock: it may have
+    /// been stamped by a clock that stood still.
     pub fn is_before_step(&self, now: Instant, transit: Duration) -> bool {
         let recent = self.stepped.filter(|(at, _)| now.since(*at) < STEP_MEMORY);
         recent.is_some_and(|(at, incoming)| {

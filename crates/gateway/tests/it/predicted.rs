@@ -206,8 +206,8 @@ fn mean(flights: &[f64]) -> Interval {
     Interval { low: mean - half, high: mean + half }
 }
 
-/// Returns the 95 % interval of the share that arrives within `within_ms`. The flights of both sides have the same seeds, so what
-/// fails for a time fails in both; the remaining misses are independent.
+/// Returns the 95 % interval of the share that arrives within `within_ms`. The flights of both sides have the same
+/// seeds, so what fails for a time fails in both; the remaining misses are independent.
 fn in_time(flights: &[Delays], within_ms: f64) -> Interval {
     let all = flights.iter().flatten();
     let met = all.clone().flatten().filter(|delay| **delay <= within_ms).count() as u64;

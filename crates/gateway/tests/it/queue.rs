@@ -67,8 +67,8 @@ fn copies_of_control_do_not_fill_a_slow_network_for_good() {
     assert!(slow.is_some_and(|ms| ms < 3_000.0), "{slow:?}");
 }
 
-/// Share of the commands of these milliseconds that arrive within 300 ms, next to video in this many packets of 1250 B each
-/// 20 ms, if the rates of all networks fall from 5 to `mbps` Mbit/s at 6 s.
+/// Share of the commands of these milliseconds that arrive within 300 ms, next to video in this many packets of 1250 B
+/// each 20 ms, if the rates of all networks fall from 5 to `mbps` Mbit/s at 6 s.
 fn in_time_after_a_fall(mbps: f64, packets: u32, sent: core::ops::Range<u32>) -> f64 {
     let mut field = Field::new(6, &shapes(Rate::from_mbps(5.0)), EXTRA);
     talk(&mut field, 10_000, |field, at| {

@@ -117,8 +117,8 @@ impl MessageRow {
 }
 
 /// The record of a flow: its statistics, and rows of its messages. A block of rows enters the statistics when it is
-/// dropped, or at the end of the run. The fields are laid out in this order, so that what every packet touches is in few
-/// cache lines: a fleet has thousands of records.
+/// dropped, or at the end of the run. The fields are laid out in this order, so that what every packet touches is in
+/// few cache lines: a fleet has thousands of records.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FlowRecord {
@@ -169,8 +169,8 @@ impl Numbered for FlowRecord {
 }
 
 impl FlowRecord {
-    /// Creates the record of a flow over `paths` paths, at both of its ends, in a run that ends at `end`. `keep` keeps every row. Over a
-    /// `reliable` transport a message is late but never lost.
+    /// Creates the record of a flow over `paths` paths, at both of its ends, in a run that ends at `end`. `keep` keeps
+    /// every row. Over a `reliable` transport a message is late but never lost.
     pub fn new(
         keep: bool,
         reliable: bool,

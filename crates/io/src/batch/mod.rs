@@ -109,7 +109,8 @@ pub fn get_int(
     if answer == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Numbers that `SO_MEMINFO` gives; the last one is that of dropped datagrams (`SK_MEMINFO_DROPS`, `linux/sock_diag.h`).
+/// Numbers that `SO_MEMINFO` gives; the last one is that of dropped datagrams (`SK_MEMINFO_DROPS`,
+/// `linux/sock_diag.h`).
 const MEMINFO: usize = 9;
 
 /// Returns the number of datagrams that the kernel has dropped since a socket was opened because its receive buffer was

@@ -100,7 +100,8 @@ pub struct EsN0Config {
     pub clear_sky: Option<Decibels>,
     /// Attenuation below it. Default: none.
     pub attenuation: Option<AttenuationConfig>,
-    /// Margin of the adaptation: a coding is used while the reported Es/N0 exceeds its threshold by this. Default: 0 dB.
+    /// Margin of the adaptation: a coding is used while the reported Es/N0 exceeds its threshold by this. Default: 0
+    /// dB.
     pub margin: Option<Decibels>,
     /// Age of the report that determines a frame's coding. Default: none.
     pub delay: Option<Duration>,

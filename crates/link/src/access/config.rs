@@ -43,7 +43,8 @@ pub enum Rules {
     #[default]
     Standard,
     /// Those of the emulator OpenSAND 5.2: burst payloads by modulation and code rate, frame symbols by a rounded
-    /// efficiency, capacity in whole kbit per superframe, frames in UDP datagrams, each of whose IP packets can be lost.
+    /// efficiency, capacity in whole kbit per superframe, frames in UDP datagrams, each of whose IP packets can be
+    /// lost.
     Opensand,
 }
 

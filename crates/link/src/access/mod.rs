@@ -3,8 +3,8 @@
 //! Packets wait in a queue, are encapsulated into frames or bursts of fixed size that leave at ticks of a timer, and
 //! share the fate of the frames that carry them. The files: `modcod` and `waveform` are the tables of DVB-S2 and
 //! DVB-RCS2; `forward` and `return_link` place packets; `capacity` is the return link's demand assignment; `adaptive`
-//! chooses the coding by Es/N0; `frame_loss` draws losses; `hops` is the way through the satellite; `reorder_stack` is a
-//! receiver that orders frames.
+//! chooses the coding by Es/N0; `frame_loss` draws losses; `hops` is the way through the satellite; `reorder_stack` is
+//! a receiver that orders frames.
 
 mod adaptive;
 mod capacity;

@@ -85,8 +85,8 @@ impl Return {
         Self { frames, rules, label, max_bursts, codings, demand, loss, position }
     }
 
-    /// Places a packet of `size` that has arrived at `ready` into bursts sent before `limit`. `on_sent` is called
-    /// with the bursts of each superframe. `resume` returns the end of the halt that contains an instant, or that instant.
+    /// Places a packet of `size` that has arrived at `ready` into bursts sent before `limit`. `on_sent` is called with
+    /// the bursts of each superframe. `resume` returns the end of the halt that contains an instant, or that instant.
     pub fn place(
         &mut self,
         (ready, size, limit): (Instant, Bytes, Instant),

@@ -64,7 +64,8 @@ impl Link {
     }
 
     /// Takes the link down at `now`, until [`restore`](Self::restore). Packets that have not departed by `now` are
-    /// removed from the queue; `held` is how many of these the receiver was to hold ([`Fate::Held`](crate::Fate::Held)).
+    /// removed from the queue; `held` is how many of these the receiver was to hold
+    /// ([`Fate::Held`](crate::Fate::Held)).
     pub fn cut(&mut self, now: Instant, held: usize) {
         let forever = Duration::from_nanos(Instant::FAR_FUTURE.as_nanos() - now.as_nanos());
         let outages = Outages::new(&[(now, forever)], None);

@@ -214,8 +214,8 @@ handover = { interval = { exponentials = [{ weight = 1, mean = "25s" }] }, inter
             halted[(half / 2000 % 3) as usize] += 1;
         }
     }
-    // Each halt is met twice. One that would overlap another starts at its end, so that with intervals `T` of mean `m` they
-    // are `E[max(T, 1 s)]` apart, `1 + m exp(-1/m)`. Poisson: 7,800 halts have a standard deviation of 1.1 %.
+    // Each halt is met twice. One that would overlap another starts at its end, so that with intervals `T` of mean `m`
+    // they are `E[max(T, 1 s)]` apart, `1 + m exp(-1/m)`. Poisson: 7,800 halts have a standard deviation of 1.1 %.
     let per_round = |index: usize| f64::from(halted[index]) / 2.0 / rounds as f64;
     let expected = |mean: f64| 1000.0 / (1.0 + mean * (-1.0 / mean).exp());
     near(per_round(0), expected(25.0), 2.0);

@@ -80,7 +80,8 @@ fn scaled(value: &Value, unit: &str) -> String {
     format!("{value:.0} {unit}")
 }
 
-/// Appends a table, unless it has no rows, in columns of minimum width: the first left-aligned, all others right-aligned.
+/// Appends a table, unless it has no rows, in columns of minimum width: the first left-aligned, all others
+/// right-aligned.
 fn append_table(text: &mut String, heads: Vec<String>, rows: impl Iterator<Item = Vec<String>>) {
     let rows: Vec<_> = core::iter::once(heads).chain(rows).collect();
     if rows.len() == 1 {

@@ -108,7 +108,8 @@ impl End {
         }
     }
 
-    /// Returns the number of datagrams that came to the socket faster than they could be read; streams hold theirs back.
+    /// Returns the number of datagrams that came to the socket faster than they could be read; streams hold theirs
+    /// back.
     pub fn unread(&self) -> u32 {
         match &self.kind {
             Kind::UdpListen { socket, .. } | Kind::UdpSend { open: Some((socket, ..)), .. } => {

@@ -140,8 +140,8 @@ impl LocalAddresses {
     }
 }
 
-/// Whether a remote address may be reached from a local one. Every interface has a link-local address of IPv6, also where
-/// the network has no IPv6.
+/// Whether a remote address may be reached from a local one. Every interface has a link-local address of IPv6, also
+/// where the network has no IPv6.
 const fn reaches(local: IpAddr, remote: IpAddr) -> bool {
     match (local, remote) {
         (IpAddr::V4(_), IpAddr::V4(_)) => true,

@@ -1,8 +1,8 @@
 //! Buffers of a connection that grow with what it carries, as Linux tunes them.
 //!
-//! Source: Linux `tcp_rcv_space_adjust` (dynamic right-sizing: Fisk and Feng 2001) and `tcp_sndbuf_expand`; of several subflows the longest round-trip time counts, as in `mptcp_rcv_space_adjust`, and
-//! the sum of their send buffers, as in out-of-tree MPTCP (`mptcp_update_sndbuf`). Linux counts the memory that
-//! packets take; here all sizes are payload.
+//! Source: Linux `tcp_rcv_space_adjust` (dynamic right-sizing: Fisk and Feng 2001) and `tcp_sndbuf_expand`; of several
+//! subflows the longest round-trip time counts, as in `mptcp_rcv_space_adjust`, and the sum of their send buffers, as
+//! in out-of-tree MPTCP (`mptcp_update_sndbuf`). Linux counts the memory that packets take; here all sizes are payload.
 
 use skybraid_units::{Duration, Instant};
 

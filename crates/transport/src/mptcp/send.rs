@@ -214,8 +214,8 @@ impl SendSide {
         })
     }
 
-    /// Returns the end of a chunk up to `limit` that begins with the message `first`, the number of messages that end in
-    /// it, and whether bytes of another follow.
+    /// Returns the end of a chunk up to `limit` that begins with the message `first`, the number of messages that end
+    /// in it, and whether bytes of another follow.
     fn consecutive(&self, first: &Written, limit: u64) -> (u64, u32, bool) {
         let (mut end, mut messages) = (limit, 0);
         for (offset, message) in (0..).zip(&self.written) {

@@ -133,7 +133,8 @@ fn intended_change(rtt: u64, min: u64) -> f64 {
     if excess < target { target - excess } else { -(excess - target) * 100.0 / (100.0 + excess) }
 }
 
-/// Returns the part after `millis` of a `change` by the intended law. `min` is the lowest round-trip time in microseconds.
+/// Returns the part after `millis` of a `change` by the intended law. `min` is the lowest round-trip time in
+/// microseconds.
 fn intended(part: f64, change: f64, min: u64, millis: f64) -> f64 {
     part + change * part * 10.0 / min as f64 * millis
 }

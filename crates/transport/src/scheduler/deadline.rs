@@ -422,8 +422,8 @@ mod tests {
         assert_eq!(planned, ms(76));
     }
 
-    /// Delivers over path 0 after 30 ms, or `delay` what leaves from 2.5 s on, while nothing comes back from path 1 since
-    /// 1 s. Returns the number of copies of a message at 3 s.
+    /// Delivers over path 0 after 30 ms, or `delay` what leaves from 2.5 s on, while nothing comes back from path 1
+    /// since 1 s. Returns the number of copies of a message at 3 s.
     fn copies_beside_silence(delay: i64) -> u32 {
         let mut scheduler = config(60, 0.99999, 1.0).build();
         let two = paths(&[60, 60]);

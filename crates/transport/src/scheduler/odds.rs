@@ -269,8 +269,8 @@ impl Chances {
         self.longer[bins]
     }
 
-    /// Returns the chance that a copy does not arrive within `left` parts of the time, if another one misses the whole time,
-    /// as both do with the chance `together` then: failures come together, longer delays on the way do not.
+    /// Returns the chance that a copy does not arrive within `left` parts of the time, if another one misses the whole
+    /// time, as both do with the chance `together` then: failures come together, longer delays on the way do not.
     #[inline]
     pub fn misses_too(&self, left: usize, together: f64) -> f64 {
         let chance = self.longer[left] + together - self.late.mean;

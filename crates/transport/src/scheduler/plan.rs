@@ -50,7 +50,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Returns the plan of the least cost for a message over the best path, and up to two others from the better one on.
+    /// Returns the plan of the least cost for a message over the best path, and up to two others from the better one
+    /// on.
     pub fn plan<'a>(
         &self,
         odds: &PathOdds,

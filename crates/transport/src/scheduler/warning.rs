@@ -125,8 +125,8 @@ impl<Mark: Copy> Warning<Mark> {
         self.oldest().map_or(Duration::ZERO, |oldest| now.since(oldest))
     }
 
-    /// Returns a time until which no delay is forgotten and no packet in flight is older than `age`, if no packet leaves or
-    /// is settled; `now` while the predicted delay rises.
+    /// Returns a time until which no delay is forgotten and no packet in flight is older than `age`, if no packet
+    /// leaves or is settled; `now` while the predicted delay rises.
     pub fn holds_until(&self, now: Instant, age: Duration) -> Instant {
         if now < self.rises_until {
             return now;

@@ -1,8 +1,8 @@
 //! Arrivals that are recorded ahead of their time, as soon as the last link of the route has admitted the packet.
 //!
-//! The record alone notices such an arrival, so that the simulator needs no event for it. Of several copies the earliest
-//! delivers the message; of those that arrive at one instant, the one over the link of the lowest number, as if each
-//! arrival were an event.
+//! The record alone notices such an arrival, so that the simulator needs no event for it. Of several copies the
+//! earliest delivers the message; of those that arrive at one instant, the one over the link of the lowest number, as
+//! if each arrival were an event.
 
 use skybraid_transport::PathId;
 use skybraid_units::{Instant, Promised};
@@ -12,8 +12,8 @@ use crate::hosts::Carried;
 use crate::ids::DirectedLink;
 
 impl FlowRecord {
-    /// Records the transmission of a copy of a message that is one datagram on `path`, by `carry`, which gets the latest
-    /// arrival that may be settled.
+    /// Records the transmission of a copy of a message that is one datagram on `path`, by `carry`, which gets the
+    /// latest arrival that may be settled.
     #[inline]
     pub fn send_copy(
         &mut self,
@@ -88,7 +88,8 @@ mod tests {
         Instant::from_millis(ms)
     }
 
-    /// Returns the delivery of a message whose copies arrive at these times, in ms, over links and paths of these numbers.
+    /// Returns the delivery of a message whose copies arrive at these times, in ms, over links and paths of these
+    /// numbers.
     fn delivery(copies: &[(i64, usize)]) -> Option<(PathId, Instant)> {
         let mut flow = FlowRecord::new(true, false, at(1000), 3, &[Duration::from_millis(300)]);
         flow.on_written(at(0), 100);

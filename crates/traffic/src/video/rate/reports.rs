@@ -16,10 +16,10 @@ const MAX_PACKETS: u64 = 16_384;
 
 /// Collects arrivals and reports them at an interval.
 ///
-/// A report starts at the first packet not yet reported, or at a late packet that was reported missing,
-/// and ends at the last arrival. Of a longer range than one report holds, the next reports follow at once. Without arrivals there is no report; the first arrival after a silence
-/// is reported at once. On the wire, arrival times are rounded to 1/1024 s before the report (RFC 8888
-/// §3.1); here they are exact.
+/// A report starts at the first packet not yet reported, or at a late packet that was reported missing, and ends at the
+/// last arrival. Of a longer range than one report holds, the next reports follow at once. Without arrivals there is no
+/// report; the first arrival after a silence is reported at once. On the wire, arrival times are rounded to 1/1024 s
+/// before the report (RFC 8888 §3.1); here they are exact.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     interval: Duration,

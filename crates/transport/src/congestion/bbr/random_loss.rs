@@ -28,8 +28,8 @@ pub(super) struct RandomLoss {
 }
 
 impl RandomLoss {
-    /// Records segments that were `acked` and `lost`; `draining` is true if the phase that drains the queue has just been
-    /// acknowledged.
+    /// Records segments that were `acked` and `lost`; `draining` is true if the phase that drains the queue has just
+    /// been acknowledged.
     pub(super) fn on_delivery(&mut self, draining: bool, acked: u64, lost: u64) {
         let counts = if draining { self.lag >= REPORT_LAG } else { self.lag > 0 };
         self.lag = if draining {
@@ -67,9 +67,9 @@ mod tests {
     /// Packets of a phase that a path delivers at most.
     const ROOM: u64 = 40;
 
-    /// Share after `cycles` of the phases with the pacing gains of BBR over a path that is full with [`ROOM`] packets in a
-    /// phase and loses one of `random` besides. Fates are reported in the phase in which packets are sent, those of lost
-    /// ones three packets later.
+    /// Share after `cycles` of the phases with the pacing gains of BBR over a path that is full with [`ROOM`] packets
+    /// in a phase and loses one of `random` besides. Fates are reported in the phase in which packets are sent, those
+    /// of lost ones three packets later.
     fn share(cycles: u64, random: u64) -> f64 {
         let mut loss = RandomLoss::default();
         let (mut late, mut number) = (Vec::<bool>::new(), 0_u64);

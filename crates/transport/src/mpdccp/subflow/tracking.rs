@@ -49,7 +49,8 @@ impl Subflow {
         })
     }
 
-    /// Requests a Sync if nothing has been sent for `every` and nothing is in flight, so that the path's delay is known.
+    /// Requests a Sync if nothing has been sent for `every` and nothing is in flight, so that the path's delay is
+    /// known.
     pub fn probe_if_idle(&mut self, now: Instant, every: Duration) {
         if let Some(tracking) = &self.tracking
             && self.is_established()

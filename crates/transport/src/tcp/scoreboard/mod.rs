@@ -411,8 +411,8 @@ impl Scoreboard {
     }
 
     /// Removes the acknowledged segments before the first one that was retransmitted, marked lost or acknowledged
-    /// selectively. They were sent in this order, so the first and the last one alone are measured. Returns their number,
-    /// and whether the next segment is acknowledged as well.
+    /// selectively. They were sent in this order, so the first and the last one alone are measured. Returns their
+    /// number, and whether the next segment is acknowledged as well.
     #[inline]
     fn take_in_order(
         &mut self,

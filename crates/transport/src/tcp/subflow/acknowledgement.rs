@@ -164,9 +164,9 @@ impl Subflow {
         }
     }
 
-    /// Returns the loss that is found at `now`, with what was outstanding `before`. By the letter of RFC 5681, data that
-    /// has left the network but is not acknowledged in order is outstanding, but at most one window was in flight unless
-    /// `flight_size` is the letter.
+    /// Returns the loss that is found at `now`, with what was outstanding `before`. By the letter of RFC 5681, data
+    /// that has left the network but is not acknowledged in order is outstanding, but at most one window was in flight
+    /// unless `flight_size` is the letter.
     fn lost(&self, now: Instant, before: Outstanding) -> Lost {
         let (outstanding, window) = (self.board.next() - before.una, self.window.bytes());
         let in_flight = match self.flight_size {
