@@ -63,6 +63,16 @@ def test_each_part_of_a_campaign_is_flushed_with_its_folder(tmp_path: Path, flus
     assert len(flushed) < 20
 
 
+def test_what_is_interrupted_as_it_begins_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("skybraid.model.folder.fcntl.flock", interrupt)
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "out"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def waiting(words: list[str], cwd: Path, seen: Callable[[], bool]) -> subprocess.Popen[str]:
     """A command in the middle of its work."""
     command = [sys.executable, "-m", "skybraid", *words]
@@ -128,7 +138,7 @@ def test_a_folder_removed_before_its_lock_is_made_again(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(fcntl, "flock", late)
     with new_folder(tmp_path / "out") as aside:
-        assert aside != removed[0]
+        assert removed == [aside]
         assert remove_left_over(tmp_path) == []
         (aside / "file").write_text("kept")
     assert (tmp_path / "out" / "file").read_text() == "kept"

@@ -59,12 +59,11 @@ def new_folder(target: Path) -> Iterator[Path]:
     _refuse_dangling(target)
     target = _real(target)
     _refuse_existing(target)
+    aside = target.with_name(f".{target.name}.{os.urandom(4).hex()}{_PARTIAL}")
+    held = None
     try:
         make_folder(target.parent)
-        aside, held = _new_partial_folder(target)
-    except OSError as error:
-        raise cannot_write(target, error) from error
-    try:
+        held = _make_locked(aside)
         yield aside
         _refuse_existing(target)
         flush_all(aside)
@@ -80,17 +79,16 @@ def new_folder(target: Path) -> Iterator[Path]:
             os.close(held)
 
 
-def _new_partial_folder(target: Path) -> tuple[Path, int | None]:
-    """Creates a locked folder next to `target`; returns it with the descriptor of the lock."""
+def _make_locked(folder: Path) -> int | None:
+    """Creates a folder and locks it; returns the descriptor of the lock, None on Windows."""
     while True:
-        aside = target.with_name(f".{target.name}.{os.urandom(4).hex()}{_PARTIAL}")
-        aside.mkdir()
+        folder.mkdir()
         if sys.platform == "win32":
-            return aside, None
+            return None
         with suppress(FileNotFoundError):
-            held = _locked(os.open(aside, os.O_RDONLY), aside)
+            held = _locked(os.open(folder, os.O_RDONLY), folder)
             if held is not None:
-                return aside, held
+                return held
 
 
 def _locked(descriptor: int, path: Path) -> int | None:
