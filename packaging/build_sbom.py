@@ -21,15 +21,15 @@ def crates(package: str, target: str) -> tuple[dict[str, Any], list[dict[str, An
         target: the system it is built for, as Rust calls it.
     """
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target]
-    told = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
-    packages = {one["id"]: one for one in told["packages"]}
+    metadata = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
+    packages = {one["id"]: one for one in metadata["packages"]}
     uses = {
         node["id"]: sorted(
             dep["pkg"] for dep in node["deps"] if any(kind["kind"] in (None, "build") for kind in dep["dep_kinds"])
         )
-        for node in told["resolve"]["nodes"]
+        for node in metadata["resolve"]["nodes"]
     }
-    (root,) = (one["id"] for one in told["packages"] if one["name"] == package)
+    (root,) = (one["id"] for one in metadata["packages"] if one["name"] == package)
     linked, waiting = {root}, [root]
     while waiting:
         new = [one for one in uses[waiting.pop()] if one not in linked]

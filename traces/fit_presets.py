@@ -334,10 +334,10 @@ def nr_rates(folder: Path) -> list[tuple[str, Values]]:
         for name in (name for name in names if name.endswith(".csv")):
             rows = list(csv.DictReader(io.StringIO(archive.read(name).decode("latin-1"))))
             values = np.array([float(row["DL_bitrate"] or "nan") * 1e-3 for row in rows])
-            told = np.array([row["PINGAVG"] not in ("", "-") for row in rows])
-            near = told.copy()
-            near[:-1] |= told[1:]
-            near[1:] |= told[:-1]
+            answered = np.array([row["PINGAVG"] not in ("", "-") for row in rows])
+            near = answered.copy()
+            near[:-1] |= answered[1:]
+            near[1:] |= answered[:-1]
             found.append((Path(name).stem, values[np.isfinite(values) & ~near]))
     return found
 

@@ -112,7 +112,7 @@ def fly(file: Path, folder: Path, scheduler: str, seeds: range, length_s: float)
         local = f"127.0.0.1:{_PORT}"
         with Field(file, place, seed=seed) as links:
             began_ns = time.time_ns() - round(links.ask(do="status")["at_s"] * 1e9)
-            # The ground is told too: a receiver acknowledges where its own scheduler needs it.
+            # The ground is configured too: a receiver acknowledges where its own scheduler needs it.
             control = {"scheduler": rule(scheduler)}
             aircraft, ground = configure_pair(
                 program,

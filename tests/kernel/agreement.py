@@ -1,6 +1,6 @@
 """The simulator compared with the Linux kernel over the same links, seed by seed.
 
-Each case is a scenario that is simulated and emulated with the same seeds. Told are the ratio of the median goodputs
+Each case is a scenario that is simulated and emulated with the same seeds. Printed are the ratio of the median goodputs
 (kernel by simulator) and the distance between the distributions of what was measured on the way: smoothed round-trip
 times of TCP, one-way delays of datagrams: Kolmogorov and Smirnov's distance, and the mean distance of the quantiles.
 Percentiles are the median over the seeds too, so that one second in which the machine stood still decides nothing.
