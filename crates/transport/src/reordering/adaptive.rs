@@ -4,10 +4,10 @@ use alloc::boxed::Box;
 
 use skybraid_units::Duration;
 
-use super::buffer::LINUX;
-use super::{Engine, Filter, Latencies, LatencyRules, Reorderer, RttKind, Rules};
+use super::buffer::{LINUX, engine_parameters};
+use super::{Engine, Filter, Latencies, LatencyRules, Reorderer, RttKind};
+use crate::PathId;
 use crate::registry::{About, Compat};
-use crate::{PathId, parameters};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -19,7 +19,7 @@ pub const ABOUT: About = About {
     parameters: PARAMETERS,
 };
 
-parameters! {
+engine_parameters! {
     offset: Duration = Duration::from_millis(5), "time", "5ms", "added to the difference of latencies";
     max: Duration = Duration::from_millis(100), "time", "100ms", "maximum wait";
     rtt: RttKind = RttKind::Raw, "raw, min, max or smoothed", "raw",
@@ -31,16 +31,6 @@ parameters! {
         "a number above zero" if *kalman_r > 0.0 && kalman_r.is_finite();
     window: usize = 5, "samples", "5", "memory of the directional filter",
         "1 to 1000" if (1..=1000).contains(window);
-    loss_inference: u8 = 0, "0 to 3", "0",
-        "condition for giving up a missing datagram early: 0 never, 1 when every path has delivered a \
-         later one, 2 when gaps in the paths' sequence numbers account for all missing datagrams (not \
-         for udp), 3 either",
-        "0 to 3" if *loss_inference <= 3;
-    drop_late: bool = false, "true or false", "false",
-        "drop datagrams that arrive after they were given up, instead of delivering them out of order";
-    capacity: usize = 2048, "datagrams", "2048", "maximum number of waiting datagrams",
-        "above zero" if *capacity > 0;
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "as intended, or as deployed";
 }
 
 impl Config {
@@ -51,15 +41,6 @@ impl Config {
             kalman_r: self.kalman_r,
             window: self.window,
         })
-    }
-
-    pub(super) fn rules(&self) -> Rules {
-        Rules {
-            loss_inference: self.loss_inference,
-            drop_late: self.drop_late,
-            capacity: self.capacity,
-            compat: self.compat,
-        }
     }
 
     /// Returns the maximum wait for a difference of latencies.
