@@ -120,7 +120,9 @@ impl Feedback {
         sent_at: Instant,
         sequence: Option<u64>,
     ) {
-        let Some(state) = self.paths.get_mut(path.index()) else { return };
+        let Some(state) = self.paths.get_mut(path.index()).promised("a path of the flow") else {
+            return;
+        };
         state.received += 1;
         let received = state.received;
         let (echo, arrived) = (sent_at, now);
@@ -172,7 +174,9 @@ impl Feedback {
         report: &Report,
         scheduler: &mut dyn Scheduler,
     ) {
-        let Some(state) = self.paths.get_mut(path.index()) else { return };
+        let Some(state) = self.paths.get_mut(path.index()).promised("a path of the flow") else {
+            return;
+        };
         let rtt = now.since(report.echo + sent_at.since(report.arrived));
         state.rtt.on_sample(rtt, true);
         state.unanswered_since = None;

@@ -280,7 +280,7 @@ impl Datagrams {
         sent_at: Instant,
         report: &Report,
     ) {
-        let Some(feedback) = &mut self.feedback else { return };
+        let Some(feedback) = self.feedback.as_mut().filter(|_| path.0 < self.paths) else { return };
         feedback.on_report(now, path, sent_at, report, &mut *self.scheduler);
         if self.coding.is_some()
             && let Some(hedges) = feedback.hedges_mut()
