@@ -84,7 +84,7 @@ fn whole(text: &mut Text, version: &str, state: &Snapshot) {
     let mut one = |name, help, value| text.family(name, help, [(Vec::new(), value)]);
     let up = Some(f64::from(u8::from(state.session)));
     one("skybraid_uptime_seconds", "Since the start.", Some(state.uptime_ms / 1e3));
-    one("skybraid_session_up", "A session with the other end stands.", up);
+    one("skybraid_session_up", "Whether a session with the other end is established.", up);
     let help = "Until the session ends unless its keys are changed.";
     one("skybraid_session_left_seconds", help, seconds(state.session_left_ms));
     let overdue = Some(f64::from(u8::from(state.session_overdue)));

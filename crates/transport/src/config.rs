@@ -284,7 +284,7 @@ transport_config! {
 }
 
 named! {
-    /// Flight size of which a loss leaves half (RFC 5681 §3.1).
+    /// Flight size that a loss halves (RFC 5681 §3.1).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum FlightSize {

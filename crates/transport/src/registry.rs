@@ -127,8 +127,8 @@ pub(crate) fn is_custom(name: &str) -> bool {
     name.strip_prefix(CUSTOM).is_some_and(|rest| !rest.is_empty())
 }
 
-/// Other names by which algorithms are known, with those of the registry. `default` is the scheduler of that name in
-/// the out-of-tree MPTCP of Linux.
+/// Aliases of algorithms, each with the name in the registry. `default` is the scheduler of that name in the
+/// out-of-tree MPTCP of Linux.
 pub const ALIASES: [(&str, &str); 5] = [
     ("minrtt", "low_rtt"),
     ("min_rtt", "low_rtt"),

@@ -70,7 +70,7 @@ struct Judged {
     metric: &'static str,
     deadline_ms: Option<f64>,
     target: f64,
-    /// In the unit of `target`; for delays in ms, of which `deadline_ms` is the bound. `None` where the run shows
+    /// In the unit of `target`; for delays in ms, with `deadline_ms` as the bound. `None` where the run shows
     /// nothing or only the installed program can tell.
     estimate: Option<f64>,
     /// Ends of the 95 % interval of a share.

@@ -9,7 +9,7 @@ use serde::de::{Error, Visitor};
 use skybraid_units::{Duration, Instant, named};
 
 named! {
-    /// Rule by which the window restarts after an idle period longer than the retransmission timeout.
+    /// How the window restarts after an idle period longer than the retransmission timeout.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum IdleRestart {
         /// The window stays.
