@@ -89,7 +89,7 @@ MAY_BE_ABSENT = {
     "track/src/coverage.rs": 1,  # a file's rows may be shorter than its heading
     "traffic/src/video/key_frames.rs": 1,  # bytes of a peer
     "traffic/src/video/repair/group.rs": 1,  # a peer's packet may be of no group
-    "transport/src/datagram/feedback.rs": 3,  # the path that a driver names
+    "transport/src/datagram/feedback.rs": 1,  # the path that a driver names
     "transport/src/datagram/mod.rs": 1,  # the same
     "transport/src/mpdccp/ack_vector.rs": 1,  # a peer's number may be too old to be known
     "transport/src/mpdccp/connection.rs": 4,  # the path that a driver names
