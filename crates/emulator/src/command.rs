@@ -55,41 +55,21 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `argv` in the network of `node`, with `environment` added to this process's.
+    /// Starts `argv` in the network of `node`, with `environment` added to this process's. A `confined` program of
+    /// the machine's root keeps only the capabilities for its node's network, and root's home is read-only except for
+    /// a working directory inside.
     ///
     /// # Errors
-    /// The program does not exist or may not be executed, or an output file cannot be created.
+    /// The program does not exist or may not be executed, an output file cannot be created, or the kernel refuses to
+    /// drop the capabilities.
     pub fn start(
         node: &Namespace,
         argv: &[impl AsRef<OsStr>],
         environment: &[(String, String)],
         output: Output<'_>,
+        confined: bool,
     ) -> io::Result<Self> {
-        Self::start_as(node, argv, environment, output, None)
-    }
-
-    /// As [`start`](Self::start); if this process is root of the machine, the program keeps only the
-    /// capabilities for its node's network, and root's home is read-only except for a working directory
-    /// inside.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start), or the kernel refuses to drop the capabilities.
-    pub fn start_confined(
-        node: &Namespace,
-        argv: &[impl AsRef<OsStr>],
-        environment: &[(String, String)],
-        output: Output<'_>,
-    ) -> io::Result<Self> {
-        Self::start_as(node, argv, environment, output, Confinement::of_root()?)
-    }
-
-    fn start_as(
-        node: &Namespace,
-        argv: &[impl AsRef<OsStr>],
-        environment: &[(String, String)],
-        output: Output<'_>,
-        confinement: Option<Confinement>,
-    ) -> io::Result<Self> {
+        let confinement = if confined { Confinement::of_root()? } else { None };
         let Some((program, arguments)) = argv.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
         };

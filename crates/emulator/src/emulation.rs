@@ -169,9 +169,8 @@ impl Emulation {
         let namespace = self.node(node)?;
         let mut all = self.environment(node);
         all.extend_from_slice(environment);
-        let start =
-            if self.options.keep_privileges { Program::start } else { Program::start_confined };
-        Ok(start(namespace, argv, &all, output)?)
+        let confined = !self.options.keep_privileges;
+        Ok(Program::start(namespace, argv, &all, output, confined)?)
     }
 
     /// Runs the flows of the scenario for its duration. `watch` receives the time every 100 ms and returns

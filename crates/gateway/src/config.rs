@@ -5,14 +5,14 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::de::{Error, SeqAccess, Unexpected, Visitor};
+use serde::de::{Error, Unexpected, Visitor};
 use skybraid_traffic::video::Codec;
 use skybraid_traffic::video::protection::Duplicate;
 use skybraid_transport::congestion::{CongestionConfig, ccid5};
 use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::{SchedulerConfig, mutran};
 use skybraid_transport::{Protocol, TransportConfig};
-use skybraid_units::{Bytes, Duration, named};
+use skybraid_units::{Bytes, Duration, defaults, form, keys, named};
 
 use crate::fec::RepairConfig;
 use crate::{Class, PublicKey};
@@ -122,30 +122,12 @@ pub struct Peers(pub Vec<PublicKey>);
 
 impl<'de> serde::Deserialize<'de> for Peers {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = Peers;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a public key, or a list of public keys")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Peers, E> {
-                text.parse().map(|key| Peers([key].into())).map_err(E::custom)
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut keys: A) -> Result<Peers, A::Error> {
-                let mut peers = Vec::new();
-                while let Some(key) = keys.next_element()? {
-                    peers.push(key);
-                }
-                Ok(Peers(peers))
-            }
-        }
-        from.deserialize_any(Either)
+        let keys = form::one_or_many(from, "a public key, or a list of public keys")?;
+        Ok(Self(keys.into()))
     }
 }
 
-fn default_name() -> String {
-    "gateway".to_string()
-}
+defaults! { default_name: String = "gateway".to_string(); }
 
 impl GatewayConfig {
     /// Returns the channel names in the order of their numbers: MAVLink, TUN, and the UDP ports.
@@ -156,43 +138,28 @@ impl GatewayConfig {
     }
 }
 
-/// One path, seen from one end.
-#[derive(Clone, Debug, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PathConfig {
-    /// Outgoing network interface.
-    pub interface: Option<String>,
-    /// Local address, if several paths share one interface.
-    pub address: Option<String>,
-    /// Address of the ground station: `host:port`. Of the aircraft.
-    pub remote: Option<String>,
-    /// Address on which the ground station listens: `address:port`. Several paths may share one.
-    pub listen: Option<String>,
-    /// Cost per byte in a unit of choice, for schedulers that use costs. Default 1.
-    pub cost: u32,
-    /// Priority of RFC 9897: 0 never, 1 standby, 2 secondary, 3 to 15 primary. Default 3.
-    pub priority: u8,
-    /// Carries only control unless no other path is alive.
-    pub backup: bool,
-    /// Byte limit, both directions together; beyond it, used only if no other path is alive.
-    pub data_cap: Option<Bytes>,
-    /// Largest IP packet to probe; probes find the size that gets through. Default 1500 B.
-    pub mtu: Bytes,
-}
-
-impl Default for PathConfig {
-    fn default() -> Self {
-        Self {
-            interface: None,
-            address: None,
-            remote: None,
-            listen: None,
-            cost: 1,
-            priority: 3,
-            backup: false,
-            data_cap: None,
-            mtu: Bytes::new(1500),
-        }
+keys! {
+    /// One path, seen from one end.
+    #[derive(Clone, Debug)]
+    pub struct PathConfig {
+        /// Outgoing network interface.
+        pub interface: Option<String> = None,
+        /// Local address, if several paths share one interface.
+        pub address: Option<String> = None,
+        /// Address of the ground station: `host:port`. Of the aircraft.
+        pub remote: Option<String> = None,
+        /// Address on which the ground station listens: `address:port`. Several paths may share one.
+        pub listen: Option<String> = None,
+        /// Cost per byte in a unit of choice, for schedulers that use costs. Default 1.
+        pub cost: u32 = 1,
+        /// Priority of RFC 9897: 0 never, 1 standby, 2 secondary, 3 to 15 primary. Default 3.
+        pub priority: u8 = 3,
+        /// Carries only control unless no other path is alive.
+        pub backup: bool = false,
+        /// Byte limit, both directions together; beyond it, used only if no other path is alive.
+        pub data_cap: Option<Bytes> = None,
+        /// Largest IP packet to probe; probes find the size that gets through. Default 1500 B.
+        pub mtu: Bytes = Bytes::new(1500),
     }
 }
 
@@ -232,9 +199,7 @@ pub struct PortConfig {
     pub codec: Codec,
 }
 
-const fn video() -> Class {
-    Class::Video
-}
+defaults! { video: Class = Class::Video; }
 
 /// The TUN interface.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -254,12 +219,9 @@ pub struct TunConfig {
     pub allowed: Vec<String>,
 }
 
-fn default_tun() -> String {
-    "skybraid0".to_string()
-}
-
-const fn default_tun_mtu() -> Bytes {
-    Bytes::new(1280)
+defaults! {
+    default_tun: String = "skybraid0".to_string();
+    default_tun_mtu: Bytes = Bytes::new(1280);
 }
 
 /// Transport of each class.
@@ -428,50 +390,36 @@ pub struct RuleConfig {
     pub class: Class,
 }
 
-/// Times at which a path is suspected, given up and trusted again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HealthConfig {
-    /// Interval of probes on each path, from each end. Default 50 ms. A path is suspected after three
-    /// intervals of silence.
-    pub probe: Duration,
-    /// Silence after which a path is given up. Default 200 ms.
-    pub give_up: Duration,
-    /// Probation of a path that came back, before data use it. Default 1 s.
-    pub probation: Duration,
-}
-
-impl Default for HealthConfig {
-    fn default() -> Self {
-        Self {
-            probe: Duration::from_millis(50),
-            give_up: Duration::from_millis(200),
-            probation: Duration::from_secs(1),
-        }
+keys! {
+    /// Times at which a path is suspected, given up and trusted again.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct HealthConfig {
+        /// Interval of probes on each path, from each end. Default 50 ms. A path is suspected after three
+        /// intervals of silence.
+        pub probe: Duration = Duration::from_millis(50),
+        /// Silence after which a path is given up. Default 200 ms.
+        pub give_up: Duration = Duration::from_millis(200),
+        /// Probation of a path that came back, before data use it. Default 1 s.
+        pub probation: Duration = Duration::from_secs(1),
     }
 }
 
-/// Rekeying.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SessionConfig {
-    /// Rekeying interval. Default 2 min.
-    pub rekey: Duration,
-    /// Maximum age of keys that could not be changed; nothing is sent or accepted beyond it. Default five
-    /// times `rekey`.
-    pub lifetime: Option<Duration>,
+keys! {
+    /// Rekeying.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SessionConfig {
+        /// Rekeying interval. Default 2 min.
+        pub rekey: Duration = Duration::from_secs(120),
+        /// Maximum age of keys that could not be changed; nothing is sent or accepted beyond it. Default five
+        /// times `rekey`.
+        pub lifetime: Option<Duration> = None,
+    }
 }
 
 impl SessionConfig {
     /// Returns the maximum age of keys.
     pub fn lifetime(&self) -> Duration {
         self.lifetime.unwrap_or(self.rekey * 5)
-    }
-}
-
-impl Default for SessionConfig {
-    fn default() -> Self {
-        Self { rekey: Duration::from_secs(120), lifetime: None }
     }
 }
 
@@ -483,21 +431,16 @@ pub struct SigningConfig {
     pub key: String,
 }
 
-/// The status page.
-#[derive(Clone, Debug, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StatusConfig {
-    /// Address of the page, the metrics and `skybraid-node status`; empty for none. Default
-    /// `127.0.0.1:9418`.
-    pub listen: String,
-    /// Host names that the page accepts, besides loopback names, the machine's name and the listen addresses.
-    /// Default none.
-    pub hosts: Vec<String>,
-}
-
-impl Default for StatusConfig {
-    fn default() -> Self {
-        Self { listen: "127.0.0.1:9418".to_string(), hosts: Vec::new() }
+keys! {
+    /// The status page.
+    #[derive(Clone, Debug)]
+    pub struct StatusConfig {
+        /// Address of the page, the metrics and `skybraid-node status`; empty for none. Default
+        /// `127.0.0.1:9418`.
+        pub listen: String = "127.0.0.1:9418".to_string(),
+        /// Host names that the page accepts, besides loopback names, the machine's name and the listen addresses.
+        /// Default none.
+        pub hosts: Vec<String> = Vec::new(),
     }
 }
 
@@ -521,18 +464,9 @@ pub struct LogConfig {
     pub keep: Bytes,
 }
 
-const fn default_log_size() -> Bytes {
-    Bytes::new(64_000_000)
-}
-
-const fn default_log_age() -> Duration {
-    Duration::from_secs(24 * 3600)
-}
-
-const fn default_log_keep() -> Bytes {
-    Bytes::new(2_000_000_000)
-}
-
-const fn each_second() -> Duration {
-    Duration::from_secs(1)
+defaults! {
+    default_log_size: Bytes = Bytes::new(64_000_000);
+    default_log_age: Duration = Duration::from_secs(24 * 3600);
+    default_log_keep: Bytes = Bytes::new(2_000_000_000);
+    each_second: Duration = Duration::from_secs(1);
 }

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use skybraid_traffic::video::repair::{Decoder, Encoder, MeasuredLoss};
 use skybraid_transport::PathId;
 use skybraid_units::invariant::Promised;
-use skybraid_units::{Duration, Instant, Probability};
+use skybraid_units::{Duration, Instant, Probability, keys};
 
 /// Marker instead of a channel number.
 pub const MARK: u8 = 0x7f;
@@ -31,32 +31,21 @@ pub const LENGTH: usize = 2;
 /// Groups kept by the receiver.
 const KEPT: usize = 64;
 /// Default number of repair packets per piece.
-const DEFAULT_SHARE: f64 = 0.2;
+const DEFAULT_SHARE: Probability = Probability::saturating(0.2);
 
-/// Repair packet settings of a class.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RepairConfig {
-    /// Repair packets per piece, at least one per group; 20 % unless this or `fails` is given.
-    #[serde(default)]
-    pub share: Option<Probability>,
-    /// Share of groups that may remain unrecoverable, at the loss that the peer measures.
-    #[serde(default)]
-    pub fails: Option<Probability>,
-    /// Maximum pieces per group, 1 to 100. Default 10.
-    #[serde(default = "group")]
-    pub group: u8,
-    /// Maximum time that the first packet of a group waits for others. Default 10 ms.
-    #[serde(default = "within")]
-    pub within: Duration,
-}
-
-const fn group() -> u8 {
-    10
-}
-
-const fn within() -> Duration {
-    Duration::from_millis(10)
+keys! {
+    /// Repair packet settings of a class.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct RepairConfig {
+        /// Repair packets per piece, at least one per group; 20 % unless this or `fails` is given.
+        pub share: Option<Probability> = None,
+        /// Share of groups that may remain unrecoverable, at the loss that the peer measures.
+        pub fails: Option<Probability> = None,
+        /// Maximum pieces per group, 1 to 100. Default 10.
+        pub group: u8 = 10,
+        /// Maximum time that the first packet of a group waits for others. Default 10 ms.
+        pub within: Duration = Duration::from_millis(10),
+    }
 }
 
 impl core::fmt::Display for RepairConfig {
@@ -71,7 +60,7 @@ impl core::fmt::Display for RepairConfig {
 
 impl RepairConfig {
     fn share(&self) -> Probability {
-        self.share.or(Probability::new(DEFAULT_SHARE)).unwrap_or(Probability::ZERO)
+        self.share.unwrap_or(DEFAULT_SHARE)
     }
 
     /// Checks the ranges.

@@ -5,7 +5,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use curve25519_dalek::MontgomeryPoint;
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::SigningKey;
 
@@ -18,34 +18,38 @@ pub struct NoKey;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// Private key, never printed and wiped on drop.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PrivateKey(pub [u8; 32]);
+/// Declares a secret of 32 bytes that is never printed and wiped on drop.
+macro_rules! secret {
+    ($(#[$about:meta])* $name:ident) => {
+        $(#[$about])*
+        #[derive(Clone, PartialEq, Eq)]
+        pub struct $name(pub [u8; 32]);
 
-impl Drop for PrivateKey {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
+        impl Drop for $name {
+            fn drop(&mut self) {
+                zeroize::Zeroize::zeroize(&mut self.0);
+            }
+        }
+
+        impl zeroize::ZeroizeOnDrop for $name {}
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(concat!(stringify!($name), "(…)"))
+            }
+        }
+    };
+}
+pub(crate) use secret;
+
+secret! {
+    /// Private key, never printed and wiped on drop.
+    PrivateKey
 }
 
-impl ZeroizeOnDrop for PrivateKey {}
-
-/// Key that both ends share in addition to their own (Noise IKpsk2), never printed and wiped on drop.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PresharedKey(pub [u8; 32]);
-
-impl Drop for PresharedKey {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
-
-impl ZeroizeOnDrop for PresharedKey {}
-
-impl fmt::Debug for PresharedKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PresharedKey(…)")
-    }
+secret! {
+    /// Key that both ends share in addition to their own (Noise IKpsk2), never printed and wiped on drop.
+    PresharedKey
 }
 
 impl FromStr for PresharedKey {
@@ -69,12 +73,6 @@ pub struct Secrets {
 impl From<PrivateKey> for Secrets {
     fn from(private: PrivateKey) -> Self {
         Self { private, psk: None, signing: None }
-    }
-}
-
-impl fmt::Debug for PrivateKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PrivateKey(…)")
     }
 }
 
@@ -118,8 +116,7 @@ impl FromStr for PrivateKey {
 
 impl<'de> serde::Deserialize<'de> for PublicKey {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        skybraid_units::form::text(deserializer, "a public key", str::parse)
     }
 }
 

@@ -4,14 +4,12 @@
 //! endian), and the first 6 bytes of SHA-256 over the secret key, the frame up to its checksum, the link
 //! and the timestamp. Source: MAVLink developer guide, "Message Signing".
 
-use core::fmt;
 use core::str::FromStr;
 
 use sha2::{Digest, Sha256};
 use skybraid_transport::mutran::mavlink::Header;
-use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use crate::key::from_base64;
+use crate::key::{from_base64, secret};
 
 /// Bytes at the end of a signed frame.
 const TRAILER: usize = 13;
@@ -23,22 +21,9 @@ const SIGNATURE: usize = 6;
 #[error("expected 32 bytes: 64 hexadecimal digits or 44 characters of Base64")]
 pub struct NoSigningKey;
 
-/// Secret signing key that the autopilot and its ground stations share, never printed and wiped on drop.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SigningKey(pub [u8; 32]);
-
-impl Drop for SigningKey {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
-
-impl ZeroizeOnDrop for SigningKey {}
-
-impl fmt::Debug for SigningKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SigningKey(…)")
-    }
+secret! {
+    /// Secret signing key that the autopilot and its ground stations share, never printed and wiped on drop.
+    SigningKey
 }
 
 impl FromStr for SigningKey {

@@ -5,8 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use skybraid_units::form::text_or_table;
 use skybraid_units::{Bytes, Duration, Instant, Rate, named};
 
 use crate::access::{Access, AccessConfig};
@@ -75,27 +75,11 @@ impl<T> Switch<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Switch<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor<T>(core::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Visitor<T> {
-            type Value = Switch<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table, or \"off\"")
-            }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Switch<T>, E> {
-                match text {
-                    "off" => Ok(Switch::Off),
-                    _ => Err(E::custom(format!("found \"{text}\", expected a table or \"off\""))),
-                }
-            }
-            fn visit_map<A: serde::de::MapAccess<'de>>(
-                self,
-                map: A,
-            ) -> Result<Switch<T>, A::Error> {
-                let table = serde::de::value::MapAccessDeserializer::new(map);
-                T::deserialize(table).map(Switch::On).map_err(A::Error::custom)
-            }
-        }
-        from.deserialize_any(Visitor(core::marker::PhantomData))
+        let off = |text: &str| match text {
+            "off" => Ok(Self::Off),
+            _ => Err(format!("found \"{text}\", expected a table or \"off\"")),
+        };
+        text_or_table(from, "a table, or \"off\"", off, |table| Ok::<_, String>(Self::On(table)))
     }
 }
 

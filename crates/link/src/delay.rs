@@ -8,14 +8,14 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::{Duration, Instant, Seed, Stream};
 
-use crate::distribution::{Distribution, DistributionTable, Mixture, Phase, read_fixed};
-use crate::form::{only_one, text_or_table};
+use crate::distribution::{Distribution, DistributionTable, Mixture, Phase};
 use crate::process::{Process, ProcessCursor, ProcessKeys};
 use crate::rate::{not_loaded, series_of_steps};
 use crate::sampler::Sampler;
 use crate::trace::{
     Quantity, Replay, Series, SeriesCursor, TraceSource, process_keys, trace_table,
 };
+use skybraid_units::form::{only_one, text_or_table};
 
 /// Default correlation times and step of a process.
 const PROCESS_SLOW: Duration = Duration::from_secs(10);
@@ -154,7 +154,9 @@ impl<'de> Deserialize<'de> for DelayConfig {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let expected = "a time with a unit, for example \"30ms\", or a table with `steps`, \
                         `process`, `trace`, or a distribution such as `mean`, `min` and `max`, or `mixture`";
-        let fixed = |text: &str| Ok(Self::Distribution(read_fixed(text)?));
+        let fixed = |text: &str| {
+            Duration::from_text(text).map(|span| Self::Distribution(Distribution::fixed(span)))
+        };
         text_or_table(from, expected, fixed, DelayTable::resolve)
     }
 }

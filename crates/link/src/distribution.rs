@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::{Duration, Seed};
 
-use crate::form::{only_one, text_or_table};
 use crate::quantiles::Quantiles;
+use skybraid_units::form::{only_one, text_or_table};
 
 /// Distribution of a duration.
 ///
@@ -337,14 +337,11 @@ impl Distribution {
     }
 }
 
-pub(crate) fn read_fixed(text: &str) -> Result<Distribution, String> {
-    Ok(Distribution::fixed(Duration::from_text(text).map_err(|error| error.to_string())?))
-}
-
 impl<'de> Deserialize<'de> for Distribution {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let expected = "a time with a unit, or a table such as { mean = \"20s\", sd = \"4s\" }";
-        text_or_table(from, expected, read_fixed, DistributionTable::resolve)
+        let fixed = |text: &str| Duration::from_text(text).map(Self::fixed);
+        text_or_table(from, expected, fixed, DistributionTable::resolve)
     }
 }
 

@@ -17,7 +17,6 @@ mod delay;
 mod delay_line;
 mod distribution;
 mod drx;
-mod form;
 mod handover;
 mod harq;
 mod link;

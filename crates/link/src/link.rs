@@ -99,7 +99,7 @@ impl Conditions {
         Self {
             rate: self.rate.min(next.rate),
             delay: self.delay + next.delay,
-            loss: Probability::new((1.0 - kept).clamp(0.0, 1.0)).unwrap_or_default(),
+            loss: Probability::saturating(1.0 - kept),
             up: self.up && next.up,
         }
     }
@@ -424,7 +424,7 @@ impl Link {
         Conditions {
             rate,
             delay,
-            loss: Probability::new((1.0 - kept).clamp(0.0, 1.0)).unwrap_or_default(),
+            loss: Probability::saturating(1.0 - kept),
             up: has_path && view.outages.next_start(at) > at,
         }
     }

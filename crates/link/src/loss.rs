@@ -9,15 +9,15 @@ use core::fmt;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Bytes, Instant, Probability, Promised, Seed, Stream};
+use skybraid_units::{Bytes, Instant, Probability, Promised, Seed, Stream, defaults};
 
 use crate::distribution::Distribution;
-use crate::form::only_one;
 use crate::link::Cause;
 use crate::lutz::{Fading, Lutz, LutzConfig};
 use crate::rate::not_loaded;
 use crate::sampler::Sampler;
 use crate::trace::{Quantity, Replay, Series, SeriesCursor, TraceSource, trace_table};
+use skybraid_units::form::only_one;
 
 /// Loss model in a configuration.
 ///
@@ -65,9 +65,7 @@ pub struct GilbertElliott {
     pub bad_loss: Probability,
 }
 
-const fn always() -> Probability {
-    Probability::ONE
-}
+defaults! { always: Probability = Probability::ONE; }
 
 /// ON/OFF model (Pedrazzi 2020): phases alternate in time, independent of the traffic, starting with ON. Packets are
 /// lost with `off_loss` in OFF, and only by bit errors in ON.

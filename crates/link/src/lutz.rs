@@ -12,7 +12,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Decibels, Duration, Instant, Length, Seed, Speed, Stream};
+use skybraid_units::{Decibels, Duration, Instant, Length, Seed, Speed, Stream, form};
 
 use crate::link::Cause;
 
@@ -43,11 +43,11 @@ impl Extent {
 
 impl<'de> Deserialize<'de> for Extent {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        let way = || Length::from_text(&text).map(Self::Way);
-        Duration::from_text(&text).map(Self::Time).or_else(|_| way()).map_err(|_| {
-            let expected = "expected a way or a time, for example \"90m\" or \"3s\"";
-            serde::de::Error::custom(format!("found \"{text}\", {expected}"))
+        form::text(from, "a way or a time, for example \"90m\" or \"3s\"", |text| {
+            let way = || Length::from_text(text).map(Self::Way);
+            Duration::from_text(text).map(Self::Time).or_else(|_| way()).map_err(|_| {
+                format!("found \"{text}\", expected a way or a time, for example \"90m\" or \"3s\"")
+            })
         })
     }
 }

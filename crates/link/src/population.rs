@@ -222,7 +222,7 @@ impl Population {
             scale_delay(&mut link.delay, delay, jitter);
             for loss in &mut link.losses {
                 if let LossSource::Uniform(share) = loss {
-                    *share = Probability::new((share.ratio() * losses).min(1.0)).unwrap_or(*share);
+                    *share = Probability::saturating(share.ratio() * losses);
                 }
             }
             if let Some(stall) = &mut link.stall {

@@ -4,9 +4,9 @@ use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, keys};
 
-use crate::form::text_or_table;
+use skybraid_units::form::text_or_table;
 
 /// Limit of a queue. Packets and bytes include the packet in service.
 ///
@@ -98,29 +98,20 @@ impl Serialize for QueueConfig {
     }
 }
 
-/// CoDel (RFC 8289).
-///
-/// Packets are dropped at the head of the queue. The RFC does not drop a packet if at most one MTU remains
-/// queued after it. Later arrivals are unknown when a fate is decided, so here a packet is not dropped if at
-/// most one MTU was queued before it on its arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Codel {
-    /// Acceptable standing delay; RFC 8289 section 4.3: 5 ms.
-    pub target: Duration,
-    /// Time that the delay may stay above the target; RFC 8289 section 4.3: 100 ms.
-    pub interval: Duration,
-    /// Drop-tail limit; Linux's `codel` has 1000 packets.
-    pub packets: u64,
-}
-
-impl Default for Codel {
-    fn default() -> Self {
-        Self {
-            target: Duration::from_millis(5),
-            interval: Duration::from_millis(100),
-            packets: 1000,
-        }
+keys! {
+    /// CoDel (RFC 8289).
+    ///
+    /// Packets are dropped at the head of the queue. The RFC does not drop a packet if at most one MTU remains
+    /// queued after it. Later arrivals are unknown when a fate is decided, so here a packet is not dropped if at
+    /// most one MTU was queued before it on its arrival.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    pub struct Codel {
+        /// Acceptable standing delay; RFC 8289 section 4.3: 5 ms.
+        pub target: Duration = Duration::from_millis(5),
+        /// Time that the delay may stay above the target; RFC 8289 section 4.3: 100 ms.
+        pub interval: Duration = Duration::from_millis(100),
+        /// Drop-tail limit; Linux's `codel` has 1000 packets.
+        pub packets: u64 = 1000,
     }
 }
 

@@ -10,12 +10,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::{Duration, Instant, Rate, Seed};
 
 use crate::along::Factor;
-use crate::form::{only_one, text_or_table};
 use crate::process::{Process, ProcessCursor, ProcessKeys};
 use crate::trace::mahimahi::OpportunityCursor;
 use crate::trace::{
     Opportunities, Quantity, Replay, Series, SeriesCursor, TraceSource, process_keys, trace_table,
 };
+use skybraid_units::form::{only_one, text_or_table};
 
 /// Default correlation times and step of a process.
 const PROCESS_SLOW: Duration = Duration::from_secs(30);
@@ -177,9 +177,7 @@ impl<'de> Deserialize<'de> for RateConfig {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let expected = "a rate with a unit, for example \"10Mbit/s\", or a table with `steps`, \
                         `process`, `trace` or `opportunities`";
-        let constant = |text: &str| {
-            Ok(Self::Constant(Rate::from_text(text).map_err(|error| error.to_string())?))
-        };
+        let constant = |text: &str| Rate::from_text(text).map(Self::Constant);
         text_or_table(from, expected, constant, RateTable::resolve)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use serde_json::json;
 use skybraid_gateway::config::LogConfig;
-use skybraid_units::calendar::{days_in_month, days_since_1970};
+use skybraid_units::calendar::date_of;
 use skybraid_units::{Duration, Instant};
 
 use super::watch::{LoggedEvent, WatchState, unix_s};
@@ -225,19 +225,10 @@ fn begin(name: &Path, unix: f64) -> io::Result<(File, PathBuf)> {
 /// Formats a time in UTC as in ISO 8601, without hyphens and colons.
 fn utc(unix: f64) -> String {
     let seconds = unix as i64;
-    let (mut days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let mut year = 1970;
-    while days_since_1970(year + 1, 1, 1) <= days {
-        year += 1;
-    }
-    days -= days_since_1970(year, 1, 1);
-    let mut month = 1;
-    while days >= days_in_month(year, month) {
-        days -= days_in_month(year, month);
-        month += 1;
-    }
+    let (year, month, day) = date_of(seconds.div_euclid(86_400));
+    let second = seconds.rem_euclid(86_400);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}{month:02}{:02}T{hour:02}{minute:02}{second:02}Z", days + 1)
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
 /// Writes the log until the channel of events is closed, then the final state and the remaining lines.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use skybraid_track::{Position, Track};
-use skybraid_units::{Angle, Duration};
+use skybraid_units::{Angle, Duration, form, keys};
 
 use crate::choice::Choice;
 use crate::constellation::Constellation;
@@ -27,47 +27,49 @@ const STALE: Duration = Duration::from_secs(14 * 86_400);
 /// Error: the key at fault, and the problem with its value.
 pub type InvalidKey = (&'static str, String);
 
-/// Satellites of a link, and the service of a terminal. Exactly one of `constellation`, `walker`, `elements` and
-/// `geostationary` must be given.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct OrbitConfig {
-    /// Name of a constellation, see [`CONSTELLATIONS`](crate::CONSTELLATIONS).
-    pub constellation: Option<String>,
-    /// One shell or several.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
-    pub walker: Vec<Walker>,
-    /// File with element sets, see [`read`].
-    pub elements: Option<String>,
-    /// Longitudes of geostationary satellites, east positive.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
-    pub geostationary: Vec<Angle>,
-    /// Date and time of the start of the run. Default: 2026-01-01T00:00:00Z.
-    pub start: Epoch,
-    /// Positions of the gateways. Default: the link's other end.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub gateways: Vec<Position>,
-    /// Minimum elevation at the terminal. Default: 25°.
-    pub mask: Angle,
-    /// Minimum elevation at the gateways. Default: `mask`.
-    pub gateway_mask: Option<Angle>,
-    /// Selection strategy of the terminal. Default: the longest visible.
-    pub choice: Choice,
-    /// Interruption at a handover. Default: zero (make-before-break).
-    pub handover_gap: Duration,
-    /// Whether satellites of a shell forward packets to their four neighbours. Default: false.
-    pub isl: bool,
-    /// One-way delay from a gateway to the link's other end. Default: the great circle at 2/3 of the speed of light.
-    pub ground_delay: Option<Duration>,
-    /// Interval of the delay samples, in whole milliseconds. Default: 100 ms.
-    pub step: Duration,
-    /// Rain at the terminal. Default: none.
-    pub rain: Option<Rain>,
-    /// Loss by elevation. Default: none.
-    pub elevation_loss: Option<ElevationLoss>,
-    /// Satellites of the element sets, once loaded.
-    #[serde(skip)]
-    loaded: Loaded,
+keys! {
+    /// Satellites of a link, and the service of a terminal. Exactly one of `constellation`, `walker`, `elements` and
+    /// `geostationary` must be given.
+    #[derive(Clone, Debug, PartialEq, Serialize)]
+    pub struct OrbitConfig {
+        /// Name of a constellation, see [`CONSTELLATIONS`](crate::CONSTELLATIONS).
+        pub constellation: Option<String> = None,
+        /// One shell or several.
+        #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+        pub walker: Vec<Walker> = Vec::new(),
+        /// File with element sets, see [`read`].
+        pub elements: Option<String> = None,
+        /// Longitudes of geostationary satellites, east positive.
+        #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+        pub geostationary: Vec<Angle> = Vec::new(),
+        /// Date and time of the start of the run. Default: 2026-01-01T00:00:00Z.
+        // 20454 days after 1970-01-01.
+        pub start: Epoch = Epoch::from_unix_nanos(20_454 * 86_400 * 1_000_000_000),
+        /// Positions of the gateways. Default: the link's other end.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub gateways: Vec<Position> = Vec::new(),
+        /// Minimum elevation at the terminal. Default: 25°.
+        pub mask: Angle = Angle::from_degrees(25.0),
+        /// Minimum elevation at the gateways. Default: `mask`.
+        pub gateway_mask: Option<Angle> = None,
+        /// Selection strategy of the terminal. Default: the longest visible.
+        pub choice: Choice = Choice::default(),
+        /// Interruption at a handover. Default: zero (make-before-break).
+        pub handover_gap: Duration = Duration::ZERO,
+        /// Whether satellites of a shell forward packets to their four neighbours. Default: false.
+        pub isl: bool = false,
+        /// One-way delay from a gateway to the link's other end. Default: the great circle at 2/3 of the speed of light.
+        pub ground_delay: Option<Duration> = None,
+        /// Interval of the delay samples, in whole milliseconds. Default: 100 ms.
+        pub step: Duration = Duration::from_millis(100),
+        /// Rain at the terminal. Default: none.
+        pub rain: Option<Rain> = None,
+        /// Loss by elevation. Default: none.
+        pub elevation_loss: Option<ElevationLoss> = None,
+        /// Satellites of the element sets, once loaded.
+        #[serde(skip)]
+        loaded: Loaded = Loaded(None),
+    }
 }
 
 /// Loaded element sets, which are ignored when configurations are compared.
@@ -80,55 +82,10 @@ impl PartialEq for Loaded {
     }
 }
 
-impl Default for OrbitConfig {
-    fn default() -> Self {
-        Self {
-            constellation: None,
-            walker: Vec::new(),
-            elements: None,
-            geostationary: Vec::new(),
-            // 20454 days after 1970-01-01.
-            start: Epoch::from_unix_nanos(20_454 * 86_400 * 1_000_000_000),
-            gateways: Vec::new(),
-            mask: Angle::from_degrees(25.0),
-            gateway_mask: None,
-            choice: Choice::default(),
-            handover_gap: Duration::ZERO,
-            isl: false,
-            ground_delay: None,
-            step: Duration::from_millis(100),
-            rain: None,
-            elevation_loss: None,
-            loaded: Loaded(None),
-        }
-    }
-}
-
 fn one_or_many<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
-    struct Either<T>(core::marker::PhantomData<T>);
-    impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Either<T> {
-        type Value = Vec<T>;
-        fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-            f.write_str("one or a list of them")
-        }
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<T>, E> {
-            T::deserialize(serde::de::value::StrDeserializer::new(text)).map(|one| vec![one])
-        }
-        fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<Vec<T>, A::Error> {
-            let table = serde::de::value::MapAccessDeserializer::new(map);
-            T::deserialize(table).map(|one| vec![one])
-        }
-        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(one) = list.next_element()? {
-                all.push(one);
-            }
-            Ok(all)
-        }
-    }
-    from.deserialize_any(Either(core::marker::PhantomData))
+    form::one_or_many(from, "one or a list of them").map(Vec::from)
 }
 
 impl OrbitConfig {

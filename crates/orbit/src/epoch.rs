@@ -1,15 +1,16 @@
 //! Calendar time, and the rotation of the Earth.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use core::f64::consts::TAU;
 use core::fmt;
 use core::ops::{Add, Sub};
 
-use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::Duration;
-use skybraid_units::calendar::{days_in_month, days_since_1970};
+use skybraid_units::calendar::{date_of, days_in_month, days_since_1970};
+use skybraid_units::form::text_or_table;
 
 /// Unix time in nanoseconds: since 1970-01-01T00:00:00 UTC, without leap seconds. Range: ±292 years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -156,15 +157,8 @@ impl Sub for Epoch {
 impl fmt::Display for Epoch {
     /// Writes ISO 8601 in UTC: `2026-01-01T00:00:00Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Civil date of a day number, by eras of 400 years that start in March.
-        let (days, within) = (self.0.div_euclid(DAY) + 719_468, self.0.rem_euclid(DAY));
-        let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        let month = (5 * day + 2) / 153;
-        let day = day - (153 * month + 2) / 5 + 1;
-        let month = if month < 10 { month + 3 } else { month - 9 };
-        let year = year + era * 400 + i64::from(month <= 2);
+        let (year, month, day) = date_of(self.0.div_euclid(DAY));
+        let within = self.0.rem_euclid(DAY);
         let (second, fraction) = (within / SECOND, within % SECOND);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
@@ -179,23 +173,13 @@ impl fmt::Display for Epoch {
 impl<'de> Deserialize<'de> for Epoch {
     /// Reads a text, or a TOML date, which serde passes as a table of one text.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Date;
-        impl<'de> Visitor<'de> for Date {
-            type Value = Epoch;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a date and time, for example 2026-01-01T00:00:00Z")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Epoch, E> {
-                Epoch::from_text(text).map_err(E::custom)
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Epoch, A::Error> {
-                match map.next_entry::<String, String>()? {
-                    Some((_, text)) => Epoch::from_text(&text).map_err(A::Error::custom),
-                    None => Err(A::Error::custom("found an empty table, expected a date and time")),
-                }
-            }
-        }
-        from.deserialize_any(Date)
+        let expected = "a date and time, for example 2026-01-01T00:00:00Z";
+        text_or_table(from, expected, Self::from_text, |date: BTreeMap<String, String>| {
+            let text = date.values().next();
+            text.map_or(Err("found an empty table, expected a date and time".into()), |text| {
+                Self::from_text(text).map_err(|error| error.to_string())
+            })
+        })
     }
 }
 

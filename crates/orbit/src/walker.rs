@@ -7,12 +7,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::f64::consts::{PI, TAU};
-use core::fmt;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Angle, Length};
+use skybraid_units::form::text_or_table;
+use skybraid_units::{Angle, Length, defaults};
 
 use crate::epoch::Epoch;
 use crate::satellite::{Circular, EARTH_RADIUS, Motion, Satellite};
@@ -55,9 +53,7 @@ struct WalkerTable {
     epoch: Epoch,
 }
 
-const fn j2000() -> Epoch {
-    Epoch::J2000
-}
+defaults! { j2000: Epoch = Epoch::J2000; }
 
 /// Maximum number of satellites of a shell.
 const MAX_SATELLITES: u64 = 100_000;
@@ -238,21 +234,8 @@ impl TryFrom<WalkerTable> for Walker {
 
 impl<'de> Deserialize<'de> for Walker {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct TextOrTable;
-        impl<'de> Visitor<'de> for TextOrTable {
-            type Value = Walker;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a shell such as \"53deg:1584/72/65@550km\", or a table")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Walker, E> {
-                Walker::from_text(text).map_err(E::custom)
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Walker, A::Error> {
-                let table = WalkerTable::deserialize(MapAccessDeserializer::new(map))?;
-                Walker::try_from(table).map_err(A::Error::custom)
-            }
-        }
-        from.deserialize_any(TextOrTable)
+        let expected = "a shell such as \"53deg:1584/72/65@550km\", or a table";
+        text_or_table(from, expected, Self::from_text, |table: WalkerTable| Self::try_from(table))
     }
 }
 

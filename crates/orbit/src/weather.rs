@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use skybraid_track::Track;
 use skybraid_units::{
-    Angle, Decibels, Duration, Frequency, Instant, Length, Probability, RainRate,
+    Angle, Decibels, Duration, Frequency, Instant, Length, Probability, RainRate, defaults,
 };
 
 use crate::service::Service;
@@ -36,9 +36,7 @@ pub struct Rain {
     pub length: Option<Duration>,
 }
 
-const fn rain_height() -> Length {
-    Length::from_metres(5000.0)
-}
+defaults! { rain_height: Length = Length::from_metres(5000.0); }
 
 /// ITU-R P.838-3, tables 1 to 4: a, b, c of each term, then m and c of the line.
 struct Fit<const N: usize> {

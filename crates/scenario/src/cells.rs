@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use skybraid_link::{Distribution, HandoverConfig, PathConfig, Switch};
-use skybraid_track::file::{Format, ReadError};
+use skybraid_track::file::Format;
 use skybraid_track::{Grid, Position, Service, Track, TrackConfig};
 use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Decibels, Duration, Instant, Length, Seed};
@@ -65,13 +65,7 @@ fn track(
             };
             let read = inputs.text(file, key)?.to_string();
             skybraid_track::file::read(&read, format, *speed).map_err(|error| {
-                let line = match &error {
-                    ReadError::Line { line, .. } | ReadError::Syntax { line, .. } => Some(*line),
-                    _ => None,
-                };
-                let words = error.to_string();
-                let problem = words.split_once(": ").filter(|_| line.is_some());
-                let problem = problem.map_or(words.clone(), |(_, rest)| rest.to_string());
+                let (line, problem) = error.line();
                 inputs.wrong_file(file, line, problem, key)
             })
         }

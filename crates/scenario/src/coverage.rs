@@ -7,7 +7,6 @@ use skybraid_link::trace::Quantity;
 use skybraid_link::{
     DelayConfig, Direction, LossConfig, Losses, PathConfig, RateConfig, TraceFile, TraceSource,
 };
-use skybraid_track::file::ReadError;
 use skybraid_track::{Along, Coverage, Track};
 use skybraid_units::{Duration, Length};
 
@@ -99,13 +98,7 @@ impl CoverageFile {
         }
         let read = inputs.text(&self.file, key)?.to_string();
         let coverage = Coverage::read(&read).map_err(|error| {
-            let line = match &error {
-                ReadError::Line { line, .. } => Some(*line),
-                _ => None,
-            };
-            let words = error.to_string();
-            let problem = words.split_once(": ").filter(|_| line.is_some());
-            let problem = problem.map_or(words.clone(), |(_, rest)| rest.to_string());
+            let (line, problem) = error.line();
             inputs.wrong_file(&self.file, line, problem, key)
         })?;
         let headings = coverage.columns().iter().enumerate();

@@ -1,11 +1,8 @@
 //! Keys of a scenario file for serde. Only names and units are checked here.
 
-use std::fmt;
-use std::marker::PhantomData;
+use std::convert::Infallible;
 
-use serde::de::{
-    IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer,
-};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use skybraid_link::{
     Along, AlongConfig, ChangeConfig, DelayConfig, DirectionConfig, Draw, DrxConfig, FlightConfig,
@@ -17,7 +14,8 @@ use skybraid_track::{Position, TrackConfig};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, TransportConfig};
-use skybraid_units::{Bytes, Duration, Probability, Rate};
+use skybraid_units::form::{self, OneOrMany};
+use skybraid_units::{Bytes, Duration, Probability, Rate, defaults};
 
 use crate::cells::CellsFile;
 use crate::correlation::CorrelationFile;
@@ -60,9 +58,7 @@ pub(crate) struct ScenarioFile {
     pub _sweep: Option<IgnoredAny>,
 }
 
-const fn first_seed() -> u64 {
-    1
-}
+defaults! { first_seed: u64 = 1; }
 
 /// Start of the run within traces that have no start of their own.
 #[derive(Clone, Copy, Deserialize)]
@@ -238,8 +234,12 @@ pub(crate) struct FlowFile {
     pub with: Option<String>,
     /// Number of copies that the application writes of each message.
     pub copies: Option<u32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "requirements")]
     pub require: OneOrMany<RequireFile>,
+}
+
+fn requirements<'de, D: Deserializer<'de>>(from: D) -> Result<OneOrMany<RequireFile>, D::Error> {
+    form::one_or_many(from, "a table, the name of a requirement profile, or a list of them")
 }
 
 /// One entry of `require`: a table, or the name of a profile.
@@ -250,21 +250,12 @@ pub(crate) enum RequireFile {
 
 impl<'de> Deserialize<'de> for RequireFile {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = RequireFile;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table or the name of a requirement profile")
-            }
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<RequireFile, E> {
-                Ok(RequireFile::Profile(name.to_string()))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RequireFile, A::Error> {
-                RequirementFile::deserialize(MapAccessDeserializer::new(map))
-                    .map(|table| RequireFile::Table(Box::new(table)))
-            }
-        }
-        from.deserialize_any(Either)
+        form::text_or_table(
+            from,
+            "a table or the name of a requirement profile",
+            |name| Ok::<_, Infallible>(Self::Profile(name.to_string())),
+            |table| Ok::<_, Infallible>(Self::Table(Box::new(table))),
+        )
     }
 }
 
@@ -366,58 +357,6 @@ impl<T> Default for Named<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Entries<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
-            type Value = Named<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table of names")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Named<T>, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Named(entries))
-            }
-        }
-        from.deserialize_map(Entries(PhantomData))
-    }
-}
-
-/// One entry or a list of them.
-pub(crate) enum OneOrMany<T> {
-    One(T),
-    Many(Vec<T>),
-}
-
-impl<T> Default for OneOrMany<T> {
-    fn default() -> Self {
-        Self::Many(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
-            type Value = OneOrMany<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table, the name of a requirement profile, or a list of them")
-            }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<OneOrMany<T>, E> {
-                T::deserialize(text.into_deserializer()).map(OneOrMany::One)
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OneOrMany<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(OneOrMany::One)
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<OneOrMany<T>, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = seq.next_element()? {
-                    entries.push(entry);
-                }
-                Ok(OneOrMany::Many(entries))
-            }
-        }
-        from.deserialize_any(Either(PhantomData))
+        form::entries(from, "a table of names").map(Self)
     }
 }

@@ -1,8 +1,9 @@
 //! Requirements in the keys of `require`.
 
 use skybraid_units::Duration;
+use skybraid_units::form::OneOrMany;
 
-use crate::file::{LinkPerformanceFile, OneOrMany, RequireFile, RequirementFile};
+use crate::file::{LinkPerformanceFile, RequireFile, RequirementFile};
 use crate::key::KeyPath;
 use crate::text::ScenarioText;
 use crate::wording::unknown;

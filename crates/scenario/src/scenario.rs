@@ -366,9 +366,4 @@ impl Scenario {
         };
         seen.iter().map(of).collect()
     }
-
-    /// Returns the index of the link or path called `name` in [`links`](Self::links).
-    pub fn link_index(&self, name: &str) -> Option<usize> {
-        self.links.iter().position(|link| link.name == name)
-    }
 }

@@ -4,12 +4,12 @@
 //! nearest place within a radius counts: a mean of several would hide what varies between them.
 
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use skybraid_units::{Duration, Length};
 
-use crate::file::{ReadError, number, position, wrong};
+use crate::file::{ReadError, csv, number, position, wrong};
 use crate::position::Position;
 use crate::track::Track;
 
@@ -53,19 +53,8 @@ impl Coverage {
     /// # Errors
     /// Line at fault, with what was found and what was expected.
     pub fn read(text: &str) -> Result<Self, ReadError> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
-        let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        let Some((at, heading)) = lines.next() else {
-            return Err(ReadError::Empty { expected: HEADING });
-        };
-        let separator = [',', ';', '\t'].into_iter().find(|sign| heading.contains(*sign));
-        let separator = separator.unwrap_or(',');
-        let split = |row: &str| -> Vec<String> {
-            row.split(separator).map(|field| field.trim().trim_matches('"').to_string()).collect()
-        };
-        let names = split(heading);
-        let place_of = |name: &str| names.iter().position(|heading| heading == name);
+        let ((at, heading, names), lines) = csv::lines(text, HEADING)?;
+        let place_of = |name: &str| names.iter().position(|heading| *heading == name);
         let (Some(latitude), Some(longitude)) = (place_of("latitude"), place_of("longitude"))
         else {
             return Err(wrong(at, heading, HEADING));
@@ -78,13 +67,12 @@ impl Coverage {
             return Err(wrong(at, heading, HEADING));
         }
         let mut places = Vec::new();
-        for (line, row) in lines {
-            let fields = split(row);
+        for (line, row, fields) in lines {
             if fields.len() != names.len() {
                 let expected = alloc::format!("{} fields", names.len());
                 return Err(wrong(line, row, &expected));
             }
-            let field = |place: usize| fields.get(place).map_or("", String::as_str);
+            let field = |place: usize| fields.get(place).copied().unwrap_or_default();
             let height = altitude.map_or("0", field);
             let position = position(line, field(latitude), field(longitude), height)?;
             // Other columns may hold text, such as the operator's name.
@@ -95,7 +83,8 @@ impl Coverage {
         if places.is_empty() {
             return Err(ReadError::Empty { expected: "a line below the heading" });
         }
-        let columns = own.iter().filter_map(|place| names.get(*place).cloned()).collect();
+        let names = own.iter().filter_map(|place| names.get(*place));
+        let columns = names.map(|name| String::from(*name)).collect();
         Ok(Self { columns, has_altitude: altitude.is_some(), places })
     }
 

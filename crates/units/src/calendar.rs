@@ -10,6 +10,19 @@ pub const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
         - 719_468
 }
 
+/// Returns year, month and day of a number of days from 1970-01-01.
+pub const fn date_of(days: i64) -> (i64, i64, i64) {
+    // Eras of 400 years that start in March.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + if month <= 2 { 1 } else { 0 }, month, day)
+}
+
 /// Returns the number of days in a month; January is 1.
 pub const fn days_in_month(year: i64, month: i64) -> i64 {
     match month {
@@ -38,6 +51,8 @@ mod tests {
                 let (next_year, next) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
                 let last = days_since_1970(year, month, days_in_month(year, month));
                 assert_eq!(last + 1, days_since_1970(next_year, next, 1));
+                assert_eq!(date_of(last), (year, month, days_in_month(year, month)));
+                assert_eq!(date_of(last + 1), (next_year, next, 1));
             }
         }
     }

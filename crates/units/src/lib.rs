@@ -42,6 +42,7 @@ macro_rules! saturating {
 mod bytes;
 pub mod calendar;
 pub mod field;
+pub mod form;
 pub mod invariant;
 mod measure;
 mod parse;
@@ -68,6 +69,37 @@ pub use time::{Duration, Instant};
 /// Returns its key with what was expected unless `holds`.
 pub fn expect<Key>(holds: bool, key: Key, expected: &str) -> Result<(), (Key, String)> {
     if holds { Ok(()) } else { Err((key, format!("expected {expected}"))) }
+}
+
+/// Declares a table of a file whose keys all have defaults.
+#[macro_export]
+macro_rules! keys {
+    ($(#[$about:meta])* pub struct $type:ident {
+        $($(#[$doc:meta])* $access:vis $key:ident: $kind:ty = $default:expr,)+
+    }) => {
+        $(#[$about])*
+        #[derive(serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $type {
+            $($(#[$doc])* $access $key: $kind,)+
+        }
+
+        impl Default for $type {
+            fn default() -> Self {
+                Self { $($key: $default,)+ }
+            }
+        }
+    };
+}
+
+/// Declares the defaults of keys: functions for `#[serde(default = "…")]`.
+#[macro_export]
+macro_rules! defaults {
+    ($($name:ident: $type:ty = $value:expr;)+) => {
+        $(fn $name() -> $type {
+            $value
+        })+
+    };
 }
 
 /// Declares an enum whose values have names in files and tables, with the list `ALL` and the method `name`.

@@ -124,17 +124,7 @@ macro_rules! quantity_text {
 
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                struct Visitor;
-                impl serde::de::Visitor<'_> for Visitor {
-                    type Value = $type;
-                    fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                        f.write_str($what)
-                    }
-                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
-                        <$type>::from_text(text).map_err(E::custom)
-                    }
-                }
-                from.deserialize_any(Visitor)
+                crate::form::text(from, $what, <$type>::from_text)
             }
         }
 

@@ -29,6 +29,11 @@ impl Probability {
         (0.0..=1.0).contains(&ratio).then_some(Self(ratio))
     }
 
+    /// Creates the probability `ratio`, or the nearer of 0 and 1 outside of them; 0 for a number that is none.
+    pub const fn saturating(ratio: f64) -> Self {
+        if ratio >= 0.0 { Self(ratio.min(1.0)) } else { Self(0.0) }
+    }
+
     /// Value as a ratio, 0 to 1.
     pub const fn ratio(self) -> f64 {
         self.0

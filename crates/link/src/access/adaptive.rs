@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::{Decibels, Duration, Instant, Promised, Seed, expect};
 
-use crate::form::{only_one, text_or_table};
 use crate::rate::{not_loaded, series_of_steps};
 use crate::trace::{Quantity, Replay, Series, SeriesCursor, TraceSource, trace_table};
+use skybraid_units::form::{only_one, text_or_table};
 
 /// Attenuation below clear sky in a configuration.
 ///
@@ -72,9 +72,7 @@ impl AttenuationTable {
 impl<'de> Deserialize<'de> for AttenuationConfig {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let expected = "an attenuation such as \"3dB\", or a table with `steps` or `trace`";
-        let constant = |text: &str| {
-            Ok(Self::Constant(Decibels::from_text(text).map_err(|error| error.to_string())?))
-        };
+        let constant = |text: &str| Decibels::from_text(text).map(Self::Constant);
         text_or_table(from, expected, constant, AttenuationTable::resolve)
     }
 }

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn frames_are_lost_independently_by_their_number() {
-        let loss = FrameLoss::new(Probability::new(0.1).unwrap_or_default(), Seed(1).stream("x"));
+        let loss = FrameLoss::new(Probability::saturating(0.1), Seed(1).stream("x"));
         let lost =
             |from: u64, parts| (from..from + 100_000).filter(|n| loss.is_lost(*n, parts)).count();
         // Five standard deviations of a binomial count are 475 and 620.

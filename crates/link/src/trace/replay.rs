@@ -6,10 +6,9 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use core::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Duration, Seed};
+use skybraid_units::{Duration, Seed, form};
 
 use crate::trace::{Opportunities, Series};
 
@@ -30,23 +29,14 @@ pub enum Start {
 
 impl<'de> Deserialize<'de> for Start {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = Start;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`\"random\"`, or a time with a unit, for example \"12s\"")
-            }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Start, E> {
-                match text {
-                    "random" => Ok(Start::Random),
-                    _ => Duration::from_text(text).map(Start::At).map_err(|_| {
-                        let expected = "`random`, or a time with a unit, for example \"12s\"";
-                        E::custom(format!("found `{text}`, expected {expected}"))
-                    }),
-                }
-            }
-        }
-        from.deserialize_str(Visitor)
+        let expected = "`\"random\"`, or a time with a unit, for example \"12s\"";
+        form::text(from, expected, |text| match text {
+            "random" => Ok(Self::Random),
+            _ => Duration::from_text(text).map(Self::At).map_err(|_| {
+                let expected = "`random`, or a time with a unit, for example \"12s\"";
+                format!("found `{text}`, expected {expected}")
+            }),
+        })
     }
 }
 

@@ -14,17 +14,29 @@ const HEADING: &str = "the heading `time_s,latitude,longitude,altitude_m`";
 /// Maximum absolute time in seconds.
 const MAX_TIME: f64 = 9e9;
 
-pub(super) fn read(text: &str) -> Result<Points, ReadError> {
+/// A line: its number, its text and its fields.
+pub(crate) type Line<'a> = (usize, &'a str, Vec<&'a str>);
+
+/// Returns the heading of a file, which is `expected`, and the lines below it.
+pub(crate) fn lines<'a>(
+    text: &'a str,
+    expected: &'static str,
+) -> Result<(Line<'a>, impl Iterator<Item = Line<'a>>), ReadError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let Some((at, heading)) = lines.next() else {
-        return Err(ReadError::Empty { expected: HEADING });
+    let Some(first) = lines.next() else { return Err(ReadError::Empty { expected }) };
+    let separator = [',', ';', '\t'].into_iter().find(|sign| first.1.contains(*sign));
+    let separator = separator.unwrap_or(',');
+    let split = move |(number, line): (usize, &'a str)| -> Line<'a> {
+        let fields = line.split(separator).map(|field| field.trim().trim_matches('"'));
+        (number, line, fields.collect())
     };
-    let separators = [',', ';', '\t'];
-    let separator = separators.into_iter().find(|sign| heading.contains(*sign)).unwrap_or(',');
-    let names: Vec<&str> =
-        heading.split(separator).map(|name| name.trim().trim_matches('"')).collect();
+    Ok((split(first), lines.map(split)))
+}
+
+pub(super) fn read(text: &str) -> Result<Points, ReadError> {
+    let ((at, heading, names), lines) = lines(text, HEADING)?;
     let mut places = [0; 4];
     for (place, name) in places.iter_mut().zip(COLUMNS) {
         let found = names.iter().position(|heading| *heading == name);
@@ -32,8 +44,7 @@ pub(super) fn read(text: &str) -> Result<Points, ReadError> {
     }
     let mut timed = Timed::default();
     let mut origin = None;
-    for (line, row) in lines {
-        let fields: Vec<&str> = row.split(separator).map(str::trim).collect();
+    for (line, row, fields) in lines {
         let field = |column: usize| {
             let expected = || format!("{} fields", names.len());
             fields.get(column).copied().ok_or_else(|| wrong(line, row, &expected()))

@@ -11,7 +11,7 @@ use skybraid_units::{Duration, Speed};
 use crate::position::Position;
 use crate::track::{Track, TrackError};
 
-mod csv;
+pub(crate) mod csv;
 mod date;
 mod gpx;
 mod kml;
@@ -94,6 +94,19 @@ impl Format {
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, ending) = name.rsplit_once('.')?;
         Self::ALL.into_iter().find(|format| format.ending().eq_ignore_ascii_case(ending))
+    }
+}
+
+impl ReadError {
+    /// Line at fault, if it is one, and the problem without it.
+    pub fn line(&self) -> (Option<usize>, String) {
+        let words = self.to_string();
+        match self {
+            Self::Line { line, .. } | Self::Syntax { line, .. } => {
+                (Some(*line), words.split_once(": ").map_or(words.clone(), |(_, rest)| rest.into()))
+            }
+            _ => (None, words),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::Deserialize;
-use skybraid_units::Speed;
+use skybraid_units::{Speed, defaults};
 
 use super::{Points, ReadError};
 use crate::position::{Position, PositionError};
@@ -60,9 +60,7 @@ struct Item {
     altitudes_are_relative: bool,
 }
 
-const fn relative() -> bool {
-    true
-}
+defaults! { relative: bool = true; }
 
 #[derive(Deserialize)]
 struct Transects {
