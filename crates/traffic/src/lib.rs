@@ -10,7 +10,7 @@ extern crate alloc;
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, Duration, Rate};
+use skybraid_units::{Bytes, Duration, Rate, defaults};
 
 pub mod about;
 mod source;
@@ -65,12 +65,9 @@ pub enum TrafficConfig {
     Video(Box<VideoConfig>),
 }
 
-const fn bulk_packet() -> Bytes {
-    Bytes::new(16_384)
-}
-
-const fn ping_packet() -> Bytes {
-    Bytes::new(56)
+defaults! {
+    bulk_packet: Bytes = Bytes::new(16_384);
+    ping_packet: Bytes = Bytes::new(56);
 }
 
 /// Error in a traffic configuration.

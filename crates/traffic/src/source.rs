@@ -28,14 +28,14 @@ impl From<u32> for Write {
 }
 
 /// An application that writes messages from `start` until `stop`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Source {
     shape: Shape,
     next: Instant,
     stop: Instant,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Shape {
     Cbr { pace: Pace },
     Bulk { packet: u32 },

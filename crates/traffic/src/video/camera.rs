@@ -1,5 +1,6 @@
 //! Sender of a video: captures frames, fragments them into RTP packets and paces these by rate control.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::clip::EncodedClip;
 use super::config::VideoConfig;
 use super::fragment::{Codec, fragments};
 use super::protection::{Duplicate, Protection, ProtectionPolicy};
-use super::rate::{Control, Queue, RateControl, Report, Sent};
+use super::rate::{Queue, RateControl, Report, Sent};
 use super::rtp;
 use crate::Write;
 
@@ -43,7 +44,7 @@ pub struct Part {
 
 /// A camera with its encoder, packetiser and rate control. Encoding takes no time. Where rate control sets a
 /// target below the rate of the clip, all frames shrink in proportion.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Camera {
     clip: Arc<EncodedClip>,
     /// Whether only the very first frame is a key frame.
@@ -64,7 +65,7 @@ pub struct Camera {
     duplicate: Duplicate,
     drop_after: Option<Duration>,
     /// Rate control; `None` for a constant rate.
-    control: Option<Control>,
+    control: Option<Box<dyn RateControl>>,
     /// Rate at which the clip was encoded, in bit/s.
     rate_bps: u64,
     /// Number of packets sent.

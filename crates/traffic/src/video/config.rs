@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use skybraid_units::{Bytes, Duration, Rate};
+use skybraid_units::{Bytes, Duration, Rate, defaults};
 
 use super::clip::EncodedClip;
 use super::fragment::{Codec, fragments};
@@ -76,32 +76,14 @@ pub struct VideoConfig {
     pub framed: bool,
 }
 
-fn model() -> String {
-    MODEL.into()
-}
-
-const fn fps() -> u32 {
-    30
-}
-
-const fn jitter_buffer() -> Duration {
-    Duration::from_millis(150)
-}
-
-const fn key_every() -> Duration {
-    Duration::from_secs(1)
-}
-
-const fn one() -> u32 {
-    1
-}
-
-const fn constant() -> RateConfig {
-    RateConfig::Constant {}
-}
-
-const fn packet() -> Bytes {
-    Bytes::new(1200)
+defaults! {
+    model: String = MODEL.into();
+    fps: u32 = 30;
+    jitter_buffer: Duration = Duration::from_millis(150);
+    key_every: Duration = Duration::from_secs(1);
+    one: u32 = 1;
+    constant: RateConfig = RateConfig::Constant {};
+    packet: Bytes = Bytes::new(1200);
 }
 
 impl VideoConfig {

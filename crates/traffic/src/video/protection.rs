@@ -1,7 +1,7 @@
 //! Redundancy of a video stream: duplicated packets and repair packets.
 
-use skybraid_units::Probability;
 use skybraid_units::invariant::Promised as _;
+use skybraid_units::{Probability, defaults};
 
 use super::rate::{RateError, Report};
 use super::repair::{Group, MeasuredLoss};
@@ -50,9 +50,7 @@ pub struct RepairConfig {
     pub group: u16,
 }
 
-const fn group() -> u16 {
-    40
-}
+defaults! { group: u16 = 40; }
 
 impl RepairConfig {
     /// Checks the ranges of all keys.

@@ -8,7 +8,7 @@
 //!   that 2 to 10 % of loss hold a rate once lowered by over-use.
 //! - Without reports nothing changes.
 
-use skybraid_units::{Bytes, Duration, Instant, Rate};
+use skybraid_units::{Bytes, Duration, Instant, Rate, keys};
 
 use super::aimd::{Aimd, Incoming};
 use super::history::{History, RoundTrip, Update};
@@ -40,20 +40,15 @@ const LOSS_GROWTH: f64 = 1.05;
 /// Round-trip time before the first report (WebRTC).
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Parameters of Google congestion control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Pacing rate in units of the target, at least 1. With the draft's value of 1, a queue left by an
-    /// over-long frame never drains; WebRTC's value, 2.5, is the default.
-    pub pacing: f64,
-    /// Adaptation of the over-use threshold.
-    pub threshold: Threshold,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { pacing: 2.5, threshold: Threshold::Draft }
+keys! {
+    /// Parameters of Google congestion control.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Config {
+        /// Pacing rate in units of the target, at least 1. With the draft's value of 1, a queue left by an
+        /// over-long frame never drains; WebRTC's value, 2.5, is the default.
+        pub pacing: f64 = 2.5,
+        /// Adaptation of the over-use threshold.
+        pub threshold: Threshold = Threshold::Draft,
     }
 }
 

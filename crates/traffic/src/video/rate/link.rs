@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
 
-use super::{Arrival, Bounds, Control, Queue, RateConfig, RateControl, Report, Reporter, Sent};
+use super::{Arrival, Bounds, Queue, RateConfig, RateControl, Report, Reporter, Sent};
 
 const STEP: Duration = Duration::from_micros(250);
 const FRAME: Duration = Duration::from_nanos(33_333_333);
@@ -86,7 +86,7 @@ impl Link {
                     waiting.push_back(left.min(PACKET));
                     left -= left.min(PACKET);
                 }
-                report_queue(&mut control, now, &waiting);
+                report_queue(&mut *control, now, &waiting);
             }
             while let Some((_, reported, arrivals)) = pop_if(&mut reports, |(at, ..)| *at <= now) {
                 control.on_feedback(now, &Report { reported, arrivals: &arrivals });
@@ -99,7 +99,7 @@ impl Link {
             {
                 waiting.pop_front();
                 control.on_sent(now, Sent { number, bytes: bytes as u32 });
-                report_queue(&mut control, now, &waiting);
+                report_queue(&mut *control, now, &waiting);
                 let stalled = self.stalls_lose && self.rate(now) == 0.0;
                 if queued + bytes <= buffer && !stalled {
                     queue.push_back((number, bytes, now));
@@ -142,7 +142,7 @@ fn pop_if<T>(queue: &mut VecDeque<T>, fits: impl FnOnce(&T) -> bool) -> Option<T
     if queue.front().is_some_and(fits) { queue.pop_front() } else { None }
 }
 
-fn report_queue(control: &mut Control, now: Instant, waiting: &VecDeque<u64>) {
+fn report_queue(control: &mut dyn RateControl, now: Instant, waiting: &VecDeque<u64>) {
     let bytes = Bytes::new(waiting.iter().sum());
     let next = Bytes::new(waiting.front().copied().unwrap_or(0));
     control.on_queue_changed(now, Queue { bytes, next });

@@ -8,6 +8,9 @@
 //!
 //! Sender and receiver need not share a clock: only differences of the receiver's times matter.
 
+use alloc::boxed::Box;
+use core::fmt::Debug;
+
 use skybraid_units::{Bytes, Instant, Rate};
 
 use crate::about::Kind;
@@ -79,7 +82,7 @@ impl Report<'_> {
 }
 
 /// A rate control algorithm.
-pub trait RateControl {
+pub trait RateControl: Debug + Send {
     /// Handles a change of the sender's queue. A standing queue lowers SCReAM's target (RFC 8298 §4.1.3,
     /// `rtp_queue_size`), and the size of the next packet determines when it may leave.
     fn on_queue_changed(&mut self, _now: Instant, _queue: Queue) {}
@@ -212,77 +215,14 @@ impl RateConfig {
     }
 
     /// Creates a rate control within `bounds`.
-    pub fn build(&self, bounds: &Bounds) -> Control {
+    pub fn build(&self, bounds: &Bounds) -> Box<dyn RateControl> {
         match self {
-            Self::Constant {} => Control::Constant(constant::Constant::new(bounds)),
-            Self::Scream(config) => Control::Scream(scream::Scream::new(config, bounds)),
-            Self::Gcc(config) => Control::Gcc(gcc::Gcc::new(config, bounds)),
+            Self::Constant {} => Box::new(constant::Constant::new(bounds)),
+            Self::Scream(config) => Box::new(scream::Scream::new(config, bounds)),
+            Self::Gcc(config) => Box::new(gcc::Gcc::new(config, bounds)),
             Self::ReceiverReport(config) => {
-                Control::ReceiverReport(receiver_report::ReceiverReport::new(config, bounds))
+                Box::new(receiver_report::ReceiverReport::new(config, bounds))
             }
         }
-    }
-}
-
-/// One of the rate controls.
-#[derive(Clone, Debug)]
-pub enum Control {
-    /// The target never changes.
-    Constant(constant::Constant),
-    /// SCReAM.
-    Scream(scream::Scream),
-    /// Google congestion control.
-    Gcc(gcc::Gcc),
-    /// Loss-based control.
-    ReceiverReport(receiver_report::ReceiverReport),
-}
-
-impl Control {
-    fn get(&self) -> &dyn RateControl {
-        match self {
-            Self::Constant(control) => control,
-            Self::Scream(control) => control,
-            Self::Gcc(control) => control,
-            Self::ReceiverReport(control) => control,
-        }
-    }
-
-    fn get_mut(&mut self) -> &mut dyn RateControl {
-        match self {
-            Self::Constant(control) => control,
-            Self::Scream(control) => control,
-            Self::Gcc(control) => control,
-            Self::ReceiverReport(control) => control,
-        }
-    }
-}
-
-impl RateControl for Control {
-    fn on_queue_changed(&mut self, now: Instant, queue: Queue) {
-        self.get_mut().on_queue_changed(now, queue);
-    }
-
-    fn on_sent(&mut self, now: Instant, packet: Sent) {
-        self.get_mut().on_sent(now, packet);
-    }
-
-    fn on_feedback(&mut self, now: Instant, report: &Report<'_>) {
-        self.get_mut().on_feedback(now, report);
-    }
-
-    fn on_timeout(&mut self, now: Instant) {
-        self.get_mut().on_timeout(now);
-    }
-
-    fn target(&self) -> Rate {
-        self.get().target()
-    }
-
-    fn may_send(&self, now: Instant) -> Option<Bytes> {
-        self.get().may_send(now)
-    }
-
-    fn next_wakeup(&self) -> Instant {
-        self.get().next_wakeup()
     }
 }

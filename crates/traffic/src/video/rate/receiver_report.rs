@@ -8,7 +8,7 @@
 //! time), and the step of 50 kbit/s. With `congested = "0%"` it represents controls that take any loss for
 //! congestion.
 
-use skybraid_units::{Duration, Instant, Probability, Rate};
+use skybraid_units::{Duration, Instant, Probability, Rate, keys};
 
 use super::history::{History, Update};
 use super::{Bounds, RateControl, RateError, Report, Sent, bps, range, rate};
@@ -30,35 +30,22 @@ pub const ABOUT: Kind = Kind {
     source: "Busse, Deffner, Schulzrinne 1996; RFC 3550 §6.4.1",
 };
 
-/// Parameters of loss-based control.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Interval between receiver reports.
-    pub interval: Duration,
-    /// Weight of the newest report in the smoothed loss, above 0 to 1.
-    pub smoothing: f64,
-    /// Loss up to which the rate rises.
-    pub unloaded: Probability,
-    /// Loss above which the rate falls.
-    pub congested: Probability,
-    /// Factor by which the rate falls, above 0 and below 1.
-    pub decrease: f64,
-    /// Step by which the rate rises with a report.
-    pub increase: Rate,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let percent = |share| Probability::new(share).unwrap_or_default();
-        Self {
-            interval: Duration::from_secs(1),
-            smoothing: 0.3,
-            unloaded: percent(0.02),
-            congested: percent(0.04),
-            decrease: 0.875,
-            increase: Rate::from_bps(50_000),
-        }
+keys! {
+    /// Parameters of loss-based control.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Config {
+        /// Interval between receiver reports.
+        pub interval: Duration = Duration::from_secs(1),
+        /// Weight of the newest report in the smoothed loss, above 0 to 1.
+        pub smoothing: f64 = 0.3,
+        /// Loss up to which the rate rises.
+        pub unloaded: Probability = Probability::saturating(0.02),
+        /// Loss above which the rate falls.
+        pub congested: Probability = Probability::saturating(0.04),
+        /// Factor by which the rate falls, above 0 and below 1.
+        pub decrease: f64 = 0.875,
+        /// Step by which the rate rises with a report.
+        pub increase: Rate = Rate::from_bps(50_000),
     }
 }
 

@@ -13,7 +13,7 @@
 
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant, Rate};
+use skybraid_units::{Bytes, Duration, Instant, Rate, keys};
 
 use super::history::{History, RoundTrip, Update};
 use super::media_rate::{MediaRate, Network};
@@ -57,31 +57,21 @@ const KEEP_ALIVE: Duration = Duration::from_millis(200);
 /// Weight of a round trip in the share of round trips with a loss.
 const LOSS_WEIGHT: f64 = 0.01;
 
-/// Parameters of SCReAM.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Target delay of the network queue (`QDELAY_TARGET_LO`), above zero to 0.4 s.
-    pub queue_target: Duration,
-    /// Maximum rise of the target per second (`RAMP_UP_SPEED`). §4.1.3 names 1000 kbit/s as a high
-    /// setting.
-    pub ramp_up: Rate,
-    /// Time for which a base delay is kept. RFC 6817 recommends ten minutes; a path that becomes longer looks
-    /// congested for that long.
-    pub base_history: Duration,
-    /// Whether a longer queue is accepted next to competing flows (§4.1.2.3), up to 0.4 s. Off by default: the
-    /// aircraft's bearer is its own, and the RFC warns of taking one's own queue for another's.
-    pub compete: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            queue_target: Duration::from_millis(100),
-            ramp_up: Rate::from_bps(200_000),
-            base_history: Duration::from_secs(600),
-            compete: false,
-        }
+keys! {
+    /// Parameters of SCReAM.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Config {
+        /// Target delay of the network queue (`QDELAY_TARGET_LO`), above zero to 0.4 s.
+        pub queue_target: Duration = Duration::from_millis(100),
+        /// Maximum rise of the target per second (`RAMP_UP_SPEED`). §4.1.3 names 1000 kbit/s as a high
+        /// setting.
+        pub ramp_up: Rate = Rate::from_bps(200_000),
+        /// Time for which a base delay is kept. RFC 6817 recommends ten minutes; a path that becomes longer looks
+        /// congested for that long.
+        pub base_history: Duration = Duration::from_secs(600),
+        /// Whether a longer queue is accepted next to competing flows (§4.1.2.3), up to 0.4 s. Off by default: the
+        /// aircraft's bearer is its own, and the RFC warns of taking one's own queue for another's.
+        pub compete: bool = false,
     }
 }
 

@@ -26,7 +26,7 @@ pub fn failure_probability(loss: Probability, sources: usize, repairs: usize) ->
     };
     // Small terms first: those at the far end of the sum.
     let sum: f64 = (repairs + 1..=packets).rev().map(term).sum();
-    Probability::new(sum.min(1.0)).unwrap_or(Probability::ONE)
+    Probability::saturating(sum)
 }
 
 fn log_factorial(n: usize) -> f64 {
@@ -70,7 +70,7 @@ impl MeasuredLoss {
     /// Returns the minimum number of repair packets with which a Reed–Solomon group of `sources` packets
     /// fails with a probability of at most `target`, limited to `sources`.
     pub fn repairs(self, sources: usize, target: Probability) -> usize {
-        let loss = Probability::new(self.0.clamp(0.0, 1.0)).unwrap_or(Probability::ZERO);
+        let loss = Probability::saturating(self.0);
         repair_for(loss, sources, target).unwrap_or(sources).min(sources)
     }
 }
