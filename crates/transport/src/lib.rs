@@ -45,6 +45,7 @@ pub mod registry;
 pub mod reordering;
 pub mod rtt;
 pub mod scheduler;
+pub mod seen;
 pub mod segment;
 pub mod split;
 pub mod tcp;

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 #[doc(hidden)]
 pub use skybraid_units::expect;
@@ -34,6 +34,25 @@ pub enum Compat {
     Paper,
     /// Linux, with integer arithmetic where it affects results.
     Linux,
+}
+
+/// Declares an algorithm: `ABOUT`, its description with the optional text `linux` for `compat = "linux"`, and its
+/// parameters as in [`parameters!`](crate::parameters).
+#[macro_export]
+macro_rules! algorithm {
+    (name: $name:literal, summary: $summary:literal, source: $source:literal $(, linux: $linux:expr)?
+       $(, parameters: { $($parameters:tt)* })? $(,)?) => {
+        /// Description of the algorithm.
+        pub const ABOUT: $crate::registry::About = $crate::registry::About {
+            name: $name,
+            summary: $summary,
+            source: $source,
+            linux: [$($linux,)? ""][0],
+            parameters: PARAMETERS,
+        };
+
+        $crate::parameters! { $($($parameters)*)? }
+    };
 }
 
 /// Declares the parameters of an algorithm: its `Config` with the default values and `Config::check` of their ranges,
@@ -180,29 +199,6 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
-/// Parameters of a [`Custom`] algorithm, in the scenario's order.
-pub(crate) struct Parameters(pub Vec<(String, Value)>);
-
-impl<'de> Deserialize<'de> for Parameters {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Parameters;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table of parameters")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parameters, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Parameters(entries))
-            }
-        }
-        from.deserialize_map(Entries)
-    }
-}
-
 /// An algorithm that the driver provides: its name and parameters from the scenario, and its
 /// factory once the driver has set it.
 ///
@@ -272,7 +268,7 @@ impl<F: ?Sized> fmt::Debug for Custom<F> {
 /// Declares a family of algorithms: the enum of their configurations, parsed from a bare name or
 /// from a table with `name` and parameters; the list of their descriptions; and their construction.
 ///
-/// The module of each algorithm has `Config` (of [`parameters!`](crate::parameters)), `ABOUT` and
+/// The module of each algorithm declares it by [`algorithm!`](crate::algorithm) and has
 /// `Config::build(&self, …) -> Box<dyn Trait>`. A family with a line `custom` also accepts
 /// algorithms that the driver provides ([`Custom`]), built by `dyn Factory`; `absent` replaces one
 /// whose factory was never set.
@@ -409,8 +405,8 @@ macro_rules! algorithms {
                         )+
                         $(
                             if $crate::registry::is_custom(name) {
-                                let $crate::registry::Parameters(parameters) =
-                                    serde::Deserialize::deserialize(rest)?;
+                                let parameters =
+                                    skybraid_units::form::entries(rest, "a table of parameters")?;
                                 let custom =
                                     $crate::registry::Custom::<$factory>::new(name, parameters);
                                 return Ok($config::Custom(custom));

@@ -1,16 +1,15 @@
 //! One session: keys, and numbers sent and seen.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use skybraid_transport::seen::SeenNumbers;
 use skybraid_transport::{PathId, PathSet};
 use skybraid_units::Instant;
 use snow::StatelessTransportState;
 
 use super::envelope::{HEAD, LAST_NUMBER, Mac, OVERHEAD, TAG, head};
-use super::window::Window;
 use super::{NoSession, Refusal};
 
 /// A session.
@@ -45,7 +44,8 @@ pub(super) struct Session {
 pub(super) struct Keys {
     state: StatelessTransportState,
     sent: [u64; PathSet::CAPACITY],
-    seen: Vec<Option<Box<Window>>>,
+    /// Of each path, with a window of 4096 numbers.
+    seen: Vec<SeenNumbers<65>>,
 }
 
 impl From<StatelessTransportState> for Keys {
@@ -94,8 +94,7 @@ impl Session {
         sealed: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<bool, Refusal> {
-        let window = self.keys.seen.get(path.index()).and_then(Option::as_ref);
-        if window.is_some_and(|window| !window.is_fresh(number)) {
+        if self.keys.seen.get(path.index()).is_some_and(|seen| seen.contains(number)) {
             return Err(Refusal::Replayed);
         }
         plain.resize(sealed.len().saturating_sub(TAG), 0);
@@ -104,10 +103,12 @@ impl Session {
         self.heard = true;
         self.count += 1;
         if self.keys.seen.len() <= path.index() {
-            self.keys.seen.resize_with(path.index() + 1, || None);
+            self.keys.seen.resize(path.index() + 1, SeenNumbers::default());
         }
-        let window = self.keys.seen.get_mut(path.index()).ok_or(Refusal::Foreign)?;
-        Ok(window.get_or_insert_with(|| Box::new(Window::new())).note(number))
+        let seen = self.keys.seen.get_mut(path.index()).ok_or(Refusal::Foreign)?;
+        let is_newest = seen.is_newest(number);
+        seen.insert(number);
+        Ok(is_newest)
     }
 
     /// Sequence numbers used and seen, by path.
@@ -124,8 +125,7 @@ impl Session {
         sealed: &[u8],
         scratch: &mut Vec<u8>,
     ) -> bool {
-        let window = self.keys.seen.get(path.index()).and_then(Option::as_ref);
-        let recent = window.is_some_and(|window| window.is_recent(number));
+        let recent = self.keys.seen.get(path.index()).is_some_and(|seen| seen.is_recent(number));
         scratch.resize(sealed.len().saturating_sub(TAG), 0);
         recent && self.keys.state.read_message(nonce(path, number), sealed, scratch).is_ok()
     }

@@ -32,7 +32,6 @@ mod handshake;
 mod holder;
 mod keyed;
 mod noise;
-mod window;
 
 pub use envelope::{MAX_HELLO, OVERHEAD, path_of};
 pub use noise::public_key;

@@ -8,11 +8,10 @@ use alloc::boxed::Box;
 
 use super::aggregate::{Counter, Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "balia",
     summary: "Balanced linked adaptation: growth and decrease depend on α, the ratio of the \
               fastest path's rate to that of the path, which balances fairness to TCP against \
@@ -20,12 +19,10 @@ pub const ABOUT: About = About {
     source: "Peng et al. 2013; draft-walid-mptcp-congestion-control",
     linux: "α in integers, so that a loss takes either half or three quarters of the window; \
             acknowledgements are counted towards whole segments",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper",
-        "arithmetic of the paper or of Linux";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper",
+            "arithmetic of the paper or of Linux";
+    }
 }
 
 impl Config {

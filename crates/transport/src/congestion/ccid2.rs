@@ -8,11 +8,10 @@ use alloc::boxed::Box;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::{Acked, Congestion, Idle, Lost, PathBasics, Siblings};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "ccid2",
     summary: "DCCP's TCP-like control: the window grows by a packet per two acknowledged packets \
               in slow start, then by one per window. A loss halves it, in whole packets.",
@@ -21,13 +20,11 @@ pub const ABOUT: About = About {
             repeated timeout lowers the threshold again; an idle or little used window shrinks as \
             in RFC 2861; the Ack Ratio follows the sequence window instead of lost \
             acknowledgements",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    initial_window: Option<u32> = None, "packets", "(RFC 3390: 2 to 4)", "initial window",
-        "above zero" if *initial_window != Some(0);
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
+    parameters: {
+        initial_window: Option<u32> = None, "packets", "(RFC 3390: 2 to 4)", "initial window",
+            "above zero" if *initial_window != Some(0);
+        compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
+    }
 }
 
 /// RFC 3390: `min(4·MSS, max(2·MSS, 4380 bytes))`, in packets.

@@ -6,24 +6,21 @@
 use alloc::boxed::Box;
 
 use super::{Congestion, PathBasics, bbr};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "ccid5",
     summary: "BBR version 1 over DCCP: gains, filters and probing of `bbr`, without its detection \
               of policers, which low rates and gaps of unreliable flows would trigger.",
     source: "draft-romo-iccrg-ccid5; MP-DCCP for Linux, ccid5.c",
     linux: "gains and rounding of Linux's BBR, see `bbr`",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "gains and rounding of the draft, or of Linux";
-    radio: bool = false, "true or false", "false",
-        "for radio links: compensate losses that do not depend on the rate, up to 60 %; do not shrink \
-         the window after a loss; do not drain paths whose round trips are near their minimum";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper", "gains and rounding of the draft, or of Linux";
+        radio: bool = false, "true or false", "false",
+            "for radio links: compensate losses that do not depend on the rate, up to 60 %; do not shrink \
+             the window after a loss; do not drain paths whose round trips are near their minimum";
+    }
 }
 
 impl Config {

@@ -7,28 +7,23 @@ use alloc::boxed::Box;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::parameters;
-use crate::registry::About;
+use crate::algorithm;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "coupled",
     summary: "Fully coupled: every acknowledgement adds one over the sum of the windows, and a \
               loss takes half of that sum from its path, so that all traffic moves to the least \
               congested path. With `epsilon`, a family from fully coupled (0) over linked \
               increases (1) to uncoupled paths (2).",
     source: "Kelly and Voice 2005; Han et al. 2006; Wischik et al., NSDI 2011",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    epsilon: Option<f64> = None, "0 to 2", "none",
-        "growth by α (α w)^(1−ε) / W^(2−ε) per acknowledgement, and decrease by half of the path's \
-         window w; W is the sum of all windows",
-        "a number from 0 to 2" if epsilon.is_none_or(|epsilon| (0.0..=2.0).contains(&epsilon));
-    alpha: f64 = 1.0, "ratio", "1", "α of that family; without effect unless `epsilon` is set",
-        "a number above zero" if *alpha > 0.0 && alpha.is_finite();
+    parameters: {
+        epsilon: Option<f64> = None, "0 to 2", "none",
+            "growth by α (α w)^(1−ε) / W^(2−ε) per acknowledgement, and decrease by half of the path's \
+             window w; W is the sum of all windows",
+            "a number from 0 to 2" if epsilon.is_none_or(|epsilon| (0.0..=2.0).contains(&epsilon));
+        alpha: f64 = 1.0, "ratio", "1", "α of that family; without effect unless `epsilon` is set",
+            "a number above zero" if *alpha > 0.0 && alpha.is_finite();
+    }
 }
 
 impl Config {

@@ -8,11 +8,10 @@ use skybraid_units::{Bytes, Instant};
 
 use super::hystart::{HyStart, SlowStart};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings, cubic_linux};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "cubic",
     summary: "CUBIC: after a loss the window grows steeply, levels off near the window of the \
               loss, then probes beyond it. Growth depends on time, not on round trips, and is \
@@ -22,20 +21,18 @@ pub const ABOUT: About = About {
             evaluated one minimum (not smoothed) round-trip time ahead; the threshold follows the \
             window instead of the data in flight; Reno's lower bound never steepens; a timeout \
             resets the state; an idle time shifts the curve.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
-    c: f64 = 0.4, "segments/s³", "0.4", "steepness of the curve",
-        "a number above zero" if *c > 0.0 && c.is_finite();
-    beta: f64 = 0.7, "ratio", "0.7", "factor on the window after a loss",
-        "a number between 0 and 1" if *beta > 0.0 && *beta < 1.0;
-    fast_convergence: bool = true, "true or false", "true",
-        "release bandwidth faster if the window at a loss is smaller than at the loss before";
-    hystart: Option<HyStart> = None, "none, classic or plus", "(plus; classic with compat linux)",
-        "what ends slow start other than a loss: nothing, a rising round-trip time as in Linux, or \
-         HyStart++, which RFC 9438 §4.10 recommends";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
+        c: f64 = 0.4, "segments/s³", "0.4", "steepness of the curve",
+            "a number above zero" if *c > 0.0 && c.is_finite();
+        beta: f64 = 0.7, "ratio", "0.7", "factor on the window after a loss",
+            "a number between 0 and 1" if *beta > 0.0 && *beta < 1.0;
+        fast_convergence: bool = true, "true or false", "true",
+            "release bandwidth faster if the window at a loss is smaller than at the loss before";
+        hystart: Option<HyStart> = None, "none, classic or plus", "(plus; classic with compat linux)",
+            "what ends slow start other than a loss: nothing, a rising round-trip time as in Linux, or \
+             HyStart++, which RFC 9438 §4.10 recommends";
+    }
 }
 
 impl Config {

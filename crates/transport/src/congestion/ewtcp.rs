@@ -6,24 +6,19 @@ use alloc::boxed::Box;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::parameters;
-use crate::registry::About;
+use crate::algorithm;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "ewtcp",
     summary: "Equally weighted TCP: Reno on every path with a growth of 1/n² segments per round \
               trip for n paths, so that n paths over one bottleneck get the share of one TCP flow. \
               Paths do not influence one another.",
     source: "Honda et al., PFLDNeT 2009; Wischik et al., NSDI 2011",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    increase: Option<f64> = None, "segments per round trip", "(1/n²)",
-        "growth in congestion avoidance",
-        "a number above 0 and at most 1" if increase.is_none_or(|increase| increase > 0.0 && increase <= 1.0);
+    parameters: {
+        increase: Option<f64> = None, "segments per round trip", "(1/n²)",
+            "growth in congestion avoidance",
+            "a number above 0 and at most 1" if increase.is_none_or(|increase| increase > 0.0 && increase <= 1.0);
+    }
 }
 
 impl Config {

@@ -8,11 +8,10 @@ use skybraid_units::Bytes;
 
 use super::aggregate::{Counter, Coupling, Path, Paths, coupled, coupled_by_acks};
 use super::{Congestion, PathBasics};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "lia",
     summary: "Linked increases: every path grows by the same amount per acknowledgement, chosen so \
               that all paths together get what one Reno flow would get on the best path, and no \
@@ -21,18 +20,16 @@ pub const ABOUT: About = About {
     linux: "α in units of 1/4096, and acknowledgements counted towards whole segments, so that \
             growth is coarse; in the search for the best path, windows below 150 segments at 100 \
             ms are equal, and the last path is taken",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper",
-        "arithmetic of the paper or of Linux";
-    byte_counting: bool = true, "true or false", "true",
-        "grow by all acknowledged data, or by at most a segment per acknowledgement (RFC 5681)";
-    min_increase: Bytes = Bytes::ZERO, "bytes", "0B",
-        "minimum growth per acknowledgement; 1 B in the MPTCP of ns-3 (Kheirkhah 2015), which \
-         exceeds the RFC's growth at large windows",
-        "with `compat = \"paper\"` only" if *compat == Compat::Paper || *min_increase == Bytes::ZERO;
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper",
+            "arithmetic of the paper or of Linux";
+        byte_counting: bool = true, "true or false", "true",
+            "grow by all acknowledged data, or by at most a segment per acknowledgement (RFC 5681)";
+        min_increase: Bytes = Bytes::ZERO, "bytes", "0B",
+            "minimum growth per acknowledgement; 1 B in the MPTCP of ns-3 (Kheirkhah 2015), which \
+             exceeds the RFC's growth at large windows",
+            "with `compat = \"paper\"` only" if *compat == Compat::Paper || *min_increase == Bytes::ZERO;
+    }
 }
 
 impl Config {

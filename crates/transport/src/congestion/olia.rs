@@ -8,11 +8,10 @@ use alloc::vec::Vec;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "olia",
     summary: "Opportunistic linked increases: paths grow in proportion to their windows over their \
               squared round-trip times, and growth is moved from the paths with the largest \
@@ -20,12 +19,10 @@ pub const ABOUT: About = About {
               the window of its path.",
     source: "Khalili et al., CoNEXT 2012; draft-khalili-mptcp-congestion-control",
     linux: "growth in units of 1/1024 segment per acknowledgement, applied in whole segments",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper",
-        "arithmetic of the paper or of Linux";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper",
+            "arithmetic of the paper or of Linux";
+    }
 }
 
 impl Config {

@@ -8,29 +8,26 @@ use skybraid_units::Bytes;
 
 use super::hystart::{HyStart, SlowStart};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "reno",
     summary: "New Reno: the window grows by a segment per acknowledgement in slow start and by about \
               a segment per round trip after it, and halves once per window with a loss.",
     source: "RFC 5681, RFC 6582, RFC 3465",
     linux: "The window is counted in whole segments and grows by all acknowledged data; after a \
             loss, the threshold is half of the window instead of half of the data in flight.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
-    byte_counting: bool = false, "true or false", "false",
-        "grow by the acknowledged bytes (RFC 3465; at most two segments at once in slow start) \
-         instead of the number of acknowledgements, so that delayed acknowledgements do not slow \
-         growth";
-    hystart: HyStart = HyStart::None, "none, classic or plus", "none",
-        "what ends slow start other than a loss: nothing, a rising round-trip time as in Linux's \
-         CUBIC, or HyStart++ (RFC 9406)";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper", "the RFC, or Linux's behaviour";
+        byte_counting: bool = false, "true or false", "false",
+            "grow by the acknowledged bytes (RFC 3465; at most two segments at once in slow start) \
+             instead of the number of acknowledgements, so that delayed acknowledgements do not slow \
+             growth";
+        hystart: HyStart = HyStart::None, "none, classic or plus", "none",
+            "what ends slow start other than a loss: nothing, a rising round-trip time as in Linux's \
+             CUBIC, or HyStart++ (RFC 9406)";
+    }
 }
 
 impl Config {

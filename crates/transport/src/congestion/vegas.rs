@@ -9,11 +9,10 @@ use skybraid_units::{Bytes, Duration, Instant};
 use super::reno::{self, Reno};
 use super::rounds::Rounds;
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "vegas",
     summary: "Vegas: once per round, estimates the number of packets in the queue from the \
               round-trip time and its minimum, and grows or shrinks by a segment to keep it \
@@ -23,15 +22,13 @@ pub const ABOUT: About = About {
             instead of the present one; in a round with at most two samples the window grows like \
             Reno's; slow start doubles in every round instead of every other; an idle time resets \
             the minimum round-trip time.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "the paper, or Linux's behaviour";
-    alpha: u32 = 2, "packets", "2", "grow while fewer packets are queued";
-    beta: u32 = 4, "packets", "4", "shrink while more packets are queued",
-        "at least alpha" if beta >= alpha;
-    gamma: u32 = 1, "packets", "1", "queued packets that end slow start";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper", "the paper, or Linux's behaviour";
+        alpha: u32 = 2, "packets", "2", "grow while fewer packets are queued";
+        beta: u32 = 4, "packets", "4", "shrink while more packets are queued",
+            "at least alpha" if beta >= alpha;
+        gamma: u32 = 1, "packets", "1", "queued packets that end slow start";
+    }
 }
 
 impl Config {

@@ -13,19 +13,38 @@ use skybraid_units::{Bytes, Duration};
 use super::eligible_rate::{EligibleRate, Rules};
 use super::reno::{self, Reno};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::parameters;
-use crate::registry::About;
+use crate::algorithm;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "westwood",
     summary: "Westwood (ABSE): estimates the rate of acknowledged data and, after a loss, sets the \
               window to that rate times the minimum round-trip time instead of halving it. Grows \
               like New Reno.",
     source: "Mascolo et al., MobiCom 2001; Wang, Valla, Sanadidi and Gerla, GLOBECOM 2002",
-    linux: "",
-    parameters: PARAMETERS,
-};
+    parameters: {
+        filter: Filter = Filter::Abse, "abse or tustin", "abse",
+            "adaptive estimation, or the filter of 2001: samples are averaged in pairs and filtered \
+             with a fixed time constant, with an empty sample after half of it without \
+             acknowledgements";
+        adaptive_interval: bool = true, "true or false", "true",
+            "sample over up to a round-trip time during congestion (abse)";
+        adaptive_gain: bool = true, "true or false", "true",
+            "follow an unstable rate more slowly (abse)";
+        t_min: Duration = Duration::ZERO, "time", "0s",
+            "minimum duration of a sample, or the time since the last acknowledgement if longer";
+        tau: Duration = Duration::from_millis(500), "time", "500ms",
+            "time constant of the filter without adaptive gain",
+            "a time above zero" if tau.is_positive();
+        n: f64 = 10.0, "round-trip times", "10",
+            "maximum that instability adds to the adaptive time constant of one",
+            "a number of at least zero" if *n >= 0.0 && n.is_finite();
+        beta: f64 = 0.6, "ratio", "0.6", "memory of the instability filter",
+            "a number from 0 to below 1" if (0.0..1.0).contains(beta);
+        u_window: u32 = 10, "samples", "10",
+            "number of values from which the maximum instability is taken",
+            "at least 1" if *u_window > 0;
+    }
+}
 
 /// Filter of the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -36,30 +55,6 @@ pub enum Filter {
     Abse,
     /// The first filter, discretised by Tustin's rule (2001).
     Tustin,
-}
-
-parameters! {
-    filter: Filter = Filter::Abse, "abse or tustin", "abse",
-        "adaptive estimation, or the filter of 2001: samples are averaged in pairs and filtered \
-         with a fixed time constant, with an empty sample after half of it without \
-         acknowledgements";
-    adaptive_interval: bool = true, "true or false", "true",
-        "sample over up to a round-trip time during congestion (abse)";
-    adaptive_gain: bool = true, "true or false", "true",
-        "follow an unstable rate more slowly (abse)";
-    t_min: Duration = Duration::ZERO, "time", "0s",
-        "minimum duration of a sample, or the time since the last acknowledgement if longer";
-    tau: Duration = Duration::from_millis(500), "time", "500ms",
-        "time constant of the filter without adaptive gain",
-        "a time above zero" if tau.is_positive();
-    n: f64 = 10.0, "round-trip times", "10",
-        "maximum that instability adds to the adaptive time constant of one",
-        "a number of at least zero" if *n >= 0.0 && n.is_finite();
-    beta: f64 = 0.6, "ratio", "0.6", "memory of the instability filter",
-        "a number from 0 to below 1" if (0.0..1.0).contains(beta);
-    u_window: u32 = 10, "samples", "10",
-        "number of values from which the maximum instability is taken",
-        "at least 1" if *u_window > 0;
 }
 
 impl Config {

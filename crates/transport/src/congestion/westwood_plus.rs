@@ -11,11 +11,10 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "westwood_plus",
     summary: "Westwood+: measures the delivery rate once per round-trip time and, after a loss, \
               sets the window to that rate times the minimum round-trip time instead of halving \
@@ -24,11 +23,9 @@ pub const ABOUT: About = About {
     linux: "At most one sample per 50 ms, in whole bytes per millisecond, smoothed twice by an \
             eighth. A loss halves the window first; the rate sets it at the end of recovery, \
             possibly to a larger value. A timeout resets the minimum round-trip time.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "the paper, or Linux's behaviour";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper", "the paper, or Linux's behaviour";
+    }
 }
 
 impl Config {

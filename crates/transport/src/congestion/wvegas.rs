@@ -10,11 +10,10 @@ use skybraid_units::{Bytes, Instant};
 
 use super::aggregate::{Paths, Window};
 use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "wvegas",
     summary: "Weighted Vegas: once per round trip, every path compares its number of queued \
               segments with its share of a common total, and adds or removes a segment. Shares \
@@ -24,20 +23,18 @@ pub const ABOUT: About = About {
     linux: "whole segments, weights in units of 1/65536, and Reno's growth in rounds with fewer \
             than three round-trip time samples; the window grows even if it is not used; an idle \
             time resets all round-trip times",
-    parameters: PARAMETERS,
-};
+    parameters: {
+        total_alpha: f64 = 10.0, "segments", "10", "total segments that all paths keep in queues",
+            "a number of at least 1" if *total_alpha >= 1.0 && total_alpha.is_finite();
+        compat: Compat = Compat::Paper, "paper or linux", "paper",
+            "arithmetic of the paper or of Linux";
+    }
+}
 
 /// Share of a path before the first measurement, and its minimum, in segments.
 const MIN_ALPHA: f64 = 2.0;
 /// Segments in queues above which slow start ends.
 const GAMMA: f64 = 1.0;
-
-parameters! {
-    total_alpha: f64 = 10.0, "segments", "10", "total segments that all paths keep in queues",
-        "a number of at least 1" if *total_alpha >= 1.0 && total_alpha.is_finite();
-    compat: Compat = Compat::Paper, "paper or linux", "paper",
-        "arithmetic of the paper or of Linux";
-}
 
 impl Config {
     /// Builds a new instance. A total outside its range is replaced by the default.

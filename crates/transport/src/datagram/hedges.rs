@@ -6,7 +6,7 @@ use core::cmp::Reverse;
 
 use skybraid_units::Instant;
 
-use super::duplicates::Duplicates;
+use super::DatagramNumbers;
 use crate::scheduler::{Scheduler, Unit};
 use crate::segment::{AckedDatagrams, Datagram};
 use crate::{PathSet, PathView};
@@ -45,7 +45,7 @@ fn take_room(views: &mut [PathView], paths: PathSet) {
 #[derive(Debug, Default)]
 pub struct Hedges {
     queue: BinaryHeap<Reverse<Due>>,
-    acked: Duplicates,
+    acked: DatagramNumbers,
     copies: VecDeque<Copies>,
 }
 
@@ -150,7 +150,7 @@ impl Hedges {
 
     /// Records that a datagram has arrived.
     pub fn on_acked(&mut self, sequence: u64) {
-        self.acked.is_new(sequence);
+        self.acked.insert(sequence);
         while let Some(Reverse(due)) = self.queue.peek()
             && self.acked.contains(due.pending.datagram.sequence)
         {

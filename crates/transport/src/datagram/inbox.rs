@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant, Promised};
 
-use super::duplicates::Duplicates;
+use super::DatagramNumbers;
 use crate::reordering::{Arrival, Reorderer, RttKind};
 use crate::segment::Datagram;
 use crate::{Delivered, PathId, TransportConfig};
@@ -17,7 +17,7 @@ const MAX_PARTIAL: usize = 256;
 /// Receiver of an unreliable flow.
 #[derive(Debug)]
 pub struct Inbox {
-    duplicates: Duplicates,
+    seen: DatagramNumbers,
     reorderer: Option<Box<Reorderer>>,
     messages: Messages,
 }
@@ -42,7 +42,7 @@ impl Inbox {
     /// Creates an empty receiver.
     pub fn new(config: &TransportConfig) -> Self {
         Self {
-            duplicates: Duplicates::default(),
+            seen: DatagramNumbers::default(),
             reorderer: config.reordering.build().map(Box::new),
             messages: Messages::default(),
         }
@@ -62,7 +62,7 @@ impl Inbox {
     /// Processes a datagram that arrived on `path` where no order is restored. Returns the message that it completes.
     #[inline]
     pub fn receive_unordered(&mut self, path: PathId, datagram: &Datagram) -> Option<Delivered> {
-        let new = datagram.fragments > 0 && self.duplicates.is_new(datagram.sequence);
+        let new = datagram.fragments > 0 && self.seen.insert(datagram.sequence);
         if new { self.messages.complete(path, datagram, Duration::ZERO) } else { None }
     }
 
@@ -76,7 +76,7 @@ impl Inbox {
             reorderer.on_datagram(path, datagram.sequence);
         }
         let messages = &mut self.messages;
-        let new = self.duplicates.is_new(datagram.sequence);
+        let new = self.seen.insert(datagram.sequence);
         match &mut self.reorderer {
             None if new => messages.add(path, datagram, Duration::ZERO),
             None => {}

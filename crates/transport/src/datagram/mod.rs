@@ -15,6 +15,7 @@ use crate::coding::Recovered;
 use crate::endpoint::{Decision, Transmit};
 use crate::scheduler::forecast::Forecast;
 use crate::scheduler::{Choice, Reason, Scheduler, Unit};
+use crate::seen::SeenNumbers;
 use crate::segment::{
     Body, Datagram, IPV4_HEADER, REPAIR_HEADER, Repair, Report, Segment, UDP_HEADER,
 };
@@ -23,7 +24,6 @@ use feedback::Feedback;
 use repairs::Coding;
 
 mod acks;
-mod duplicates;
 mod feedback;
 mod hedges;
 mod inbox;
@@ -34,6 +34,9 @@ pub use hedges::{Copies, Hedges, Pending};
 pub use inbox::Inbox;
 pub use outbox::Outbox;
 pub use peer_clock::PeerClock;
+
+/// Sequence numbers of datagrams; of the newest 65,000 each is known.
+type DatagramNumbers = SeenNumbers<1024>;
 
 /// One end of a datagram flow.
 #[derive(Debug)]

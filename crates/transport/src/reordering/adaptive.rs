@@ -4,33 +4,29 @@ use alloc::boxed::Box;
 
 use skybraid_units::Duration;
 
-use super::buffer::{LINUX, engine_parameters};
+use super::buffer::engine;
 use super::{Engine, Filter, Latencies, LatencyRules, Reorderer, RttKind};
 use crate::PathId;
-use crate::registry::{About, Compat};
+use crate::registry::Compat;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+engine! {
     name: "adaptive",
     summary: "Delivers in order, and waits for a missing datagram for the difference of latencies \
               between the slowest and the fastest path plus `offset`.",
     source: "RFC 9897 (MP_SEQ, MP_RTT); the reordering module of MP-DCCP for Linux",
-    linux: LINUX,
-    parameters: PARAMETERS,
-};
-
-engine_parameters! {
-    offset: Duration = Duration::from_millis(5), "time", "5ms", "added to the difference of latencies";
-    max: Duration = Duration::from_millis(100), "time", "100ms", "maximum wait";
-    rtt: RttKind = RttKind::Raw, "raw, min, max or smoothed", "raw",
-        "round-trip time that the sender reports (MP_RTT); a path's latency is half of it";
-    filter: Filter = Filter::Raw, "raw, kalman or directional", "raw", "smoothing of latency samples";
-    kalman_q: f64 = 0.08, "ms²", "0.08", "assumed variance of the change of latency between samples",
-        "a number above zero" if *kalman_q > 0.0 && kalman_q.is_finite();
-    kalman_r: f64 = 1.0, "ms²", "1.0", "assumed variance of a sample around the latency",
-        "a number above zero" if *kalman_r > 0.0 && kalman_r.is_finite();
-    window: usize = 5, "samples", "5", "memory of the directional filter",
-        "1 to 1000" if (1..=1000).contains(window);
+    parameters: {
+        offset: Duration = Duration::from_millis(5), "time", "5ms", "added to the difference of latencies";
+        max: Duration = Duration::from_millis(100), "time", "100ms", "maximum wait";
+        rtt: RttKind = RttKind::Raw, "raw, min, max or smoothed", "raw",
+            "round-trip time that the sender reports (MP_RTT); a path's latency is half of it";
+        filter: Filter = Filter::Raw, "raw, kalman or directional", "raw", "smoothing of latency samples";
+        kalman_q: f64 = 0.08, "ms²", "0.08", "assumed variance of the change of latency between samples",
+            "a number above zero" if *kalman_q > 0.0 && kalman_q.is_finite();
+        kalman_r: f64 = 1.0, "ms²", "1.0", "assumed variance of a sample around the latency",
+            "a number above zero" if *kalman_r > 0.0 && kalman_r.is_finite();
+        window: usize = 5, "samples", "5", "memory of the directional filter",
+            "1 to 1000" if (1..=1000).contains(window);
+    }
 }
 
 impl Config {

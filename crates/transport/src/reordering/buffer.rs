@@ -14,36 +14,39 @@ use crate::segment::Datagram;
 pub(super) const LINUX: &str = "waits end at multiples of 50 ms only, and the adaptive engine \
                                 takes the minimum latency as zero";
 
-/// Declares the parameters of an engine: its own, then those of the reorder buffer, which `Config::rules` returns.
-macro_rules! engine_parameters {
-    ($($own:tt)*) => {
-        $crate::parameters! {
-            $($own)*
-            loss_inference: u8 = 0, "0 to 3", "0",
-                "condition for giving up a missing datagram early: 0 never, 1 when every path has delivered a \
-                 later one, 2 when gaps in the paths' sequence numbers account for all missing datagrams (not \
-                 for udp), 3 either",
-                "0 to 3" if *loss_inference <= 3;
-            drop_late: bool = false, "true or false", "false",
-                "drop datagrams that arrive after they were given up, instead of delivering them out of order";
-            capacity: usize = 2048, "datagrams", "2048", "maximum number of waiting datagrams",
-                "above zero" if *capacity > 0;
-            compat: $crate::registry::Compat = $crate::registry::Compat::Paper, "paper or linux", "paper", "as intended, or as deployed";
+/// Declares an engine with its own parameters, then those of the reorder buffer, which `Config::rules` returns.
+macro_rules! engine {
+    (name: $name:literal, summary: $summary:literal, source: $source:literal, parameters: { $($own:tt)* }) => {
+        $crate::algorithm! {
+            name: $name,
+            summary: $summary,
+            source: $source,
+            linux: $crate::reordering::buffer::LINUX,
+            parameters: {
+                $($own)*
+                loss_inference: u8 = 0, "0 to 3", "0",
+                    "condition for giving up a missing datagram early: 0 never, 1 when every path has delivered a \
+                     later one, 2 when gaps in the paths' sequence numbers account for all missing datagrams (not \
+                     for udp), 3 either",
+                    "0 to 3" if *loss_inference <= 3;
+                drop_late: bool = false, "true or false", "false",
+                    "drop datagrams that arrive after they were given up, instead of delivering them out of order";
+                capacity: usize = 2048, "datagrams", "2048", "maximum number of waiting datagrams",
+                    "above zero" if *capacity > 0;
+                compat: $crate::registry::Compat = $crate::registry::Compat::Paper, "paper or linux", "paper",
+                    "as intended, or as deployed";
+            }
         }
 
         impl Config {
             pub(super) fn rules(&self) -> $crate::reordering::Rules {
-                $crate::reordering::Rules {
-                    loss_inference: self.loss_inference,
-                    drop_late: self.drop_late,
-                    capacity: self.capacity,
-                    compat: self.compat,
-                }
+                let Self { loss_inference, drop_late, capacity, compat, .. } = *self;
+                $crate::reordering::Rules { loss_inference, drop_late, capacity, compat }
             }
         }
     };
 }
-pub(super) use engine_parameters;
+pub(super) use engine;
 
 /// Timer interval of Telekom's kernel module.
 const TICK: Duration = Duration::from_millis(50);

@@ -4,23 +4,18 @@ use alloc::boxed::Box;
 
 use skybraid_units::Duration;
 
-use super::buffer::{LINUX, engine_parameters};
+use super::buffer::engine;
 use super::{Engine, Reorderer};
 use crate::PathId;
-use crate::registry::About;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+engine! {
     name: "fixed",
     summary: "Delivers in order, and waits for a missing datagram for at most a fixed time.",
     source: "RFC 9897 (MP_SEQ, MP_RTT); the reordering module of MP-DCCP for Linux",
-    linux: LINUX,
-    parameters: PARAMETERS,
-};
-
-engine_parameters! {
-    timeout: Duration = Duration::from_millis(15), "time", "15ms",
-        "maximum wait of a datagram that arrived early";
+    parameters: {
+        timeout: Duration = Duration::from_millis(15), "time", "15ms",
+            "maximum wait of a datagram that arrived early";
+    }
 }
 
 impl Config {

@@ -1,20 +1,14 @@
 //! No reordering: each datagram is delivered on arrival.
 
 use super::Reorderer;
-use crate::parameters;
-use crate::registry::About;
+use crate::algorithm;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "none",
     summary: "Delivers each datagram on arrival. MP-DCCP calls it `default`, which is accepted \
               too.",
     source: "RFC 9897, which leaves reordering to the receiver",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {}
+}
 
 impl Config {
     /// Returns `None`.

@@ -7,11 +7,10 @@ use skybraid_units::{Duration, Instant};
 use super::cheapest_path::Preference;
 use super::{Choice, Scheduler, Unit};
 use crate::per_path::PerPath;
-use crate::registry::{About, Compat};
-use crate::{PathView, parameters};
+use crate::registry::Compat;
+use crate::{PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "adaptive_cheapest_path",
     summary: "ACPF of MP-DCCP: cheapest path first, but while the round-trip time of a path \
               exceeds its minimum by a tenth (at least 5 ms), the usable part of its window \
@@ -20,12 +19,10 @@ pub const ABOUT: About = About {
     linux: "The law as implemented, in integers and with its fault of precedence: the window never \
             shrinks if the minimum round-trip time exceeds 5.05 ms. Spills like `cheapest_path` \
             with `compat = \"linux\"`.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper",
-        "the law as intended, or as implemented";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper",
+            "the law as intended, or as implemented";
+    }
 }
 
 impl Config {

@@ -7,11 +7,10 @@ use alloc::boxed::Box;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::{Choice, FastOrSlow, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Compat};
-use crate::{PathId, PathView, parameters};
+use crate::registry::Compat;
+use crate::{PathId, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "blest",
     summary: "BLEST: while the fastest path is full, a slower path is used only if the peer's \
               window has room for the data in flight on the slower path and for all that the fast \
@@ -20,24 +19,22 @@ pub const ABOUT: About = About {
     source: "Ferlin et al., Networking 2016; chavali2022 §4; Linux out-of-tree MPTCP, mptcp_blest.c",
     linux: "λ starts at 1.2. The number of round trips is the integer quotient plus one, and a \
             fast path in its first slow start is expected to double its window in each.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "form of the estimate";
-    /// Rounded to thousandths.
-    lambda: Option<f64> = None, "ratio", "(1.0; 1.2 with compat linux)", "initial λ",
-        "lambda_min to lambda_max" if lambda.is_none_or(|lambda| (*lambda_min..=*lambda_max).contains(&lambda));
-    lambda_min: f64 = 1.0, "ratio", "1.0", "minimum λ",
-        "a number from 0.001 to 1000" if (0.001..=1000.0).contains(lambda_min);
-    lambda_max: f64 = 1.3, "ratio", "1.3", "maximum λ",
-        "a number from lambda_min to 1000" if (*lambda_min..=1000.0).contains(lambda_max);
-    lambda_up: f64 = 0.04, "ratio", "0.04",
-        "increase of λ after a round trip of the slow path in which the window blocked",
-        "a number from 0 to 1000" if (0.0..=1000.0).contains(lambda_up);
-    lambda_down: f64 = 0.01, "ratio", "0.01",
-        "decrease of λ after any other round trip of the slow path",
-        "a number from 0 to 1000" if (0.0..=1000.0).contains(lambda_down);
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper", "form of the estimate";
+        /// Rounded to thousandths.
+        lambda: Option<f64> = None, "ratio", "(1.0; 1.2 with compat linux)", "initial λ",
+            "lambda_min to lambda_max" if lambda.is_none_or(|lambda| (*lambda_min..=*lambda_max).contains(&lambda));
+        lambda_min: f64 = 1.0, "ratio", "1.0", "minimum λ",
+            "a number from 0.001 to 1000" if (0.001..=1000.0).contains(lambda_min);
+        lambda_max: f64 = 1.3, "ratio", "1.3", "maximum λ",
+            "a number from lambda_min to 1000" if (*lambda_min..=1000.0).contains(lambda_max);
+        lambda_up: f64 = 0.04, "ratio", "0.04",
+            "increase of λ after a round trip of the slow path in which the window blocked",
+            "a number from 0 to 1000" if (0.0..=1000.0).contains(lambda_up);
+        lambda_down: f64 = 0.01, "ratio", "0.01",
+            "decrease of λ after any other round trip of the slow path",
+            "a number from 0 to 1000" if (0.0..=1000.0).contains(lambda_down);
+    }
 }
 
 impl Config {

@@ -7,11 +7,9 @@ use skybraid_units::{Duration, Instant, Probability};
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, wait_for_room};
 use crate::per_path::PerPath;
-use crate::registry::About;
-use crate::{PathSet, PathView, parameters};
+use crate::{PathSet, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "budget",
     summary: "Uses in turn the usable paths whose smoothed round-trip time is below `rtt` and \
               whose deviation is below `tolerance` of it, weighted by 1 / (srtt · (1 + `aversion` \
@@ -22,22 +20,19 @@ pub const ABOUT: About = About {
               budget, the fastest one is used.",
     source: "proposal for mqvpn (mp0rta/mqvpn#73); srtla_send#17; the probing and return are this \
              project's",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    rtt: Duration = Duration::from_millis(200), "time", "200ms",
-        "round-trip time above which a path is excluded",
-        "above zero" if rtt.is_positive();
-    tolerance: Probability = Probability::new(0.5).unwrap_or(Probability::ONE), "share", "50%",
-        "deviation as a share of the round-trip time, above which a path is excluded",
-        "above 0%" if *tolerance != Probability::ZERO;
-    aversion: f64 = 1.0, "number", "1", "weight of the queueing delay",
-        "from 0 to 1000" if (0.0..=1000.0).contains(aversion);
-    hold: Duration = Duration::from_secs(2), "time", "2s",
-        "time for which a path must be within its limits before it returns",
-        "above zero" if hold.is_positive();
+    parameters: {
+        rtt: Duration = Duration::from_millis(200), "time", "200ms",
+            "round-trip time above which a path is excluded",
+            "above zero" if rtt.is_positive();
+        tolerance: Probability = Probability::saturating(0.5), "share", "50%",
+            "deviation as a share of the round-trip time, above which a path is excluded",
+            "above 0%" if *tolerance != Probability::ZERO;
+        aversion: f64 = 1.0, "number", "1", "weight of the queueing delay",
+            "from 0 to 1000" if (0.0..=1000.0).contains(aversion);
+        hold: Duration = Duration::from_secs(2), "time", "2s",
+            "time for which a path must be within its limits before it returns",
+            "above zero" if hold.is_positive();
+    }
 }
 
 impl Config {

@@ -5,22 +5,17 @@ use alloc::boxed::Box;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
-use crate::registry::About;
-use crate::{Class, PathSet, PathView, parameters};
+use crate::{Class, PathSet, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "by_class",
     summary: "Separate paths for control and all other data: neither waits for the other, and \
               neither uses another path if its own is full or fails.",
     source: "lee2021mutran §1.3, the system compared as [16]",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    control: u8 = 0, "position", "0", "index of the path for control, counted from 0";
-    data: u8 = 1, "position", "1", "index of the path for video and data";
+    parameters: {
+        control: u8 = 0, "position", "0", "index of the path for control, counted from 0";
+        data: u8 = 1, "position", "1", "index of the path for video and data";
+    }
 }
 
 impl Config {

@@ -6,11 +6,10 @@ use skybraid_units::{Duration, Instant};
 
 use super::ranking::Ranking;
 use super::{Choice, Reason, Scheduler, Unit, send_on, wait_for_room};
-use crate::registry::{About, Compat};
-use crate::{PathId, PathView, parameters};
+use crate::registry::Compat;
+use crate::{PathId, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "cheapest_path",
     summary: "Cheapest path first: uses the path with the highest priority among the usable paths \
               whose window has room; ties are decided by the lowest cost, then by the lowest \
@@ -20,12 +19,10 @@ pub const ABOUT: About = About {
     source: "baltaci2023 §2.4 (CPF of MP-DCCP); RFC 9897 §3.2.9 and §3.4 (priorities)",
     linux: "As in Telekom's MP-DCCP kernel: standby paths also carry spilled traffic, and cost is \
             ignored.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper",
-        "whether standby paths wait until all others have failed";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper",
+            "whether standby paths wait until all others have failed";
+    }
 }
 
 impl Config {

@@ -10,11 +10,9 @@ use super::hedge::{expected_age, latest_age, next_path, one_way};
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit, candidates};
 use crate::per_path::PerPath;
-use crate::registry::About;
-use crate::{PathId, PathSet, PathView, parameters};
+use crate::{PathId, PathSet, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "coded",
     summary: "Uses the path with the lowest round-trip time. When an acknowledgement is overdue, \
               as late as another path can still deliver, n + k random linear combinations of the n \
@@ -22,21 +20,18 @@ pub const ABOUT: About = About {
               received combinations or datagrams suffice. k follows from the measured loss of \
               these paths. Over protocols that retransmit, it is `low_rtt`.",
     source: "CellFusion, XNC (SIGCOMM 2023); code: RFC 8681",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    within: Option<Duration> = None, "time", "(the message's deadline)",
-        "time within which a message must arrive",
-        "above zero" if within.is_none_or(Duration::is_positive);
-    fails: Probability = Probability::new(0.01).unwrap_or(Probability::ONE), "share", "1%",
-        "share of runs that lack a combination at the measured loss, or whose combinations are \
-         linearly dependent",
-        "above 0%" if *fails != Probability::ZERO;
-    ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
-        "maximum time for which the receiver holds an acknowledgement",
-        "above zero" if ack_delay.is_positive();
+    parameters: {
+        within: Option<Duration> = None, "time", "(the message's deadline)",
+            "time within which a message must arrive",
+            "above zero" if within.is_none_or(Duration::is_positive);
+        fails: Probability = Probability::saturating(0.01), "share", "1%",
+            "share of runs that lack a combination at the measured loss, or whose combinations are \
+             linearly dependent",
+            "above 0%" if *fails != Probability::ZERO;
+        ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
+            "maximum time for which the receiver holds an acknowledgement",
+            "above zero" if ack_delay.is_positive();
+    }
 }
 
 impl Config {

@@ -9,11 +9,9 @@ use super::hedge::{expected_age, latest_age, next_in_time, one_way};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, untried, wait_for_room};
 use crate::per_path::PerPath;
-use crate::registry::About;
-use crate::{PathId, PathSet, PathView, parameters};
+use crate::{PathId, PathSet, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "early_warning",
     summary: "Uses the path with the smallest sign of trouble, and sends a copy on the next best \
               path while the sign exceeds `warn`. The sign of a path is the maximum of its delays \
@@ -23,26 +21,23 @@ pub const ABOUT: About = About {
               retransmit there are no signs, and it is `low_rtt`.",
     source: "PAAF, arXiv 2604.24352 (partial duplication by radio values); the signs are this \
              project's",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    within: Option<Duration> = None, "time", "(the message's deadline)",
-        "time within which a message must arrive",
-        "above zero" if within.is_none_or(Duration::is_positive);
-    warn: Option<Duration> = None, "time", "(half of within)",
-        "one-way delay above which copies are sent",
-        "above zero" if warn.is_none_or(Duration::is_positive);
-    memory: Duration = Duration::from_secs(1), "time", "1s",
-        "time for which a bad delay is remembered",
-        "above zero" if memory.is_positive();
-    hedge: bool = true, "true or false", "true", "send copies of unacknowledged datagrams";
-    budget: Probability = Probability::ONE, "share", "100%",
-        "bytes of further copies as a share of the bytes of first copies";
-    ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
-        "maximum time for which the receiver holds an acknowledgement",
-        "above zero" if ack_delay.is_positive();
+    parameters: {
+        within: Option<Duration> = None, "time", "(the message's deadline)",
+            "time within which a message must arrive",
+            "above zero" if within.is_none_or(Duration::is_positive);
+        warn: Option<Duration> = None, "time", "(half of within)",
+            "one-way delay above which copies are sent",
+            "above zero" if warn.is_none_or(Duration::is_positive);
+        memory: Duration = Duration::from_secs(1), "time", "1s",
+            "time for which a bad delay is remembered",
+            "above zero" if memory.is_positive();
+        hedge: bool = true, "true or false", "true", "send copies of unacknowledged datagrams";
+        budget: Probability = Probability::ONE, "share", "100%",
+            "bytes of further copies as a share of the bytes of first copies";
+        ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
+            "maximum time for which the receiver holds an acknowledgement",
+            "above zero" if ack_delay.is_positive();
+    }
 }
 
 impl Config {

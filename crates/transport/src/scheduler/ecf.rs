@@ -7,11 +7,10 @@ use alloc::boxed::Box;
 use skybraid_units::{Duration, Instant};
 
 use super::{Choice, FastOrSlow, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Compat};
-use crate::{PathView, parameters};
+use crate::registry::Compat;
+use crate::{PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "ecf",
     summary: "Earliest completion first: while the fastest path is full, a slower path is used \
               unless the waiting data would complete earlier on the fast path. Once it waits, the \
@@ -19,14 +18,12 @@ pub const ABOUT: About = About {
     source: "Lim et al., CoNEXT 2017; Linux out-of-tree MPTCP, mptcp_ecf.c",
     linux: "Counts bytes, assumes at least one window of either path as waiting data, and adds \
             half of Linux's `rttvar`, which is four deviations and at least 200 ms.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "form of the comparison";
-    beta: f64 = 0.25, "ratio", "0.25",
-        "relative margin of the slow path's completion time that ends the waiting",
-        "a number from 0 to 1000" if (0.0..=1000.0).contains(beta);
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper", "form of the comparison";
+        beta: f64 = 0.25, "ratio", "0.25",
+            "relative margin of the slow path's completion time that ends the waiting",
+            "a number from 0 to 1000" if (0.0..=1000.0).contains(beta);
+    }
 }
 
 impl Config {

@@ -6,11 +6,10 @@ use skybraid_units::Instant;
 
 use super::cheapest_path::{NEVER, Preference};
 use super::{Choice, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Compat};
-use crate::{PathView, parameters};
+use crate::registry::Compat;
+use crate::{PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "handover",
     summary: "Uses one path: the first of the usable paths with the highest priority. Traffic does \
               not spill when it is full; another path takes over only if it fails. A path with \
@@ -18,11 +17,9 @@ pub const ABOUT: About = About {
     source: "Telekom MP-DCCP kernel, handover scheduler: what was meant; RFC 9897 §3.2.9",
     linux: "As implemented: nothing is sent while a path with priority 0 is usable and has room; \
             otherwise `cheapest_path` with `compat = \"linux\"`, including spill.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "as intended, or as implemented";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper", "as intended, or as implemented";
+    }
 }
 
 impl Config {

@@ -7,11 +7,9 @@ use skybraid_units::{Duration, Instant, Probability};
 use super::copies::Purse;
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Scheduler, Unit, candidates, fastest, untried};
-use crate::registry::About;
-use crate::{PathSet, PathView, parameters};
+use crate::{PathSet, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "hedge",
     summary: "Uses the path with the lowest round-trip time. If a datagram is not acknowledged \
               after `after`, a copy is sent on another path, provided that it can arrive before \
@@ -20,22 +18,19 @@ pub const ABOUT: About = About {
               protocols that retransmit, it is `low_rtt`.",
     source: "Dean and Barroso 2013, The Tail at Scale; XLINK (SIGCOMM 2021) and xquic's deadline \
              reinjection",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    after: Option<Duration> = None, "time", "(from the deadline)",
-        "age at which a copy of a datagram is sent",
-        "above zero" if after.is_none_or(Duration::is_positive);
-    within: Option<Duration> = None, "time", "(the message's deadline)",
-        "time within which a message must arrive",
-        "above zero" if within.is_none_or(Duration::is_positive);
-    budget: Probability = Probability::ONE, "share", "100%",
-        "bytes of further copies as a share of the bytes of first copies";
-    ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
-        "maximum time for which the receiver holds an acknowledgement",
-        "above zero" if ack_delay.is_positive();
+    parameters: {
+        after: Option<Duration> = None, "time", "(from the deadline)",
+            "age at which a copy of a datagram is sent",
+            "above zero" if after.is_none_or(Duration::is_positive);
+        within: Option<Duration> = None, "time", "(the message's deadline)",
+            "time within which a message must arrive",
+            "above zero" if within.is_none_or(Duration::is_positive);
+        budget: Probability = Probability::ONE, "share", "100%",
+            "bytes of further copies as a share of the bytes of first copies";
+        ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
+            "maximum time for which the receiver holds an acknowledgement",
+            "above zero" if ack_delay.is_positive();
+    }
 }
 
 impl Config {

@@ -6,29 +6,24 @@ use skybraid_units::{Bytes, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
 use crate::per_path::PerPath;
-use crate::registry::About;
-use crate::{PathId, PathView, parameters};
+use crate::{PathId, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "linux",
     summary: "The scheduler of MPTCP in upstream Linux: sends a burst on the path that would \
               transmit its queued and unacknowledged bytes first at its average pacing rate. Data \
               queues for a path with a full window until its send buffer is full.",
     source: "Linux net/mptcp/protocol.c; pacing rates tcp_update_pacing_rate",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    /// The default is a maximal IP packet without its headers: 65536 − 20 − 40 − 40 − 8.
-    burst: u64 = 65_428, "bytes", "65428",
-        "bytes sent on a path before the queues are compared again",
-        "at least 1" if *burst > 0;
-    buffer: u64 = 2, "windows", "2",
-        "maximum queued and unacknowledged data of a path; Linux sizes send buffers for two \
-         windows",
-        "at least 1" if *buffer > 0;
+    parameters: {
+        /// The default is a maximal IP packet without its headers: 65536 − 20 − 40 − 40 − 8.
+        burst: u64 = 65_428, "bytes", "65428",
+            "bytes sent on a path before the queues are compared again",
+            "at least 1" if *burst > 0;
+        buffer: u64 = 2, "windows", "2",
+            "maximum queued and unacknowledged data of a path; Linux sizes send buffers for two \
+             windows",
+            "at least 1" if *buffer > 0;
+    }
 }
 
 impl Config {

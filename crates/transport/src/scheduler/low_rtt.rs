@@ -5,21 +5,15 @@ use alloc::boxed::Box;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried};
-use crate::registry::About;
-use crate::{PathView, parameters};
+use crate::{PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "low_rtt",
     summary: "The default of MPTCP: uses the path with the lowest smoothed round-trip time among \
               the usable paths whose window has room. Retransmitted data uses a path that has not \
               carried it, and waits if that path is full.",
     source: "Linux out-of-tree MPTCP, mptcp_sched.c; baltaci2023 §4 item 7",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {}
+}
 
 impl Config {
     /// Builds a new instance.

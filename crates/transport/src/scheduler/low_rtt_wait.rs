@@ -7,22 +7,16 @@ use skybraid_units::Instant;
 use super::{
     Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried, wait_for_room,
 };
-use crate::registry::About;
-use crate::{PathView, parameters};
+use crate::{PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "low_rtt_wait",
     summary: "MP-DCCP's lowest RTT as in the studies of remote piloting: uses the path with the \
               lowest smoothed round-trip time, and waits while its window is full. A slower path \
               is used only if every faster path has failed. Telekom's kernel compares only paths \
               with room, which is `low_rtt`.",
     source: "baltaci2023 §2.4 (LowRTT of MP-DCCP waits rather than spills over)",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {}
+}
 
 impl Config {
     /// Builds a new instance.

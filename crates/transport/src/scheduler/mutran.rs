@@ -7,20 +7,23 @@ use alloc::vec::Vec;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, low_rtt, round_robin};
-use crate::registry::About;
-use crate::{Class, PathView, parameters};
+use crate::{Class, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "mutran",
     summary: "MuTran: sends a control message on the path chosen by the data scheduler, with a \
               copy on every other path; the first to arrive counts. All other data uses the data \
               scheduler. A copy for a path without room waits; over MP-DCCP it is omitted unless \
               `wait` is true.",
     source: "lee2021mutran §1.1",
-    linux: "",
-    parameters: PARAMETERS,
-};
+    parameters: {
+        data: Data = Data::LowRtt, "low_rtt or round_robin", "low_rtt", "scheduler of all other data";
+        duplicate: Vec<Class> = vec![Class::Control], "list of classes", "[\"control\"]",
+            "classes that are copied to every path: control, video, data";
+        wait: bool = false, "true or false", "false",
+            "copies wait for paths without room over MP-DCCP, too";
+    }
+}
 
 /// Scheduler of messages that are not duplicated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -31,14 +34,6 @@ pub enum Data {
     LowRtt,
     /// Each path in turn.
     RoundRobin,
-}
-
-parameters! {
-    data: Data = Data::LowRtt, "low_rtt or round_robin", "low_rtt", "scheduler of all other data";
-    duplicate: Vec<Class> = vec![Class::Control], "list of classes", "[\"control\"]",
-        "classes that are copied to every path: control, video, data";
-    wait: bool = false, "true or false", "false",
-        "copies wait for paths without room over MP-DCCP, too";
 }
 
 impl Config {

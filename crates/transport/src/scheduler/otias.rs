@@ -7,26 +7,23 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::ranking::Ranking;
 use super::{Choice, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Compat};
-use crate::{PathId, PathView, parameters};
+use crate::registry::Compat;
+use crate::{PathId, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "otias",
     summary: "Sends each unit on the path where it is expected to arrive first, including the \
               round trips that it waits for room there: units queue for a path with a full window.",
     source: "Yang, Wang, Amer 2014 (OTIAS); Telekom MP-DCCP kernel, sched_otias.c",
     linux: "As in Telekom's MP-DCCP kernel: round trips are rounded down to integers. The kernel \
             bounds the queues by the sockets' `tx_qlen`; set `queue` to the same number.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper",
-        "round trips of waiting as fractions, or rounded down";
-    queue: Option<u64> = None, "segments", "(no bound)",
-        "maximum number of waiting segments per path",
-        "at least 1" if *queue != Some(0);
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper",
+            "round trips of waiting as fractions, or rounded down";
+        queue: Option<u64> = None, "segments", "(no bound)",
+            "maximum number of waiting segments per path",
+            "at least 1" if *queue != Some(0);
+    }
 }
 
 impl Config {

@@ -6,11 +6,9 @@ use skybraid_units::Instant;
 
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
-use crate::registry::About;
-use crate::{PathSet, PathView, parameters};
+use crate::{PathSet, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "redundant",
     summary: "Sends a copy on every usable path; the first to arrive counts. When windows are \
               full, each path advances through the stream at its own pace and skips data that the \
@@ -18,9 +16,13 @@ pub const ABOUT: About = About {
               carries all data at the pace of the slowest path. Retransmitted data uses one path, \
               as with `low_rtt`.",
     source: "Linux out-of-tree MPTCP, mptcp_redundant.c; chavali2022 §4",
-    linux: "",
-    parameters: PARAMETERS,
-};
+    parameters: {
+        strict: bool = false, "true or false", "false", "wait until every usable path has room";
+        version: Option<Walk> = None, "0.95, 0.95.1 or 0.95.2", "none",
+            "MPTCP: redundancy of this version of out-of-tree MPTCP, including its faults",
+            "none with `strict`" if !strict || version.is_none();
+    }
+}
 
 /// Way in which each subflow of out-of-tree MPTCP goes through the send queue. In all of them the subflows take turns,
 /// and each takes what follows the chunk that it took last; they differ in where it goes on once the peer has that.
@@ -37,13 +39,6 @@ pub enum Walk {
     /// is (issue #474).
     #[serde(rename = "0.95.2")]
     Repeating,
-}
-
-parameters! {
-    strict: bool = false, "true or false", "false", "wait until every usable path has room";
-    version: Option<Walk> = None, "0.95, 0.95.1 or 0.95.2", "none",
-        "MPTCP: redundancy of this version of out-of-tree MPTCP, including its faults",
-        "none with `strict`" if !strict || version.is_none();
 }
 
 impl Config {

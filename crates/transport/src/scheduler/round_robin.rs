@@ -6,26 +6,23 @@ use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
 use crate::per_path::PerPath;
-use crate::registry::{About, Compat};
-use crate::{PathId, PathSet, PathView, parameters};
+use crate::registry::Compat;
+use crate::{PathId, PathSet, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "round_robin",
     summary: "Uses the paths in turn. With `cwnd_limited`, a path with a full window is skipped, \
               so the split follows the windows; otherwise the scheduler waits for that path.",
     source: "Linux out-of-tree MPTCP, mptcp_rr.c",
     linux: "Rounds of quotas: a path that was skipped because it was full keeps its turn, an \
             interrupted burst continues first, and rounds begin with the last path of the list.",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper", "plain turns, or rounds of quotas";
-    segments: u32 = 1, "segments", "1", "consecutive segments on a path",
-        "at least 1" if *segments > 0;
-    cwnd_limited: bool = true, "true or false", "true",
-        "skip paths with a full window instead of waiting for them";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper", "plain turns, or rounds of quotas";
+        segments: u32 = 1, "segments", "1", "consecutive segments on a path",
+            "at least 1" if *segments > 0;
+        cwnd_limited: bool = true, "true or false", "true",
+            "skip paths with a full window instead of waiting for them";
+    }
 }
 
 impl Config {

@@ -12,11 +12,9 @@ use super::hedge::{expected_age, one_way};
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit, candidates};
 use crate::per_path::PerPath;
-use crate::registry::About;
-use crate::{PathId, PathView, parameters};
+use crate::{PathId, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "rounds",
     summary: "Uses the path with the lowest round-trip time. The deadline of a frame (messages \
               written together) leaves a number of rounds of sending and acknowledging. In each \
@@ -27,20 +25,17 @@ pub const ABOUT: About = About {
               in halves on the best two. Over protocols that retransmit, it is `low_rtt`.",
     source: "Hairpin (NSDI 2024), for one path and independent loss; several paths, ON/OFF loss and \
              a code that keeps earlier combinations (RFC 8681) are this project's",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    within: Option<Duration> = None, "time", "(the message's deadline)",
-        "time within which a message must arrive",
-        "above zero" if within.is_none_or(Duration::is_positive);
-    cost: f64 = 1e-4, "number", "0.0001",
-        "price, in misses, of as many combinations as the frame has packets",
-        "above 0, at most 1" if *cost > 0.0 && *cost <= 1.0;
-    ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
-        "maximum time for which the receiver holds an acknowledgement",
-        "above zero" if ack_delay.is_positive();
+    parameters: {
+        within: Option<Duration> = None, "time", "(the message's deadline)",
+            "time within which a message must arrive",
+            "above zero" if within.is_none_or(Duration::is_positive);
+        cost: f64 = 1e-4, "number", "0.0001",
+            "price, in misses, of as many combinations as the frame has packets",
+            "above 0, at most 1" if *cost > 0.0 && *cost <= 1.0;
+        ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
+            "maximum time for which the receiver holds an acknowledgement",
+            "above zero" if ack_delay.is_positive();
+    }
 }
 
 impl Config {

@@ -5,21 +5,16 @@ use alloc::boxed::Box;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
-use crate::registry::About;
-use crate::{PathSet, PathView, parameters};
+use crate::{PathSet, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "single",
     summary: "Sends all data on one path, even if that path fails. It is the baseline for \
               multipath transports.",
     source: "baseline",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    path: u8 = 0, "position", "0", "index of the path, counted from 0";
+    parameters: {
+        path: u8 = 0, "position", "0", "index of the path, counted from 0";
+    }
 }
 
 impl Config {

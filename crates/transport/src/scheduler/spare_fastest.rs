@@ -5,22 +5,16 @@ use alloc::boxed::Box;
 use skybraid_units::{Duration, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried};
-use crate::registry::About;
-use crate::{PathId, PathView, parameters};
+use crate::{PathId, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "spare_fastest",
     summary: "For downloads next to control: like `low_rtt`, but without the path with the lowest \
               round-trip time, so that its queue stays short for other traffic. That path is used \
               only if no other regular path is usable. A path replaces the fastest one if it is a \
               tenth faster.",
     source: "Skybraid",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {}
+}
 
 impl Config {
     /// Builds a new instance.

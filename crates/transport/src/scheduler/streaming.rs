@@ -9,11 +9,9 @@ use skybraid_units::{Duration, Instant};
 use super::coded::repair_paths;
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Grouping, Repairs, Run, Scheduler, Unit};
-use crate::registry::About;
-use crate::{PathView, parameters};
+use crate::{PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "streaming",
     summary: "Uses the path with the lowest round-trip time. After each frame (messages written \
               together), (`burst` + 1) / `delay` random linear combinations of it and the previous \
@@ -22,18 +20,15 @@ pub const ABOUT: About = About {
               combination guards against linear dependence. Nothing waits for an acknowledgement. \
               Over protocols that retransmit, it is `low_rtt`.",
     source: "Martinian and Sundberg 2004; Tambur (NSDI 2023): windows over frames; code: RFC 8681",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    burst: u16 = 8, "number", "8", "consecutive losses that are recovered, 1 to 128",
-        "from 1 to 128" if (1..=128).contains(burst);
-    delay: u8 = 3, "number", "3", "frames within which they are recovered, 1 to 16",
-        "from 1 to 16" if (1..=16).contains(delay);
-    ack_delay: Duration = Duration::from_millis(100), "time", "100ms",
-        "maximum time for which the receiver holds an acknowledgement",
-        "above zero" if ack_delay.is_positive();
+    parameters: {
+        burst: u16 = 8, "number", "8", "consecutive losses that are recovered, 1 to 128",
+            "from 1 to 128" if (1..=128).contains(burst);
+        delay: u8 = 3, "number", "3", "frames within which they are recovered, 1 to 16",
+            "from 1 to 16" if (1..=16).contains(delay);
+        ack_delay: Duration = Duration::from_millis(100), "time", "100ms",
+            "maximum time for which the receiver holds an acknowledgement",
+            "above zero" if ack_delay.is_positive();
+    }
 }
 
 impl Config {

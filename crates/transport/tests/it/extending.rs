@@ -1,22 +1,17 @@
 //! The scheduler of `docs/extending.md`, as a user would add it.
 
-use skybraid_transport::registry::About;
 use skybraid_transport::scheduler::{Choice, Reason, Scheduler, Unit, candidates, send_on};
-use skybraid_transport::{PathView, parameters};
+use skybraid_transport::{PathView, algorithm};
 use skybraid_units::{Duration, Instant};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "thrifty",
     summary: "The cheapest path with room whose round-trip time is below a limit.",
     source: "an example",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    limit: Duration = Duration::from_millis(200), "time", "200ms",
-        "longest round-trip time of a path that is taken", "above zero" if limit.is_positive();
+    parameters: {
+        limit: Duration = Duration::from_millis(200), "time", "200ms",
+            "longest round-trip time of a path that is taken", "above zero" if limit.is_positive();
+    }
 }
 
 impl Config {

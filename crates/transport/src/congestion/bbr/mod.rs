@@ -10,8 +10,8 @@ use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Stream};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
 use super::{Acked, Congestion, Lost, PathBasics, RateSample, Restart, Siblings};
-use crate::parameters;
-use crate::registry::{About, Compat};
+use crate::algorithm;
+use crate::registry::Compat;
 
 mod cycle;
 mod policer;
@@ -23,8 +23,7 @@ mod window;
 use policer::Policer;
 use random_loss::RandomLoss;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "bbr",
     summary: "BBR version 1: measures the bottleneck's bandwidth and the minimum round-trip time, \
               paces at that bandwidth and keeps at most two bandwidth-delay products in flight. It \
@@ -35,26 +34,24 @@ pub const ABOUT: About = About {
             bandwidth-delay products, a pacing rate 1 % below the bandwidth, and a window with \
             three more transmission units, rounded up to an even number of segments, and two more \
             while probing",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    compat: Compat = Compat::Paper, "paper or linux", "paper",
-        "gains and rounding of the draft, or of Linux";
-    bandwidth_rounds: u32 = 10, "round trips", "10",
-        "time for which the maximum delivery rate counts as the bandwidth",
-        "at least 1" if *bandwidth_rounds > 0;
-    min_rtt_window: Duration = Duration::from_secs(10), "time", "10s",
-        "time for which the minimum round-trip time is valid before it is measured again",
-        "a time above zero" if min_rtt_window.is_positive();
-    aggregation: bool = true, "true or false", "true",
-        "widen the window by the excess data of aggregated acknowledgements";
-    policer: bool = true, "true or false", "true",
-        "keep the rate that a token-bucket policer appears to allow";
-    radio: bool = false, "true or false", "false",
-        "for radio links: compensate losses that do not depend on the rate, up to 60 %; do not \
-         shrink the window after a loss; do not drain paths whose round trips are near their \
-         minimum";
+    parameters: {
+        compat: Compat = Compat::Paper, "paper or linux", "paper",
+            "gains and rounding of the draft, or of Linux";
+        bandwidth_rounds: u32 = 10, "round trips", "10",
+            "time for which the maximum delivery rate counts as the bandwidth",
+            "at least 1" if *bandwidth_rounds > 0;
+        min_rtt_window: Duration = Duration::from_secs(10), "time", "10s",
+            "time for which the minimum round-trip time is valid before it is measured again",
+            "a time above zero" if min_rtt_window.is_positive();
+        aggregation: bool = true, "true or false", "true",
+            "widen the window by the excess data of aggregated acknowledgements";
+        policer: bool = true, "true or false", "true",
+            "keep the rate that a token-bucket policer appears to allow";
+        radio: bool = false, "true or false", "false",
+            "for radio links: compensate losses that do not depend on the rate, up to 60 %; do not \
+             shrink the window after a loss; do not drain paths whose round trips are near their \
+             minimum";
+    }
 }
 
 impl Config {

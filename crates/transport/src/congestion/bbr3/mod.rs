@@ -9,8 +9,7 @@ use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
 use super::{Acked, Congestion, Lost, PathBasics, RateSample, Restart, Siblings};
-use crate::parameters;
-use crate::registry::About;
+use crate::algorithm;
 
 mod bounds;
 mod probe;
@@ -22,39 +21,35 @@ mod window;
 use bounds::Bounds;
 use probe::Probe;
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "bbr3",
     summary: "BBR version 3: paces at the measured bandwidth with about two bandwidth-delay \
               products in flight, remembers the amount in flight that lost more than 2 %, and \
               stays 15 % below it. It probes for more bandwidth every two to three seconds, and \
               for a lower round-trip time every five seconds.",
     source: "draft-ietf-ccwg-bbr-06",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    /// `BBR.LossThresh`.
-    loss_threshold: Probability = Probability::new(0.02).unwrap_or_default(), "probability", "2%",
-        "loss in a round trip above which the amount in flight is too large",
-        "less than 100%" if loss_threshold.ratio() < 1.0;
-    /// `BBR.Beta`.
-    beta: f64 = 0.7, "ratio", "0.7",
-        "minimum factor on the amount in flight after a round trip with too much loss",
-        "a number between 0 and 1" if *beta > 0.0 && *beta < 1.0;
-    /// `BBR.Headroom`.
-    headroom: f64 = 0.15, "ratio", "0.15",
-        "headroom for other flows below the amount in flight that was too large",
-        "a number from 0 to below 1" if (0.0..1.0).contains(headroom);
-    /// `BBR.MinRTTFilterLen`.
-    min_rtt_window: Duration = Duration::from_secs(10), "time", "10s",
-        "time for which the minimum round-trip time is valid",
-        "a time above zero" if min_rtt_window.is_positive();
-    /// `BBR.ProbeRTTInterval`.
-    probe_rtt_interval: Duration = Duration::from_secs(5), "time", "5s",
-        "interval at which the queue is drained to measure the round-trip time",
-        "a time above zero" if probe_rtt_interval.is_positive();
+    parameters: {
+        /// `BBR.LossThresh`.
+        loss_threshold: Probability = Probability::saturating(0.02), "probability", "2%",
+            "loss in a round trip above which the amount in flight is too large",
+            "less than 100%" if loss_threshold.ratio() < 1.0;
+        /// `BBR.Beta`.
+        beta: f64 = 0.7, "ratio", "0.7",
+            "minimum factor on the amount in flight after a round trip with too much loss",
+            "a number between 0 and 1" if *beta > 0.0 && *beta < 1.0;
+        /// `BBR.Headroom`.
+        headroom: f64 = 0.15, "ratio", "0.15",
+            "headroom for other flows below the amount in flight that was too large",
+            "a number from 0 to below 1" if (0.0..1.0).contains(headroom);
+        /// `BBR.MinRTTFilterLen`.
+        min_rtt_window: Duration = Duration::from_secs(10), "time", "10s",
+            "time for which the minimum round-trip time is valid",
+            "a time above zero" if min_rtt_window.is_positive();
+        /// `BBR.ProbeRTTInterval`.
+        probe_rtt_interval: Duration = Duration::from_secs(5), "time", "5s",
+            "interval at which the queue is drained to measure the round-trip time",
+            "a time above zero" if probe_rtt_interval.is_positive();
+    }
 }
 
 impl Config {
