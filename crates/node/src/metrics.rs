@@ -54,9 +54,58 @@ fn seconds(ms: Option<f64>) -> Option<f64> {
     ms.map(|ms| ms / 1e3)
 }
 
-fn count(number: u64) -> Option<f64> {
-    Some(number as f64)
+/// Value of a sample; without one, the sample is left out.
+trait Value {
+    fn number(self) -> Option<f64>;
 }
+
+impl Value for f64 {
+    fn number(self) -> Option<f64> {
+        Some(self)
+    }
+}
+
+impl Value for u64 {
+    fn number(self) -> Option<f64> {
+        Some(self as f64)
+    }
+}
+
+impl Value for bool {
+    fn number(self) -> Option<f64> {
+        u64::from(self).number()
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    fn number(self) -> Option<f64> {
+        self.and_then(T::number)
+    }
+}
+
+/// Adds families with a sample for each item: their names, helps and values. The label is the item's name.
+macro_rules! families {
+    ($text:ident, $label:literal, $item:ident in $items:expr; $($name:literal, $help:literal: $value:expr;)*) => {
+        $($text.family(
+            $name,
+            $help,
+            $items.iter().map(|$item| (vec![($label, &*$item.name)], $value.number())),
+        );)*
+    };
+}
+
+/// Adds families with samples for each path and direction: their names, helps, and values outgoing and incoming.
+macro_rules! of_both_ways {
+    ($text:ident, $path:ident in $paths:expr; $($name:literal, $help:literal: $out:expr, $in:expr;)*) => {
+        $(let samples = $paths.iter().flat_map(|$path| {
+            let ways = WAYS.into_iter().zip([$out.number(), $in.number()]);
+            ways.map(|(way, value)| (vec![("path", &*$path.name), ("direction", way)], value))
+        });
+        $text.family($name, $help, samples);)*
+    };
+}
+
+const WAYS: [&str; 2] = ["outgoing", "incoming"];
 
 /// Returns the metrics; only those of the daemon until there is a state.
 pub(super) fn text(
@@ -68,35 +117,36 @@ pub(super) fn text(
     let mut text = Text::default();
     if let Some(state) = state {
         whole(&mut text, version, state);
-        tun(&mut text, state);
         paths(&mut text, state);
         classes(&mut text, state);
     }
     local(&mut text, edges);
     if let Some(log) = log {
-        let lost = [(Vec::new(), count(log.lost))];
+        let lost = [(Vec::new(), log.lost.number())];
         text.family("skybraid_log_lost_lines_total", "Lines that the event log lacks.", lost);
     }
     text.0
 }
 
 fn whole(text: &mut Text, version: &str, state: &Snapshot) {
-    let mut one = |name, help, value| text.family(name, help, [(Vec::new(), value)]);
-    let up = Some(f64::from(u8::from(state.session)));
-    one("skybraid_uptime_seconds", "Since the start.", Some(state.uptime_ms / 1e3));
-    one("skybraid_session_up", "Whether a session with the other end is established.", up);
-    let help = "Until the session ends unless its keys are changed.";
-    one("skybraid_session_left_seconds", help, seconds(state.session_left_ms));
-    let overdue = Some(f64::from(u8::from(state.session_overdue)));
-    let help = "The session's keys should have been changed for a while.";
-    one("skybraid_session_overdue", help, overdue);
-    one("skybraid_sessions_total", "Sessions, changes of keys included.", count(state.sessions));
-    let help = "Broken invariants of this program: anything but 0 is a bug.";
-    one("skybraid_bugs_total", help, count(state.bugs));
-    let help = "How often the other end has been restarted.";
-    one("skybraid_peer_restarts_total", help, count(state.peer_restarts));
-    let help = "Since when nothing has been heard from the other end.";
-    one("skybraid_peer_silent_seconds", help, seconds(state.silent_ms));
+    macro_rules! one {
+        ($($name:literal, $help:literal: $value:expr;)*) => {
+            $(text.family($name, $help, [(Vec::new(), $value.number())]);)*
+        };
+    }
+    one! {
+        "skybraid_uptime_seconds", "Since the start.": state.uptime_ms / 1e3;
+        "skybraid_session_up", "Whether a session with the other end is established.": state.session;
+        "skybraid_session_left_seconds", "Until the session ends unless its keys are changed.":
+            seconds(state.session_left_ms);
+        "skybraid_session_overdue", "The session's keys should have been changed for a while.":
+            state.session_overdue;
+        "skybraid_sessions_total", "Sessions, changes of keys included.": state.sessions;
+        "skybraid_bugs_total", "Broken invariants of this program: anything but 0 is a bug.": state.bugs;
+        "skybraid_peer_restarts_total", "How often the other end has been restarted.": state.peer_restarts;
+        "skybraid_peer_silent_seconds", "Since when nothing has been heard from the other end.":
+            seconds(state.silent_ms);
+    }
     let labels =
         vec![("name", state.name.as_str()), ("side", state.side.name()), ("version", version)];
     text.family("skybraid_gateway_info", "What this gateway is.", [(labels, Some(1.0))]);
@@ -110,185 +160,121 @@ fn whole(text: &mut Text, version: &str, state: &Snapshot) {
         ("unreadable", refused.unreadable),
         ("signature", refused.signatures),
     ];
-    let reasons = reasons.map(|(reason, number)| (vec![("reason", reason)], count(number)));
+    let reasons = reasons.map(|(reason, number)| (vec![("reason", reason)], number.number()));
     let help = "Datagrams from outside that were refused.";
     text.family("skybraid_refused_datagrams_total", help, reasons);
-}
-
-fn tun(text: &mut Text, state: &Snapshot) {
     let Some(tun) = &state.tun else { return };
-    let ways = [("outgoing", tun.refused_outgoing), ("incoming", tun.refused_incoming)];
-    let ways = ways.map(|(way, number)| (vec![("direction", way)], count(number)));
+    let ways = WAYS.into_iter().zip([tun.refused_outgoing, tun.refused_incoming]);
+    let ways = ways.map(|(way, number)| (vec![("direction", way)], number.number()));
     let help = "IP packets of the TUN interface whose inner addresses are not allowed.";
     text.family("skybraid_tun_refused_packets_total", help, ways);
 }
 
 fn paths(text: &mut Text, state: &Snapshot) {
-    let each = || state.paths.iter().map(|path| (vec![("path", path.name.as_str())], path));
-    let ways = ["outgoing", "incoming"];
-    let states = each().flat_map(|(labels, path)| {
-        ways.into_iter().zip([path.outgoing, path.incoming]).flat_map(move |(way, is)| {
-            let labels = labels.clone();
+    let states = state.paths.iter().flat_map(|path| {
+        WAYS.into_iter().zip([path.outgoing, path.incoming]).flat_map(move |(way, is)| {
             PathState::ALL.into_iter().map(move |state| {
-                let more = [("direction", way), ("state", state.name())];
-                let labels = labels.iter().copied().chain(more).collect();
-                (labels, Some(f64::from(u8::from(state == is))))
+                let labels =
+                    vec![("path", &*path.name), ("direction", way), ("state", state.name())];
+                (labels, (state == is).number())
             })
         })
     });
     text.family("skybraid_path_state", "1 for the state in which a path is.", states);
-    macro_rules! both_ways {
-        ($name:literal, $help:literal, $path:ident => $out:expr, $in:expr) => {
-            let samples = each().flat_map(|(labels, $path)| {
-                ways.into_iter().zip([$out, $in]).map(move |(way, value)| {
-                    (labels.iter().copied().chain([("direction", way)]).collect(), value)
-                })
-            });
-            text.family($name, $help, samples);
-        };
+    of_both_ways! { text, path in state.paths;
+        "skybraid_path_delay_seconds", "One-way delay.":
+            seconds(path.outgoing_delay_ms), seconds(path.incoming_delay_ms);
+        "skybraid_path_loss_ratio", "Share lost in the last second or so, 0 to 1.":
+            path.outgoing_loss, path.incoming_loss;
+        "skybraid_path_bytes_total", "Bytes of IP packets.": path.outgoing_bytes, path.incoming_bytes;
+        "skybraid_path_datagrams_total", "Datagrams.": path.outgoing_datagrams, path.incoming_datagrams;
+        "skybraid_path_mtu_bytes", "Largest IP packet that goes through.":
+            f64::from(path.mtu), path.incoming_mtu.map(f64::from);
+        "skybraid_path_mtu_error", "1 where IP packets of 1280 bytes do not go through.":
+            (path.mtu_state == MtuState::Error), path.peer_mtu_error;
     }
-    both_ways!("skybraid_path_delay_seconds", "One-way delay.",
-        path => seconds(path.outgoing_delay_ms), seconds(path.incoming_delay_ms));
-    both_ways!("skybraid_path_loss_ratio", "Share lost in the last second or so, 0 to 1.",
-        path => path.outgoing_loss, path.incoming_loss);
-    both_ways!("skybraid_path_bytes_total", "Bytes of IP packets.",
-        path => count(path.outgoing_bytes), count(path.incoming_bytes));
-    both_ways!("skybraid_path_datagrams_total", "Datagrams.",
-        path => count(path.outgoing_datagrams), count(path.incoming_datagrams));
-    macro_rules! each_path {
-        ($name:literal, $help:literal, $path:ident => $value:expr) => {
-            text.family($name, $help, each().map(|(labels, $path)| (labels, $value)));
-        };
+    families! { text, "path", path in state.paths;
+        "skybraid_path_rtt_seconds", "Smoothed round-trip time.": seconds(path.rtt_ms);
+        "skybraid_path_rtt_min_seconds", "Lowest round-trip time of the last minute.": seconds(path.min_rtt_ms);
+        "skybraid_path_jitter_seconds", "Jitter of what arrives (RFC 3550).": seconds(path.jitter_ms);
+        "skybraid_path_black_holes_total", "How often packets that had gone through no longer did.":
+            path.black_holes;
+        "skybraid_path_data_left_bytes", "What is left of its data.": path.data_left;
+        "skybraid_path_control_first_total", "Control messages that arrived here first.": path.control_won;
+        "skybraid_path_given_up_total", "How often it has been given up.": path.given_up;
     }
-    each_path!("skybraid_path_rtt_seconds", "Smoothed round-trip time.",
-        path => seconds(path.rtt_ms));
-    each_path!("skybraid_path_rtt_min_seconds", "Lowest round-trip time of the last minute.",
-        path => seconds(path.min_rtt_ms));
-    each_path!("skybraid_path_jitter_seconds", "Jitter of what arrives (RFC 3550).",
-        path => seconds(path.jitter_ms));
-    both_ways!("skybraid_path_mtu_bytes", "Largest IP packet that goes through.",
-        path => count(u64::from(path.mtu)), path.incoming_mtu.map(f64::from));
-    both_ways!("skybraid_path_mtu_error",
-        "1 where IP packets of 1280 bytes do not go through.",
-        path => count((path.mtu_state == MtuState::Error).into()),
-        count(path.peer_mtu_error.into()));
-    each_path!("skybraid_path_black_holes_total",
-        "How often packets that had gone through no longer did.", path => count(path.black_holes));
-    each_path!("skybraid_path_data_left_bytes", "What is left of its data.",
-        path => path.data_left.and_then(count));
-    each_path!("skybraid_path_control_first_total",
-        "Control messages that arrived here first.", path => count(path.control_won));
-    each_path!("skybraid_path_given_up_total", "How often it has been given up.",
-        path => count(path.given_up));
 }
 
 fn classes(text: &mut Text, state: &Snapshot) {
-    let each = || state.classes.iter().map(|class| (vec![("class", class.name)], class));
-    macro_rules! each_class {
-        ($name:literal, $help:literal, $class:ident => $value:expr) => {
-            text.family($name, $help, each().map(|(labels, $class)| (labels, $value)));
-        };
+    families! { text, "class", class in state.classes;
+        "skybraid_class_written_messages_total", "Messages that local applications wrote.": class.written;
+        "skybraid_class_written_bytes_total", "Their bytes.": class.written_bytes;
+        "skybraid_class_refused_messages_total",
+            "Messages for which there was no room at the sender, or no session.": class.refused;
+        "skybraid_class_delivered_messages_total", "Messages delivered to local applications.": class.delivered;
+        "skybraid_class_delivered_bytes_total", "Their bytes.": class.delivered_bytes;
+        "skybraid_class_late_messages_total",
+            "Messages older than the deadline, dropped wherever they had waited.": class.late;
+        "skybraid_class_superseded_messages_total", "Messages dropped for a newer one of their kind.":
+            class.superseded;
+        "skybraid_class_duplicate_messages_total", "Second copies.": class.duplicates;
+        "skybraid_class_repaired_datagrams_total", "Lost datagrams that were recovered from repair packets.":
+            class.repaired;
+        "skybraid_class_late_ratio",
+            "Share of what arrived in the last second or so that was older than the deadline, 0 to 1.":
+            class.late_share;
+        "skybraid_class_delay_p50_seconds", "Median age of the messages of the last 10 s.":
+            seconds(class.delay_p50_ms);
+        "skybraid_class_delay_p99_seconds", "99th percentile of the age of the messages of the last 10 s.":
+            seconds(class.delay_p99_ms);
+        "skybraid_class_longest_gap_seconds", "Longest time between two deliveries in the last second or so.":
+            seconds(class.longest_gap_ms);
+        "skybraid_class_expected_in_time_ratio",
+            "Share of the messages that the scheduler expects in time, 0 to 1.":
+            class.forecast.as_ref().map(|forecast| forecast.expected);
+        "skybraid_class_wanted_in_time_ratio", "Share of the messages that must arrive in time, 0 to 1.":
+            class.forecast.as_ref().map(|forecast| forecast.wanted);
+        "skybraid_class_best_in_time_ratio",
+            "Share expected in time with copies on all paths, 0 to 1: no plan reaches more.":
+            class.forecast.as_ref().map(|forecast| forecast.best);
+        "skybraid_class_copies_ratio", "Bytes of further copies, of those of the first copies.":
+            class.forecast.as_ref().map(|forecast| forecast.overhead);
     }
-    each_class!("skybraid_class_written_messages_total",
-        "Messages that local applications wrote.", class => count(class.written));
-    each_class!("skybraid_class_written_bytes_total", "Their bytes.",
-        class => count(class.written_bytes));
-    each_class!("skybraid_class_refused_messages_total",
-        "Messages for which there was no room at the sender, or no session.",
-        class => count(class.refused));
-    each_class!("skybraid_class_delivered_messages_total",
-        "Messages delivered to local applications.", class => count(class.delivered));
-    each_class!("skybraid_class_delivered_bytes_total", "Their bytes.",
-        class => count(class.delivered_bytes));
-    each_class!("skybraid_class_late_messages_total",
-        "Messages older than the deadline, dropped wherever they had waited.", class => count(class.late));
-    each_class!("skybraid_class_superseded_messages_total",
-        "Messages dropped for a newer one of their kind.",
-        class => count(class.superseded));
-    each_class!("skybraid_class_duplicate_messages_total", "Second copies.",
-        class => count(class.duplicates));
-    each_class!("skybraid_class_repaired_datagrams_total",
-        "Lost datagrams that were recovered from repair packets.",
-        class => count(class.repaired));
-    each_class!("skybraid_class_late_ratio",
-        "Share of what arrived in the last second or so that was older than the deadline, 0 to 1.",
-        class => class.late_share);
-    each_class!("skybraid_class_delay_p50_seconds", "Median age of the messages of the last 10 s.",
-        class => seconds(class.delay_p50_ms));
-    each_class!("skybraid_class_delay_p99_seconds",
-        "99th percentile of the age of the messages of the last 10 s.", class => seconds(class.delay_p99_ms));
-    each_class!("skybraid_class_longest_gap_seconds",
-        "Longest time between two deliveries in the last second or so.",
-        class => seconds(class.longest_gap_ms));
-    macro_rules! each_forecast {
-        ($name:literal, $help:literal, $forecast:ident => $value:expr) => {
-            text.family(
-                $name,
-                $help,
-                each().map(|(labels, class)| {
-                    (labels, class.forecast.as_ref().map(|$forecast| $value))
-                }),
-            );
-        };
-    }
-    each_forecast!("skybraid_class_expected_in_time_ratio",
-        "Share of the messages that the scheduler expects in time, 0 to 1.", it => it.expected);
-    each_forecast!("skybraid_class_wanted_in_time_ratio",
-        "Share of the messages that must arrive in time, 0 to 1.", it => it.wanted);
-    each_forecast!("skybraid_class_best_in_time_ratio",
-        "Share expected in time with copies on all paths, 0 to 1: no plan reaches more.",
-        it => it.best);
-    each_forecast!("skybraid_class_copies_ratio",
-        "Bytes of further copies, of those of the first copies.", it => it.overhead);
-    let names = || state.paths.iter().map(|path| path.name.as_str());
-    let by_path = each().flat_map(|(labels, class)| {
+    let by_path = state.classes.iter().flat_map(|class| {
         // In TCP mode, the MPTCP connection follows the paths.
-        names().chain(["mptcp"]).zip(&class.by_path).map(move |(path, number)| {
-            (labels.iter().copied().chain([("path", path)]).collect(), count(*number))
+        let names = state.paths.iter().map(|path| path.name.as_str()).chain(["mptcp"]);
+        names.zip(&class.by_path).map(move |(path, number)| {
+            (vec![("class", class.name), ("path", path)], number.number())
         })
     });
     let help = "Messages delivered by each path.";
     text.family("skybraid_class_delivered_by_path_total", help, by_path);
-    let each =
-        || state.channels.iter().map(|channel| (vec![("channel", channel.name.as_str())], channel));
-    let help = "Messages from local applications.";
-    let written = each().map(|(labels, channel)| (labels, count(channel.written)));
-    text.family("skybraid_channel_written_messages_total", help, written);
-    let help = "Messages delivered to local applications.";
-    let delivered = each().map(|(labels, channel)| (labels, count(channel.delivered)));
-    text.family("skybraid_channel_delivered_messages_total", help, delivered);
-    let shared =
-        each().map(|(labels, channel)| (labels, Some(f64::from(u8::from(channel.shared)))));
-    text.family("skybraid_channel_shared", "The other end has it too.", shared);
+    families! { text, "channel", channel in state.channels;
+        "skybraid_channel_written_messages_total", "Messages from local applications.": channel.written;
+        "skybraid_channel_delivered_messages_total", "Messages delivered to local applications.":
+            channel.delivered;
+        "skybraid_channel_shared", "The other end has it too.": channel.shared;
+    }
 }
 
 fn local(text: &mut Text, edges: &SocketCounters) {
-    let each = || edges.paths.iter().map(|edge| (vec![("path", edge.name.as_str())], edge));
-    let open = each().map(|(labels, edge)| (labels, Some(f64::from(u8::from(edge.open)))));
-    text.family("skybraid_path_open", "The path has a socket.", open);
-    let unsent = each().map(|(labels, edge)| (labels, count(edge.unsent)));
-    text.family("skybraid_path_unsent_datagrams_total", "Datagrams that could not leave.", unsent);
-    let large = each().map(|(labels, edge)| (labels, count(edge.too_large)));
-    let help = "Datagrams that were too large for the interface.";
-    text.family("skybraid_path_too_large_datagrams_total", help, large);
-    let unread = each().map(|(labels, edge)| (labels, count(edge.unread)));
-    let help = "Datagrams from the network that arrived faster than they were read.";
-    text.family("skybraid_path_unread_datagrams_total", help, unread);
-    let each = || edges.local.iter().map(|edge| (vec![("end", edge.name.as_str())], edge));
-    let clients = each().map(|(labels, edge)| (labels, count(edge.clients)));
-    let help = "Senders, connections or devices at a local end.";
-    text.family("skybraid_local_clients", help, clients);
-    let foreign = each().map(|(labels, edge)| (labels, count(edge.foreign_bytes)));
-    text.family("skybraid_local_foreign_bytes_total", "Bytes outside MAVLink frames.", foreign);
-    let unread = each().map(|(labels, edge)| (labels, count(edge.unread)));
-    let help = "Datagrams from a local application that arrived faster than they were read.";
-    text.family("skybraid_local_unread_datagrams_total", help, unread);
-    let dropped = each().map(|(labels, edge)| (labels, count(edge.dropped)));
-    let help = "Messages that a local end was too slow to take.";
-    text.family("skybraid_local_dropped_messages_total", help, dropped);
-    let late = each().map(|(labels, edge)| (labels, count(edge.late)));
-    let help = "Messages that became too old while they waited for a local end.";
-    text.family("skybraid_local_late_messages_total", help, late);
+    families! { text, "path", edge in edges.paths;
+        "skybraid_path_open", "The path has a socket.": edge.open;
+        "skybraid_path_unsent_datagrams_total", "Datagrams that could not leave.": edge.unsent;
+        "skybraid_path_too_large_datagrams_total", "Datagrams that were too large for the interface.":
+            edge.too_large;
+        "skybraid_path_unread_datagrams_total",
+            "Datagrams from the network that arrived faster than they were read.": edge.unread;
+    }
+    families! { text, "end", edge in edges.local;
+        "skybraid_local_clients", "Senders, connections or devices at a local end.": edge.clients;
+        "skybraid_local_foreign_bytes_total", "Bytes outside MAVLink frames.": edge.foreign_bytes;
+        "skybraid_local_unread_datagrams_total",
+            "Datagrams from a local application that arrived faster than they were read.": edge.unread;
+        "skybraid_local_dropped_messages_total", "Messages that a local end was too slow to take.": edge.dropped;
+        "skybraid_local_late_messages_total",
+            "Messages that became too old while they waited for a local end.": edge.late;
+    }
 }
 
 #[cfg(test)]
