@@ -52,7 +52,6 @@ pub struct Column {
     doc: &'static str,
 }
 
-/// Declares a column: its name, its unit (empty for none) and its meaning.
 fn column(name: impl Into<Cow<'static, str>>, unit: &'static str, doc: &'static str) -> Column {
     Column { name: name.into(), unit, doc }
 }
@@ -149,6 +148,18 @@ impl<'py> Columns<'py> {
     }
 }
 
+/// Builds the columns of a table: for each the method of its kind of values, its name, unit (empty for none) and
+/// meaning, its value in a row, and the names of codes.
+macro_rules! columns {
+    ($py:ident, $row:pat_param in $rows:expr;
+     $($kind:ident $name:literal, $unit:literal, $doc:literal: $value:expr $(, $names:expr)?;)*) => {{
+        let mut columns = Columns::new($py);
+        $(#[allow(unused_variables, reason = "few columns need all parts of a row")]
+        columns.$kind(column($name, $unit, $doc), $rows.iter().map(|$row| $value) $(, $names)?)?;)*
+        columns
+    }};
+}
+
 /// Returns the columns of every table: those of a run without rows.
 #[pyo3::pyfunction]
 pub fn table_columns(py: Python<'_>) -> PyResult<Vec<(&'static str, Vec<Description>)>> {
@@ -197,9 +208,7 @@ fn message_columns<'py>(
     names: &Names,
     rows: &[(usize, u32, &MessageRow)],
 ) -> PyResult<Columns<'py>> {
-    let mut columns = Columns::new(py);
     let class = |flow: usize| names.classes.get(flow).map_or(NONE, |class| usize::from(*class));
-    let path = |flow: usize, path: u8| names.path_of(flow, usize::from(path));
     let within = |flow: usize, row: &MessageRow| {
         let limit = (*names.deadlines.get(flow)?)?;
         match row.delivered() {
@@ -207,62 +216,40 @@ fn message_columns<'py>(
             None => (row.sent() + limit <= names.end).then_some(false),
         }
     };
-    let class_names: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
-    let flows = rows.iter().map(|(flow, ..)| *flow);
-    columns.codes(column("flow", "", "flow of the scenario"), flows, &names.flows)?;
-    let id = column("id", "", "number of the message within its flow, from 0");
-    columns.numbers(id, rows.iter().map(|(_, id, _)| *id))?;
-    let classes = rows.iter().map(|(flow, ..)| class(*flow));
-    columns.codes(column("class", "", "traffic class"), classes, &class_names)?;
-    columns.numbers(column("bytes", "B", "payload"), rows.iter().map(|(.., row)| row.bytes))?;
-    let sent = column("sent_ns", "ns", "time at which the application wrote it");
-    columns.numbers(sent, rows.iter().map(|(.., row)| row.sent().as_nanos()))?;
-    let delivered = column("delivered_ns", "ns", "time of delivery; null if lost or in flight");
+    let classes = Class::ALL.map(Class::name);
     let delivered_at = |row: &MessageRow| row.delivered().map(Instant::as_nanos);
-    columns.optional(delivered, rows.iter().map(|(.., row)| delivered_at(row)))?;
-    let copies = column("copies_sent", "", "copies of its last part sent, with retransmissions");
-    columns.numbers(copies, rows.iter().map(|(.., row)| row.copies_sent))?;
-    let copies = column("copies_arrived", "", "copies of its last part that arrived");
-    columns.numbers(copies, rows.iter().map(|(.., row)| row.copies_arrived))?;
-    let by = column("path", "", "path that delivered it first; null if none did");
-    columns.optional_codes(
-        by,
-        rows.iter().map(|(flow, _, row)| path(*flow, row.path)),
-        &names.paths,
-    )?;
-    let held = column("held_us", "µs", "head-of-line blocking: complete reception to delivery");
-    columns.numbers(held, rows.iter().map(|(.., row)| row.held_us))?;
-    let in_time = column(
-        "within_deadline",
-        "",
-        "delivered within the flow's shortest deadline; null without one, or if it falls after the run",
-    );
-    columns.optional(in_time, rows.iter().map(|(flow, _, row)| within(*flow, row)))?;
-    Ok(columns)
+    let path = |flow: usize, row: &MessageRow| names.path_of(flow, usize::from(row.path));
+    Ok(columns! { py, (flow, id, row) in rows;
+        codes "flow", "", "flow of the scenario": *flow, &names.flows;
+        numbers "id", "", "number of the message within its flow, from 0": *id;
+        codes "class", "", "traffic class": class(*flow), &classes;
+        numbers "bytes", "B", "payload": row.bytes;
+        numbers "sent_ns", "ns", "time at which the application wrote it": row.sent().as_nanos();
+        optional "delivered_ns", "ns", "time of delivery; null if lost or in flight": delivered_at(row);
+        numbers "copies_sent", "", "copies of its last part sent, with retransmissions": row.copies_sent;
+        numbers "copies_arrived", "", "copies of its last part that arrived": row.copies_arrived;
+        optional_codes "path", "", "path that delivered it first; null if none did": path(*flow, row), &names.paths;
+        numbers "held_us", "µs", "head-of-line blocking: complete reception to delivery": row.held_us;
+        optional "within_deadline", "",
+            "delivered within the flow's shortest deadline; null without one, or if it falls after the run":
+            within(*flow, row);
+    })
 }
 
 /// Returns rows of `links`.
 pub fn links<'py>(py: Python<'py>, names: &Names, rows: &[LinkRow]) -> PyResult<Columns<'py>> {
-    let mut columns = Columns::new(py);
-    let times = rows.iter().map(|row| row.at.as_nanos());
-    columns.numbers(column("time_ns", "ns", "time of the sample"), times)?;
-    let links = rows.iter().map(|row| link_of(usize::from(row.link)));
-    columns.codes(column("path", "", "path, or link of a network"), links, &names.links)?;
-    let directions = rows.iter().map(|row| direction_of(usize::from(row.link)));
-    columns.codes(column("direction", "", "uplink or downlink"), directions, &DIRECTIONS)?;
-    let rate = column("rate_bps", "bit/s", "rate at that time; 0 in a halt");
-    columns.numbers(rate, rows.iter().map(|row| row.rate_bps))?;
-    let delay = column("delay_ns", "ns", "propagation delay at that time, without the queue");
-    columns.numbers(delay, rows.iter().map(|row| row.delay.as_nanos()))?;
-    let loss = column("loss", "", "loss probability at that time, 0 to 1");
-    columns.numbers(loss, rows.iter().map(|row| row.loss))?;
-    columns.numbers(column("up", "", "false in an outage"), rows.iter().map(|row| row.up))?;
-    let queue = column("queue_bytes", "B", "bytes in the queue");
-    columns.numbers(queue, rows.iter().map(|row| row.queue_bytes))?;
-    let delivered = column("delivered", "", "packets delivered since the last sample");
-    columns.numbers(delivered, rows.iter().map(|row| row.delivered))?;
-    let delivered = column("delivered_bytes", "B", "bytes delivered since the last sample");
-    columns.numbers(delivered, rows.iter().map(|row| row.delivered_bytes))?;
+    let mut columns = columns! { py, row in rows;
+        numbers "time_ns", "ns", "time of the sample": row.at.as_nanos();
+        codes "path", "", "path, or link of a network": link_of(usize::from(row.link)), &names.links;
+        codes "direction", "", "uplink or downlink": direction_of(usize::from(row.link)), &DIRECTIONS;
+        numbers "rate_bps", "bit/s", "rate at that time; 0 in a halt": row.rate_bps;
+        numbers "delay_ns", "ns", "propagation delay at that time, without the queue": row.delay.as_nanos();
+        numbers "loss", "", "loss probability at that time, 0 to 1": row.loss;
+        numbers "up", "", "false in an outage": row.up;
+        numbers "queue_bytes", "B", "bytes in the queue": row.queue_bytes;
+        numbers "delivered", "", "packets delivered since the last sample": row.delivered;
+        numbers "delivered_bytes", "B", "bytes delivered since the last sample": row.delivered_bytes;
+    };
     for (index, cause) in Cause::ALL.iter().enumerate() {
         let lost = |row: &LinkRow| row.lost.get(index).copied().unwrap_or(0);
         let of_cause = column(
@@ -281,43 +268,26 @@ pub fn subflows<'py>(
     names: &Names,
     rows: &[SubflowRow],
 ) -> PyResult<Columns<'py>> {
-    let mut columns = Columns::new(py);
-    let times = rows.iter().map(|row| row.at.as_nanos());
-    columns.numbers(column("time_ns", "ns", "time of the sample"), times)?;
-    let flows = rows.iter().map(|row| usize::from(row.flow));
-    columns.codes(column("flow", "", "flow of the scenario"), flows, &names.flows)?;
-    let side = column("side", "", "sending end: vehicle, ground, or a side of a proxy");
-    let sides = rows.iter().map(|row| names.side(usize::from(row.flow), row.end));
-    columns.codes(side, sides, &names.sides)?;
-    let paths = rows.iter().map(|row| names.path(usize::from(row.path)));
-    columns.codes(column("path", "", "path of the subflow"), paths, &names.paths)?;
-    let subflow = column("subflow", "", "number of the subflow within its connection");
-    columns.numbers(subflow, rows.iter().map(|row| row.subflow))?;
-    let window = column("cwnd_bytes", "B", "congestion window");
-    columns.numbers(window, rows.iter().map(|row| row.window))?;
-    let threshold =
-        column("ssthresh_bytes", "B", "slow-start threshold; null before the first loss");
-    let thresholds = rows.iter().map(|row| (row.threshold < u64::MAX).then_some(row.threshold));
-    columns.optional(threshold, thresholds)?;
-    let srtt = column("srtt_ns", "ns", "smoothed round-trip time; null before the first sample");
-    columns.optional(srtt, rows.iter().map(|row| row.srtt.map(Duration::as_nanos)))?;
-    let in_flight = column("in_flight_bytes", "B", "bytes in flight");
-    columns.numbers(in_flight, rows.iter().map(|row| row.in_flight))?;
-    let acked = column("acked_bytes", "B", "bytes acknowledged since the last sample");
-    columns.numbers(acked, rows.iter().map(|row| row.acked_bytes))?;
-    let again = column("retransmitted", "", "segments retransmitted since the last sample");
-    columns.numbers(again, rows.iter().map(|row| row.retransmitted))?;
-    let lost = column("lost", "", "segments marked as lost since the last sample");
-    columns.numbers(lost, rows.iter().map(|row| row.lost))?;
-    let reductions = column(
-        "window_reductions",
-        "",
-        "reductions of the window after a loss since the last sample, with timeouts",
-    );
-    columns.numbers(reductions, rows.iter().map(|row| row.reductions))?;
-    let pacing = column("pacing_bps", "bit/s", "pacing rate; null if the sender does not pace");
-    columns.optional(pacing, rows.iter().map(|row| row.pacing_bps))?;
-    Ok(columns)
+    let threshold = |row: &SubflowRow| (row.threshold < u64::MAX).then_some(row.threshold);
+    Ok(columns! { py, row in rows;
+        numbers "time_ns", "ns", "time of the sample": row.at.as_nanos();
+        codes "flow", "", "flow of the scenario": usize::from(row.flow), &names.flows;
+        codes "side", "", "sending end: vehicle, ground, or a side of a proxy":
+            names.side(usize::from(row.flow), row.end), &names.sides;
+        codes "path", "", "path of the subflow": names.path(usize::from(row.path)), &names.paths;
+        numbers "subflow", "", "number of the subflow within its connection": row.subflow;
+        numbers "cwnd_bytes", "B", "congestion window": row.window;
+        optional "ssthresh_bytes", "B", "slow-start threshold; null before the first loss": threshold(row);
+        optional "srtt_ns", "ns", "smoothed round-trip time; null before the first sample":
+            row.srtt.map(Duration::as_nanos);
+        numbers "in_flight_bytes", "B", "bytes in flight": row.in_flight;
+        numbers "acked_bytes", "B", "bytes acknowledged since the last sample": row.acked_bytes;
+        numbers "retransmitted", "", "segments retransmitted since the last sample": row.retransmitted;
+        numbers "lost", "", "segments marked as lost since the last sample": row.lost;
+        numbers "window_reductions", "", "reductions of the window after a loss since the last sample, with timeouts":
+            row.reductions;
+        optional "pacing_bps", "bit/s", "pacing rate; null if the sender does not pace": row.pacing_bps;
+    })
 }
 
 /// Returns rows of `decisions`.
@@ -326,28 +296,21 @@ pub fn decisions<'py>(
     names: &Names,
     rows: &[DecisionRow],
 ) -> PyResult<Columns<'py>> {
-    let mut columns = Columns::new(py);
-    let reasons: Vec<&str> = Reason::ALL.iter().map(|reason| reason.name()).collect();
-    let times = rows.iter().map(|row| row.at.as_nanos());
-    columns.numbers(column("time_ns", "ns", "time of the decision"), times)?;
-    let flows = rows.iter().map(|row| usize::from(row.flow));
-    columns.codes(column("flow", "", "flow of the scenario"), flows, &names.flows)?;
-    let sides = rows.iter().map(|row| usize::from(!row.vehicle));
-    columns.codes(column("side", "", "sending end: vehicle or ground"), sides, &names.sides)?;
-    let message = column("message", "", "first message that ends in the scheduled unit");
-    columns.numbers(message, rows.iter().map(|row| row.message))?;
-    let paths =
-        column("paths", "", "bit set of the chosen paths, in the order of the flow's; 0 for wait");
-    columns.numbers(paths, rows.iter().map(|row| row.paths))?;
-    let reason = column("reason", "", "reason of the scheduler");
-    columns.codes(reason, rows.iter().map(|row| row.reason as usize), &reasons)?;
+    let reasons = Reason::ALL.map(Reason::name);
     let waits_for =
         |row: &DecisionRow| names.path_of(usize::from(row.flow), row.waits_for?.index());
-    let path = column("waits_for", "", "path worth waiting for; null if none in particular");
-    columns.optional_codes(path, rows.iter().map(waits_for), &names.paths)?;
-    let until = column("until_s", "s", "time of the next decision at the latest; null if none");
-    columns.optional(until, rows.iter().map(|row| row.until.map(Instant::as_secs_f64)))?;
-    Ok(columns)
+    Ok(columns! { py, row in rows;
+        numbers "time_ns", "ns", "time of the decision": row.at.as_nanos();
+        codes "flow", "", "flow of the scenario": usize::from(row.flow), &names.flows;
+        codes "side", "", "sending end: vehicle or ground": usize::from(!row.vehicle), &names.sides;
+        numbers "message", "", "first message that ends in the scheduled unit": row.message;
+        numbers "paths", "", "bit set of the chosen paths, in the order of the flow's; 0 for wait": row.paths;
+        codes "reason", "", "reason of the scheduler": row.reason as usize, &reasons;
+        optional_codes "waits_for", "", "path worth waiting for; null if none in particular":
+            waits_for(row), &names.paths;
+        optional "until_s", "s", "time of the next decision at the latest; null if none":
+            row.until.map(Instant::as_secs_f64);
+    })
 }
 
 /// Returns ascending numbers as text, for example `3 7-9`.
@@ -367,79 +330,47 @@ pub fn frames<'py>(
     names: &Names,
     flows: &[(usize, impl AsRef<[Frame]>)],
 ) -> PyResult<Columns<'py>> {
-    let mut columns = Columns::new(py);
     let rows: Vec<(usize, &Frame)> = flows
         .iter()
         .flat_map(|(flow, frames)| frames.as_ref().iter().map(|frame| (*flow, frame)))
         .collect();
     let time = |at: Option<Instant>| at.map(Instant::as_nanos);
     let span = |span: Option<Duration>| span.map(Duration::as_nanos);
-    let frames = || rows.iter().map(|(_, frame)| frame);
-    let flow = column("flow", "", "video flow");
-    columns.codes(flow, rows.iter().map(|(flow, _)| *flow), &names.flows)?;
-    let number = column("frame", "", "number of the frame, from 0");
-    columns.numbers(number, frames().map(|frame| frame.number))?;
-    let key = column("key", "", "key frame, at which a decoder can start");
-    columns.numbers(key, frames().map(|frame| frame.key))?;
-    let bytes = column("bytes", "B", "bytes of the frame's RTP packets");
-    columns.numbers(bytes, frames().map(|frame| frame.bytes))?;
-    let packets = column("packets", "", "source packets");
-    columns.numbers(packets, frames().map(|frame| frame.packets))?;
-    let arrived = column("arrived", "", "source packets that arrived before the frame was decided");
-    columns.numbers(arrived, frames().map(|frame| frame.arrived))?;
-    let repaired = column("repaired", "", "source packets recovered from repair packets");
-    columns.numbers(repaired, frames().map(|frame| frame.repaired))?;
-    let missing = column("missing", "", "missing source packets, for example \"3 7-9\"");
-    columns.texts(missing, frames().map(|frame| ranges(&frame.missing)))?;
-    let captured = column("captured_ns", "ns", "capture time");
-    columns.numbers(captured, frames().map(|frame| frame.captured.as_nanos()))?;
-    let sent =
-        column("sent_ns", "ns", "time at which the last packet was written; null if none was");
-    columns.optional(sent, frames().map(|frame| time(frame.sent)))?;
-    let first = column("first_ns", "ns", "arrival of the first packet; null if none arrived");
-    columns.optional(first, frames().map(|frame| time(frame.first)))?;
-    let last = column("last_ns", "ns", "arrival of the last packet; null if none arrived");
-    columns.optional(last, frames().map(|frame| time(frame.last)))?;
-    let complete = column("complete", "", "all source packets are known");
-    columns.numbers(complete, frames().map(|frame| frame.complete))?;
-    let intact = column("intact", "", "the frame and all frames it refers to are complete");
-    columns.numbers(intact, frames().map(|frame| frame.intact))?;
-    let shown =
-        column("shown_ns", "ns", "time at which it was shown, damaged or not; null if never");
-    columns.optional(shown, frames().map(|frame| time(frame.shown)))?;
-    let latency = column("latency_ns", "ns", "capture to display; null if it was not shown");
-    columns.optional(latency, frames().map(|frame| span(frame.latency())))?;
-    let gap = column("gap_ns", "ns", "time since the frame shown before it; null for the first");
-    columns.optional(gap, frames().map(|frame| span(frame.since_last)))?;
-    Ok(columns)
+    Ok(columns! { py, (flow, frame) in rows;
+        codes "flow", "", "video flow": *flow, &names.flows;
+        numbers "frame", "", "number of the frame, from 0": frame.number;
+        numbers "key", "", "key frame, at which a decoder can start": frame.key;
+        numbers "bytes", "B", "bytes of the frame's RTP packets": frame.bytes;
+        numbers "packets", "", "source packets": frame.packets;
+        numbers "arrived", "", "source packets that arrived before the frame was decided": frame.arrived;
+        numbers "repaired", "", "source packets recovered from repair packets": frame.repaired;
+        texts "missing", "", "missing source packets, for example \"3 7-9\"": ranges(&frame.missing);
+        numbers "captured_ns", "ns", "capture time": frame.captured.as_nanos();
+        optional "sent_ns", "ns", "time at which the last packet was written; null if none was": time(frame.sent);
+        optional "first_ns", "ns", "arrival of the first packet; null if none arrived": time(frame.first);
+        optional "last_ns", "ns", "arrival of the last packet; null if none arrived": time(frame.last);
+        numbers "complete", "", "all source packets are known": frame.complete;
+        numbers "intact", "", "the frame and all frames it refers to are complete": frame.intact;
+        optional "shown_ns", "ns", "time at which it was shown, damaged or not; null if never": time(frame.shown);
+        optional "latency_ns", "ns", "capture to display; null if it was not shown": span(frame.latency());
+        optional "gap_ns", "ns", "time since the frame shown before it; null for the first": span(frame.since_last);
+    })
 }
 
 /// Returns rows of `packets`.
 pub fn packets<'py>(py: Python<'py>, names: &Names, rows: &[PacketRow]) -> PyResult<Columns<'py>> {
-    let mut columns = Columns::new(py);
-    let kinds: Vec<&str> = PacketKind::ALL.iter().map(|kind| kind.name()).collect();
-    let causes: Vec<&str> = Cause::ALL.iter().map(|cause| cause.name()).collect();
-    let links = rows.iter().map(|row| link_of(usize::from(row.link)));
-    columns.codes(column("path", "", "path, or link of a network"), links, &names.links)?;
-    let directions = rows.iter().map(|row| direction_of(usize::from(row.link)));
-    columns.codes(column("direction", "", "uplink or downlink"), directions, &DIRECTIONS)?;
-    let entered = column("in_ns", "ns", "admission to the link");
-    columns.numbers(entered, rows.iter().map(|row| row.entered.as_nanos()))?;
-    let left = column("out_ns", "ns", "arrival, or time of the loss; null if unknown");
-    let known = |row: &PacketRow| (row.left >= Instant::ZERO).then(|| row.left.as_nanos());
-    columns.optional(left, rows.iter().map(known))?;
-    columns
-        .numbers(column("bytes", "B", "size of the IP packet"), rows.iter().map(|row| row.bytes))?;
-    let flow = column("flow", "", "flow of the scenario; null if unknown");
-    columns.optional_codes(
-        flow,
-        rows.iter().map(|row| Some(usize::from(row.flow))),
-        &names.flows,
-    )?;
-    let kind = column("kind", "", "kind of the packet");
-    columns.codes(kind, rows.iter().map(|row| row.kind as usize), &kinds)?;
-    let cause = column("cause", "", "cause of its loss; null if it arrived");
-    let lost = rows.iter().map(|row| row.cause.map(|cause| cause as usize));
-    columns.optional_codes(cause, lost, &causes)?;
-    Ok(columns)
+    let kinds = PacketKind::ALL.map(PacketKind::name);
+    let causes = Cause::ALL.map(Cause::name);
+    let left = |row: &PacketRow| (row.left >= Instant::ZERO).then(|| row.left.as_nanos());
+    Ok(columns! { py, row in rows;
+        codes "path", "", "path, or link of a network": link_of(usize::from(row.link)), &names.links;
+        codes "direction", "", "uplink or downlink": direction_of(usize::from(row.link)), &DIRECTIONS;
+        numbers "in_ns", "ns", "admission to the link": row.entered.as_nanos();
+        optional "out_ns", "ns", "arrival, or time of the loss; null if unknown": left(row);
+        numbers "bytes", "B", "size of the IP packet": row.bytes;
+        optional_codes "flow", "", "flow of the scenario; null if unknown": Some(usize::from(row.flow)), &names.flows;
+        codes "kind", "", "kind of the packet": row.kind as usize, &kinds;
+        optional_codes "cause", "", "cause of its loss; null if it arrived":
+            row.cause.map(|cause| cause as usize), &causes;
+    })
 }

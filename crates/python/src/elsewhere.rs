@@ -56,12 +56,10 @@ pub fn enter(
 /// Returns the only system requirement of the emulator that counts here.
 #[pyfunction]
 pub fn capabilities(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    let entry = PyDict::new(py);
-    entry.set_item("name", "Linux")?;
-    entry.set_item("present", false)?;
-    entry.set_item("needed", true)?;
-    entry.set_item("found", std::env::consts::OS)?;
-    entry.set_item("fix", "use Linux, in a virtual machine or WSL 2 too")?;
+    let fix = "use Linux, in a virtual machine or WSL 2 too";
+    let found = std::env::consts::OS;
+    let entry =
+        dict!(py, "name": "Linux", "present": false, "needed": true, "found": found, "fix": fix);
     PyList::new(py, [entry])
 }
 

@@ -15,11 +15,10 @@ use skybraid_units::{Duration, Instant, Seed};
 
 use crate::algorithms::{self, Classes, Fault};
 use crate::error::{SkybraidError, bad_input, from_system};
+use crate::progress::Progress;
 use crate::run::{Run, record};
 use crate::scenario::Scenario;
 
-/// Interval of progress reports to Python.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
 /// Time for a program to end after a request.
 const GRACE: Duration = Duration::from_millis(2000);
 
@@ -123,9 +122,9 @@ impl Emulation {
     /// Runs the flows of the scenario for its duration.
     #[pyo3(signature = (progress = None))]
     fn fly(&mut self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Run> {
-        let mut watch = self.watch(progress);
-        let flown = py.detach(|| self.emulation.fly(&mut |now| watch.report(now)));
-        self.finish(py, flown.map_err(error)?, watch)
+        let mut progress = Progress::new(progress, self.fault.clone());
+        let flown = py.detach(|| self.emulation.fly(&mut |now| progress.report(now)));
+        self.finish(py, flown.map_err(error)?, progress)
     }
 
     /// Runs the links until a program ends or the time has elapsed.
@@ -137,7 +136,7 @@ impl Emulation {
         limit_s: Option<f64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Run> {
-        let mut watch = self.watch(progress);
+        let mut progress = Progress::new(progress, self.fault.clone());
         let limit = limit_s.map_or(Instant::FAR_FUTURE, Instant::from_secs_f64);
         let running = || {
             Python::attach(|py| {
@@ -145,53 +144,15 @@ impl Emulation {
                 programs.all(|program| matches!(program.borrow_mut(py).program.poll(), Ok(None)))
             })
         };
-        let mut keep_running = |now| now < limit && running() && watch.report(now);
+        let mut keep_running = |now| now < limit && running() && progress.report(now);
         let carried = py.detach(|| self.emulation.carry(&mut keep_running));
-        self.finish(py, carried.map_err(error)?, watch)
-    }
-}
-
-/// Reports progress to Python, which decides whether to continue.
-struct Watch {
-    progress: Option<Py<PyAny>>,
-    last: Option<Instant>,
-    failed: Option<PyErr>,
-    fault: Fault,
-}
-
-impl Watch {
-    fn report(&mut self, now: Instant) -> bool {
-        if self.fault.is_set() {
-            return false;
-        }
-        if self.last.is_some_and(|last| now.since(last) < REPORT_EVERY) {
-            return true;
-        }
-        self.last = Some(now);
-        let answer = Python::attach(|py| {
-            py.check_signals()?;
-            let Some(progress) = &self.progress else { return Ok(true) };
-            progress.call1(py, (now.as_secs_f64().max(0.0),))?.extract::<bool>(py)
-        });
-        answer.unwrap_or_else(|error| {
-            self.failed = Some(error);
-            false
-        })
+        self.finish(py, carried.map_err(error)?, progress)
     }
 }
 
 impl Emulation {
-    fn watch(&self, progress: Option<Py<PyAny>>) -> Watch {
-        Watch { progress, last: None, failed: None, fault: self.fault.clone() }
-    }
-
-    fn finish(&self, py: Python<'_>, mut emulated: Emulated, watch: Watch) -> PyResult<Run> {
-        if let Some(raised) = watch.fault.take() {
-            return Err(raised);
-        }
-        if let Some(failed) = watch.failed {
-            return Err(failed);
-        }
+    fn finish(&self, py: Python<'_>, mut emulated: Emulated, progress: Progress) -> PyResult<Run> {
+        progress.finish()?;
         let setup = self.emulation.setup();
         let end = emulated.stopped.unwrap_or(Instant::ZERO + setup.duration);
         let facts = facts(py, setup, &emulated)?;
@@ -224,7 +185,6 @@ fn iperf3<'py>(
 
 /// Returns the facts of an emulated run that are not in its tables.
 fn facts(py: Python<'_>, setup: &Setup, emulated: &Emulated) -> PyResult<Py<PyDict>> {
-    let facts = PyDict::new(py);
     let forwarded = &emulated.forwarded;
     let lateness = PyDict::new(py);
     let quantiles = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
@@ -232,47 +192,48 @@ fn facts(py: Python<'_>, setup: &Setup, emulated: &Emulated) -> PyResult<Py<PyDi
         let late = forwarded.lateness.quantile(share);
         lateness.set_item(name, late.as_secs_f64() * 1e6)?;
     }
-    facts.set_item("lateness_us", lateness)?;
-    facts.set_item("early_share", forwarded.lateness.early_share())?;
-    facts.set_item("emulator_losses", forwarded.lost_by_emulator())?;
-    facts.set_item("doubtful", forwarded.doubtful())?;
-    facts.set_item("cpu_s", forwarded.cpu.as_secs_f64())?;
-    facts.set_item("stopped_s", emulated.stopped.map(Instant::as_secs_f64))?;
     let stacks = PyDict::new(py);
     let connections = PyDict::new(py);
     for (flow, carried) in setup.flows.iter().zip(&emulated.carried) {
         stacks.set_item(&flow.name, &carried.stack)?;
         let Some(connection) = &carried.connection else { continue };
-        let entry = PyDict::new(py);
-        let handshake_ms = connection.handshake.map(|span| span.as_millis_f64());
-        entry.set_item("handshake_ms", handshake_ms)?;
-        entry.set_item("fell_back", connection.fell_back)?;
-        entry.set_item("subflows", connection.subflows)?;
-        entry.set_item("retransmitted", connection.retransmitted)?;
-        entry.set_item("ended", connection.ended.as_ref().map(ToString::to_string))?;
+        let entry = dict!(
+            py,
+            "handshake_ms": connection.handshake.map(|span| span.as_millis_f64()),
+            "fell_back": connection.fell_back,
+            "subflows": connection.subflows,
+            "retransmitted": connection.retransmitted,
+            "ended": connection.ended.as_ref().map(ToString::to_string),
+        );
         connections.set_item(&flow.name, entry)?;
     }
     let proxies = PyDict::new(py);
     for (node, done) in &emulated.proxies {
-        let entry = PyDict::new(py);
-        let counts = [
-            ("opened", done.opened),
-            ("finished", done.finished),
-            ("reset", done.reset),
-            ("failed", done.failed),
-            ("to_server_bytes", done.to_server),
-            ("to_client_bytes", done.to_client),
-            ("max_held_bytes", done.max_held),
-        ];
-        for (name, count) in counts {
-            entry.set_item(name, count)?;
-        }
-        proxies.set_item(node, entry)?;
+        let counts = dict!(
+            py,
+            "opened": done.opened,
+            "finished": done.finished,
+            "reset": done.reset,
+            "failed": done.failed,
+            "to_server_bytes": done.to_server,
+            "to_client_bytes": done.to_client,
+            "max_held_bytes": done.max_held,
+        );
+        proxies.set_item(node, counts)?;
     }
-    facts.set_item("proxies", proxies)?;
-    facts.set_item("notes", &emulated.notes)?;
-    facts.set_item("stacks", stacks)?;
-    facts.set_item("connections", connections)?;
+    let facts = dict!(
+        py,
+        "lateness_us": lateness,
+        "early_share": forwarded.lateness.early_share(),
+        "emulator_losses": forwarded.lost_by_emulator(),
+        "doubtful": forwarded.doubtful(),
+        "cpu_s": forwarded.cpu.as_secs_f64(),
+        "stopped_s": emulated.stopped.map(Instant::as_secs_f64),
+        "proxies": proxies,
+        "notes": &emulated.notes,
+        "stacks": stacks,
+        "connections": connections,
+    );
     Ok(facts.unbind())
 }
 
@@ -336,13 +297,14 @@ pub fn capabilities(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let found = py.detach(sandbox::capabilities).map_err(from_system)?;
     let list = PyList::empty(py);
     for capability in found.list {
-        let entry = PyDict::new(py);
-        entry.set_item("name", capability.name)?;
-        entry.set_item("present", capability.present)?;
-        entry.set_item("needed", capability.needed)?;
-        entry.set_item("found", capability.found)?;
-        entry.set_item("fix", capability.remedy.unwrap_or_default())?;
-        list.append(entry)?;
+        list.append(dict!(
+            py,
+            "name": capability.name,
+            "present": capability.present,
+            "needed": capability.needed,
+            "found": capability.found,
+            "fix": capability.remedy.unwrap_or_default(),
+        ))?;
     }
     Ok(list)
 }

@@ -225,16 +225,13 @@ impl FlowStats {
     fn forecast<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let forecast = self.summary.forecast.as_deref().and_then(|forecast| forecast.known());
         let Some(forecast) = forecast else { return Ok(None) };
-        let dict = PyDict::new(py);
-        let values = [
-            ("within_ms", forecast.within().as_millis_f64()),
-            ("wanted", forecast.wanted()),
-            ("overhead", forecast.overhead()),
-            ("best_overhead", forecast.best_overhead()),
-        ];
-        for (name, value) in values {
-            dict.set_item(name, value)?;
-        }
+        let dict = dict!(
+            py,
+            "within_ms": forecast.within().as_millis_f64(),
+            "wanted": forecast.wanted(),
+            "overhead": forecast.overhead(),
+            "best_overhead": forecast.best_overhead(),
+        );
         let [misses, min_misses] = forecast.misses_so_far();
         let estimates = [
             ("expected", forecast.expected()),
@@ -365,26 +362,26 @@ impl FlowStats {
             let rank = (share * video.latencies.total() as f64).ceil().max(1.0) as u64;
             video.latencies.at_rank(rank).map(|latency| latency.as_millis_f64())
         };
-        let dict = PyDict::new(py);
-        dict.set_item("frames", video.frames)?;
-        dict.set_item("complete", video.complete)?;
-        dict.set_item("intact", video.intact)?;
-        dict.set_item("shown", video.shown)?;
-        let percentiles = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
-        let latencies = PyDict::new(py);
-        for (name, share) in percentiles {
-            latencies.set_item(name, latency(share))?;
-        }
-        latencies.set_item("max", latency(1.0))?;
-        dict.set_item("latency_ms", latencies)?;
         let per_second =
             |count: u64| (video.seconds > 0).then(|| count as f64 / video.seconds as f64);
-        dict.set_item("frame_rate", per_second(video.shown_in_seconds))?;
-        dict.set_item("worst_frame_rate", video.worst_second)?;
-        dict.set_item("freezes", video.freezes)?;
-        dict.set_item("freezes_per_minute", per_second(60 * video.freezes))?;
-        dict.set_item("frozen_s", video.frozen.as_secs_f64())?;
-        dict.set_item("longest_gap_s", video.longest_gap.as_secs_f64())?;
+        let latencies = dict!(
+            py, "p50": latency(0.5), "p95": latency(0.95), "p99": latency(0.99), "p999": latency(0.999),
+            "max": latency(1.0),
+        );
+        let dict = dict!(
+            py,
+            "frames": video.frames,
+            "complete": video.complete,
+            "intact": video.intact,
+            "shown": video.shown,
+            "latency_ms": latencies,
+            "frame_rate": per_second(video.shown_in_seconds),
+            "worst_frame_rate": video.worst_second,
+            "freezes": video.freezes,
+            "freezes_per_minute": per_second(60 * video.freezes),
+            "frozen_s": video.frozen.as_secs_f64(),
+            "longest_gap_s": video.longest_gap.as_secs_f64(),
+        );
         Ok(Some(dict))
     }
 

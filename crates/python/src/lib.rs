@@ -1,5 +1,14 @@
 //! Python bindings: scenarios, runs, tables as columns, and the mapping of errors.
 
+/// Builds a dict of keys and values; an error is returned.
+macro_rules! dict {
+    ($py:expr, $($key:literal: $value:expr),+ $(,)?) => {{
+        let dict = pyo3::types::PyDict::new($py);
+        $(pyo3::prelude::PyDictMethods::set_item(&dict, $key, $value)?;)+
+        dict
+    }};
+}
+
 mod algorithms;
 mod columns;
 mod congestion;
@@ -13,6 +22,7 @@ mod flow_stats;
 mod intervals;
 mod link;
 mod orbit;
+mod progress;
 mod registry;
 mod rtp;
 mod run;

@@ -58,13 +58,14 @@ impl OrbitService {
         let counts = |of: fn(&skybraid_orbit::Sample) -> usize| {
             samples.iter().map(|sample| of(sample) as u32).collect::<Vec<u32>>().into_pyarray(py)
         };
-        let columns = PyDict::new(py);
-        columns.set_item("time_s", numbers(|sample| sample.at.as_secs_f64()))?;
-        columns.set_item("delay_ms", numbers(|sample| sample.delay.as_millis_f64()))?;
-        columns.set_item("elevation_deg", numbers(|sample| sample.elevation))?;
-        columns.set_item("gateway", counts(|sample| sample.gateway))?;
-        columns.set_item("hops", counts(|sample| sample.hops))?;
-        Ok(columns)
+        Ok(dict!(
+            py,
+            "time_s": numbers(|sample| sample.at.as_secs_f64()),
+            "delay_ms": numbers(|sample| sample.delay.as_millis_f64()),
+            "elevation_deg": numbers(|sample| sample.elevation),
+            "gateway": counts(|sample| sample.gateway),
+            "hops": counts(|sample| sample.hops),
+        ))
     }
 
     fn serving(&self) -> Vec<(&str, f64, f64)> {

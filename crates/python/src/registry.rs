@@ -1,7 +1,7 @@
 //! Registry of everything that can be chosen by name.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyList;
 use skybraid_link::presets;
 use skybraid_scenario::requirement_profiles;
 use skybraid_transport::Protocol;
@@ -27,21 +27,15 @@ use crate::error::bad_input;
 pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     let add = |name: &str, summary: &str, source: &str, linux: &str, parameters: &[[&str; 4]]| {
-        let entry = PyDict::new(py);
-        entry.set_item("name", name)?;
-        entry.set_item("summary", summary)?;
-        entry.set_item("source", source)?;
-        entry.set_item("linux", linux)?;
         let listed = PyList::empty(py);
         for [name, unit, default, summary] in parameters {
-            let parameter = PyDict::new(py);
-            parameter.set_item("name", name)?;
-            parameter.set_item("unit", unit)?;
-            parameter.set_item("default", default)?;
-            parameter.set_item("summary", summary)?;
-            listed.append(parameter)?;
+            listed.append(
+                dict!(py, "name": name, "unit": unit, "default": default, "summary": summary),
+            )?;
         }
-        entry.set_item("parameters", listed)?;
+        let entry = dict!(
+            py, "name": name, "summary": summary, "source": source, "linux": linux, "parameters": listed,
+        );
         list.append(&entry)?;
         Ok::<_, PyErr>(entry)
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use skybraid_host::record::{FlowRecord, Record};
-use skybraid_host::{Outcome, Setup};
+use skybraid_host::{FlowSetup, Outcome, Setup};
 use skybraid_link::Cause;
 use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant};
@@ -115,25 +115,17 @@ impl Run {
             names.map(|name| position(&mut sides, &name)).collect()
         });
         let proxy_sides = proxy_sides.collect();
+        let named = |name_of: fn(&FlowSetup) -> &String| {
+            let names = origin.iter().enumerate().filter_map(|(index, from)| {
+                let name = name_of(flow(from)?);
+                let answers = index >= setup.flows.len();
+                Some(if answers { format!("{name}.answer") } else { name.clone() })
+            });
+            names.collect()
+        };
         let names = Names {
-            flows: origin
-                .iter()
-                .enumerate()
-                .filter_map(|(index, from)| {
-                    let name = &flow(from)?.name;
-                    let answers = index >= setup.flows.len();
-                    Some(if answers { format!("{name}.answer") } else { name.clone() })
-                })
-                .collect(),
-            groups: origin
-                .iter()
-                .enumerate()
-                .filter_map(|(index, from)| {
-                    let group = &flow(from)?.group;
-                    let answers = index >= setup.flows.len();
-                    Some(if answers { format!("{group}.answer") } else { group.clone() })
-                })
-                .collect(),
+            flows: named(|flow| &flow.name),
+            groups: named(|flow| &flow.group),
             classes: origin.iter().filter_map(|from| Some(flow(from)?.class as u8)).collect(),
             deadlines: origin.iter().filter_map(|from| Some(flow(from)?.deadline)).collect(),
             end,
@@ -264,11 +256,13 @@ impl Run {
     fn link_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for (index, total) in self.outcome.link_totals.iter().enumerate() {
-            let entry = PyDict::new(py);
-            entry.set_item("path", self.names.links.get(columns::link_of(index)))?;
-            entry.set_item("direction", columns::DIRECTIONS.get(columns::direction_of(index)))?;
-            entry.set_item("delivered", total.delivered)?;
-            entry.set_item("delivered_bytes", total.delivered_bytes)?;
+            let entry = dict!(
+                py,
+                "path": self.names.links.get(columns::link_of(index)),
+                "direction": columns::DIRECTIONS.get(columns::direction_of(index)),
+                "delivered": total.delivered,
+                "delivered_bytes": total.delivered_bytes,
+            );
             for (cause, lost) in Cause::ALL.iter().zip(total.lost) {
                 entry.set_item(format!("lost_{}", cause.name()), lost)?;
             }

@@ -20,6 +20,7 @@ use crate::columns;
 use crate::error::{Interrupted, bad_input, from_system};
 use crate::intervals::KnownLinks;
 use crate::orbit::OrbitService;
+use crate::progress::Progress;
 use crate::run::{Run, record};
 
 /// A scenario.
@@ -170,15 +171,11 @@ impl Scenario {
                     ),
                     Route::Spread { .. } => None,
                 };
-                let entry = PyDict::new(py);
-                let flow = self.scenario.flows.get(found.flow);
-                entry.set_item("flow", flow.map(|flow| flow.name.clone()))?;
-                entry.set_item("stretch", found.segment)?;
-                entry.set_item("subflow", found.subflow)?;
-                entry.set_item("direction", direction)?;
-                entry.set_item("links", links)?;
-                entry.set_item("ways", ways)?;
-                list.append(entry)?;
+                let flow = self.scenario.flows.get(found.flow).map(|flow| &flow.name);
+                list.append(dict!(
+                    py, "flow": flow, "stretch": found.segment, "subflow": found.subflow,
+                    "direction": direction, "links": links, "ways": ways,
+                ))?;
             }
         }
         Ok(list)
@@ -235,11 +232,10 @@ impl Scenario {
                         continue;
                     }
                 };
-                let entry = PyDict::new(py);
-                entry.set_item("flow", &flow.group)?;
-                entry.set_item("metric", metric)?;
-                entry.set_item("deadline_ms", deadline_ms)?;
-                entry.set_item("target", target)?;
+                let flow = &flow.group;
+                let entry = dict!(
+                    py, "flow": flow, "metric": metric, "deadline_ms": deadline_ms, "target": target,
+                );
                 if let Requirement::Ssim { min, .. } = requirement {
                     entry.set_item("ssim", min)?;
                 }
@@ -255,17 +251,19 @@ impl Scenario {
         let mut videos = BTreeMap::new();
         for flow in &self.scenario.flows {
             let Some(video) = flow.traffic.video() else { continue };
-            let entry = PyDict::new(py);
-            entry.set_item("clip", &video.clip)?;
-            entry.set_item("codec", video.codec.name())?;
-            entry.set_item("rate_bps", video.rate.as_bps())?;
-            entry.set_item("fps", video.fps)?;
-            entry.set_item("key_every_s", video.key_every.as_secs_f64())?;
-            entry.set_item("intra_refresh", video.intra_refresh)?;
-            entry.set_item("slices", video.slices)?;
-            entry.set_item("packet_bytes", video.packet.get())?;
-            entry.set_item("jitter_buffer_ms", video.jitter_buffer.as_millis_f64())?;
-            entry.set_item("controlled", video.is_controlled())?;
+            let entry = dict!(
+                py,
+                "clip": &video.clip,
+                "codec": video.codec.name(),
+                "rate_bps": video.rate.as_bps(),
+                "fps": video.fps,
+                "key_every_s": video.key_every.as_secs_f64(),
+                "intra_refresh": video.intra_refresh,
+                "slices": video.slices,
+                "packet_bytes": video.packet.get(),
+                "jitter_buffer_ms": video.jitter_buffer.as_millis_f64(),
+                "controlled": video.is_controlled(),
+            );
             videos.insert(flow.group.clone(), entry);
         }
         Ok(videos)
@@ -319,17 +317,10 @@ impl Scenario {
             .map(|folder| Captures::create(Path::new(folder), &paths))
             .transpose()
             .map_err(from_system)?;
-        let clock = clock();
-        let mut watch =
-            Watch { progress, captures, clock, last: clock, failed: None, fault: fault.clone() };
+        let mut watch = Watch { progress: Progress::new(progress, fault), captures };
         let outcome = py.detach(|| skybraid_sim::run(&setup, &mut watch));
-        let wall_s = clock.elapsed().as_secs_f64();
-        if let Some(raised) = fault.take() {
-            return Err(raised);
-        }
-        if let Some(failed) = watch.failed {
-            return Err(failed);
-        }
+        let wall_s = watch.progress.wall_s();
+        watch.progress.finish()?;
         if let Some(captures) = watch.captures {
             captures.finish().map_err(from_system)?;
         }
@@ -338,14 +329,6 @@ impl Scenario {
         })?;
         Ok(Run::new(&setup, outcome, Instant::ZERO + setup.duration, wall_s))
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "measures how fast the simulator is, not what it does"
-)]
-fn clock() -> std::time::Instant {
-    std::time::Instant::now()
 }
 
 /// Track of a node: name, whether it moves, latitude, longitude and altitude over time.
@@ -367,30 +350,23 @@ fn link_performance(
     ];
     for (metric, target) in parameters {
         let Some(target) = target else { continue };
-        let entry = PyDict::new(list.py());
-        entry.set_item("flow", flow)?;
-        entry.set_item("metric", metric)?;
-        entry.set_item("deadline_ms", performance.expiration.as_millis_f64())?;
-        entry.set_item("target", target.ratio())?;
-        entry.set_item("lost_after_ms", performance.lost_after.as_millis_f64())?;
-        entry.set_item("check_bits", performance.check_bits)?;
-        list.append(entry)?;
+        list.append(dict!(
+            list.py(),
+            "flow": flow,
+            "metric": metric,
+            "deadline_ms": performance.expiration.as_millis_f64(),
+            "target": target.ratio(),
+            "lost_after_ms": performance.lost_after.as_millis_f64(),
+            "check_bits": performance.check_bits,
+        ))?;
     }
     Ok(())
 }
 
-/// Interval at which progress is reported to Python, which may stop the run.
-const REPORT_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
-
-/// Reports progress to Python and writes captures.
+/// Reports progress and writes captures.
 struct Watch {
-    progress: Option<Py<PyAny>>,
+    progress: Progress,
     captures: Option<Captures>,
-    clock: std::time::Instant,
-    last: std::time::Instant,
-    failed: Option<PyErr>,
-    /// First error of an algorithm in Python.
-    fault: Fault,
 }
 
 impl Watch {
@@ -412,32 +388,15 @@ impl Watch {
             flow: event.flow,
             segment: event.segment,
         };
-        if let Err(error) = write(captures, &entry)
-            && self.failed.is_none()
-        {
-            self.failed = Some(from_system(error));
+        if let Err(error) = write(captures, &entry) {
+            self.progress.fail(from_system(error));
         }
     }
 }
 
 impl Observer for Watch {
     fn progress(&mut self, now: Instant) -> bool {
-        if self.failed.is_some() || self.fault.is_set() {
-            return false;
-        }
-        let Some(progress) = &self.progress else { return true };
-        if self.last.elapsed() < REPORT_EVERY && now > Instant::ZERO {
-            return true;
-        }
-        self.last = self.clock + self.clock.elapsed();
-        let answer = Python::attach(|py| {
-            py.check_signals()?;
-            progress.call1(py, (now.as_secs_f64(),))?.extract::<bool>(py)
-        });
-        answer.unwrap_or_else(|error| {
-            self.failed = Some(error);
-            false
-        })
+        self.progress.report(now)
     }
 
     fn wants_packets(&self) -> bool {

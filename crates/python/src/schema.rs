@@ -1,7 +1,7 @@
 //! JSON Schema of scenario and gateway files.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyDict;
 use skybraid_scenario::schema::{
     CUSTOM_NAMES, Keys, NumberShape, Shape, TableShape, TextShape, gateway_schema, scenario_schema,
 };
@@ -29,47 +29,39 @@ fn schema_of<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyDict>
             NumberShape::Integer => "integer",
             NumberShape::Any => "number",
         };
-        kinds.push(typed(py, name)?);
+        kinds.push(dict!(py, "type": name));
     }
     if shape.boolean {
-        kinds.push(typed(py, "boolean")?);
+        kinds.push(dict!(py, "type": "boolean"));
     }
     if let Some(element) = &shape.list {
-        let list = typed(py, "array")?;
-        list.set_item("items", schema_of(py, element)?)?;
-        kinds.push(list);
+        kinds.push(dict!(py, "type": "array", "items": schema_of(py, element)?));
     }
     match &shape.table {
         None => {}
-        Some(TableShape::Any) => kinds.push(typed(py, "object")?),
+        Some(TableShape::Any) => kinds.push(dict!(py, "type": "object")),
         Some(TableShape::Keys(keys)) => kinds.push(of_keys(py, keys, None)?),
         Some(TableShape::Named(each)) => {
-            let table = typed(py, "object")?;
-            table.set_item("additionalProperties", schema_of(py, each)?)?;
-            kinds.push(table);
+            let each = schema_of(py, each)?;
+            kinds.push(dict!(py, "type": "object", "additionalProperties": each));
         }
         Some(TableShape::Choice { tag, options, custom }) => {
             for (value, keys) in options {
                 kinds.push(of_keys(py, keys, Some((tag, value)))?);
             }
             if *custom {
-                let table = typed(py, "object")?;
                 let properties = PyDict::new(py);
                 properties.set_item(tag, matching(py, CUSTOM_NAMES)?)?;
-                table.set_item("properties", properties)?;
-                table.set_item("required", PyList::new(py, [tag])?)?;
-                kinds.push(table);
+                kinds.push(dict!(
+                    py, "type": "object", "properties": properties, "required": [tag],
+                ));
             }
         }
     }
     let schema = match kinds.len() {
         1 => kinds.remove(0),
         0 => PyDict::new(py),
-        _ => {
-            let any = PyDict::new(py);
-            any.set_item("anyOf", PyList::new(py, kinds)?)?;
-            any
-        }
+        _ => dict!(py, "anyOf": kinds),
     };
     if !shape.expected.is_empty() {
         schema.set_item("description", &shape.expected)?;
@@ -77,41 +69,27 @@ fn schema_of<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyDict>
     Ok(schema)
 }
 
-fn typed<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
-    let schema = PyDict::new(py);
-    schema.set_item("type", name)?;
-    Ok(schema)
-}
-
 fn of_text<'py>(py: Python<'py>, text: &TextShape) -> PyResult<Bound<'py, PyDict>> {
     let (names, others) = match text {
-        TextShape::Any => return typed(py, "string"),
+        TextShape::Any => return Ok(dict!(py, "type": "string")),
         TextShape::Quantity { units, signed } => return of_quantity(py, units, *signed),
         TextShape::Names { names, others } => (names, others),
     };
-    let schema = PyDict::new(py);
-    schema.set_item("enum", PyList::new(py, names)?)?;
+    let schema = dict!(py, "enum": names);
     let Some(pattern) = others else { return Ok(schema) };
-    let either = PyDict::new(py);
-    either.set_item("anyOf", PyList::new(py, [schema, matching(py, pattern)?])?)?;
-    Ok(either)
+    Ok(dict!(py, "anyOf": [schema, matching(py, pattern)?]))
 }
 
 /// Returns the schema of a number with one of these units.
 fn of_quantity<'py>(py: Python<'py>, units: &[&str], signed: bool) -> PyResult<Bound<'py, PyDict>> {
-    let schema = typed(py, "string")?;
     let sign = if signed { "[+-]?" } else { "\\+?" };
     let number = r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?";
-    let pattern = format!(r"^\s*{sign}{number}\s*({})\s*$", units.join("|"));
-    schema.set_item("pattern", pattern)?;
-    Ok(schema)
+    matching(py, &format!(r"^\s*{sign}{number}\s*({})\s*$", units.join("|")))
 }
 
 /// Returns the schema of texts that match a regular expression.
 fn matching<'py>(py: Python<'py>, pattern: &str) -> PyResult<Bound<'py, PyDict>> {
-    let schema = typed(py, "string")?;
-    schema.set_item("pattern", pattern)?;
-    Ok(schema)
+    Ok(dict!(py, "type": "string", "pattern": pattern))
 }
 
 /// Returns the schema of a table with these keys; `tag` is the key with a fixed value.
@@ -120,13 +98,11 @@ fn of_keys<'py>(
     keys: &Keys,
     tag: Option<(&String, &String)>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let table = typed(py, "object")?;
+    let table = dict!(py, "type": "object");
     let properties = PyDict::new(py);
     if let Some((tag, value)) = tag {
-        let fixed = PyDict::new(py);
-        fixed.set_item("const", value)?;
-        properties.set_item(tag, fixed)?;
-        table.set_item("required", PyList::new(py, [tag])?)?;
+        properties.set_item(tag, dict!(py, "const": value))?;
+        table.set_item("required", [tag])?;
     }
     for (key, shape) in keys {
         properties.set_item(key, schema_of(py, shape)?)?;

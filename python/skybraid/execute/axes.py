@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
@@ -69,12 +69,7 @@ class Axis:
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""
-        return {
-            "name": self.name,
-            "keys": list(self.keys),
-            "labels": [list(labels) for labels in self.labels],
-            "sets": [[list(pair) for pair in pairs] for pairs in self.sets],
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Axis:

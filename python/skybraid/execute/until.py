@@ -19,7 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from skybraid.execute.ranges import quantity
@@ -135,17 +135,7 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""
-        return {
-            "point": self.point,
-            "name": self.name,
-            "question": self.question,
-            "verdict": str(self.verdict),
-            "flights": self.flights,
-            "estimate": self.estimate,
-            "low": self.low,
-            "high": self.high,
-            "words": self.words,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 //! Congestion controls written in Python.
 
+use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skybraid_transport::congestion::{self, Acked, Congestion, Idle, Lost, PathBasics, Siblings};
-use skybraid_units::{Bytes, Instant, Rate};
+use skybraid_units::{Bytes, Instant, Rate, named};
 
 use super::{ClassFactory, Fault, flag, views, wrong_type};
 
@@ -19,7 +20,7 @@ impl congestion::Factory for Factory {
                 name: maker.name.clone(),
                 object: maker.make(py, (views::PathBasics(*path),)).map(Bound::unbind),
                 segment: path.segment.get().max(1),
-                handles: [false; EVENTS.len()],
+                handles: [false; Event::ALL.len()],
                 coupled: false,
                 governs_recovery: false,
                 state: State {
@@ -37,20 +38,25 @@ impl congestion::Factory for Factory {
     }
 }
 
-/// Events of a congestion control, by the names of its methods.
-const EVENTS: [&str; 7] =
-    ["on_ack", "on_delivery", "on_recovered", "on_loss", "on_timeout", "on_idle", "on_penalty"];
-
-/// Indices into [`EVENTS`].
-#[derive(Clone, Copy)]
-enum Event {
-    Ack,
-    Delivery,
-    Recovered,
-    Loss,
-    Timeout,
-    Idle,
-    Penalty,
+named! {
+    /// Events of a congestion control, by the names of its methods.
+    #[derive(Clone, Copy)]
+    pub enum Event {
+        /// Acknowledgement that may let the window grow.
+        Ack = "on_ack",
+        /// Acknowledgement.
+        Delivery = "on_delivery",
+        /// End of a recovery.
+        Recovered = "on_recovered",
+        /// Loss.
+        Loss = "on_loss",
+        /// Retransmission timeout.
+        Timeout = "on_timeout",
+        /// Idle time.
+        Idle = "on_idle",
+        /// Penalty for blocking the receive window.
+        Penalty = "on_penalty",
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +72,8 @@ struct PythonCongestion {
     /// `None` if the instance could not be created.
     object: Option<Py<PyAny>>,
     segment: u64,
-    /// Whether the instance has a method for each of [`EVENTS`].
-    handles: [bool; EVENTS.len()],
+    /// Whether the instance has a method for each [`Event`].
+    handles: [bool; Event::ALL.len()],
     coupled: bool,
     governs_recovery: bool,
     /// State after the last event, which changes at no other time.
@@ -79,8 +85,8 @@ impl PythonCongestion {
     fn prepare(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(object) = &self.object else { return Ok(()) };
         let object = object.bind(py);
-        for (handles, name) in self.handles.iter_mut().zip(EVENTS) {
-            *handles = object.getattr_opt(name)?.is_some_and(|method| method.is_callable());
+        for (handles, event) in self.handles.iter_mut().zip(Event::ALL) {
+            *handles = object.getattr_opt(event.name())?.is_some_and(|method| method.is_callable());
         }
         self.coupled = flag(object, "is_coupled", false)?;
         self.governs_recovery = flag(object, "governs_recovery", false)?;
@@ -89,13 +95,15 @@ impl PythonCongestion {
     }
 
     /// Passes an event to the instance if it has a method for it, and reads the state after it.
-    fn notify(&mut self, event: Event, call: impl FnOnce(&Bound<'_, PyAny>, &str) -> PyResult<()>) {
-        let index = event as usize;
-        let (Some(true), Some(name)) = (self.handles.get(index), EVENTS.get(index)) else { return };
+    fn notify<A: for<'py> PyCallArgs<'py>>(&mut self, event: Event, arguments: impl FnOnce() -> A) {
+        if !self.handles[event as usize] {
+            return;
+        }
         let Some(object) = self.object.as_ref().filter(|_| !self.fault.is_set()) else { return };
         Python::attach(|py| {
             let object = object.bind(py);
-            match call(object, name).and_then(|()| state(object, self.segment)) {
+            let called = object.call_method1(event.name(), arguments());
+            match called.and_then(|_| state(object, self.segment)) {
                 Ok(state) => self.state = state,
                 Err(error) => self.fault.record(py, &self.name, error),
             }
@@ -105,46 +113,32 @@ impl PythonCongestion {
 
 impl Congestion for PythonCongestion {
     fn on_ack(&mut self, acked: &Acked, siblings: Siblings<'_>) {
-        self.notify(Event::Ack, |object, name| {
-            let arguments = (views::Acked(*acked), views::Siblings::from(siblings));
-            object.call_method1(name, arguments).map(drop)
-        });
+        self.notify(Event::Ack, || (views::Acked(*acked), views::Siblings::from(siblings)));
     }
 
     fn on_delivery(&mut self, acked: &Acked, siblings: Siblings<'_>) {
-        self.notify(Event::Delivery, |object, name| {
-            let arguments = (views::Acked(*acked), views::Siblings::from(siblings));
-            object.call_method1(name, arguments).map(drop)
-        });
+        self.notify(Event::Delivery, || (views::Acked(*acked), views::Siblings::from(siblings)));
     }
 
     fn on_recovered(&mut self, now: Instant) {
-        self.notify(Event::Recovered, |object, name| {
-            object.call_method1(name, (now.as_secs_f64(),)).map(drop)
-        });
+        self.notify(Event::Recovered, || (now.as_secs_f64(),));
     }
 
     fn on_loss(&mut self, lost: &Lost, siblings: Siblings<'_>) {
-        self.notify(Event::Loss, |object, name| {
-            let arguments = (views::Lost(*lost), views::Siblings::from(siblings));
-            object.call_method1(name, arguments).map(drop)
-        });
+        self.notify(Event::Loss, || (views::Lost(*lost), views::Siblings::from(siblings)));
     }
 
     fn on_timeout(&mut self, lost: &Lost, repeated: bool, siblings: Siblings<'_>) {
-        self.notify(Event::Timeout, |object, name| {
-            let arguments = (views::Lost(*lost), repeated, views::Siblings::from(siblings));
-            object.call_method1(name, arguments).map(drop)
-        });
+        let lost = views::Lost(*lost);
+        self.notify(Event::Timeout, || (lost, repeated, views::Siblings::from(siblings)));
     }
 
     fn on_idle(&mut self, idle: &Idle) {
-        let now_s = idle.now.as_secs_f64();
-        self.notify(Event::Idle, |object, name| object.call_method1(name, (now_s,)).map(drop));
+        self.notify(Event::Idle, || (idle.now.as_secs_f64(),));
     }
 
     fn on_penalty(&mut self) {
-        self.notify(Event::Penalty, |object, name| object.call_method0(name).map(drop));
+        self.notify(Event::Penalty, || ());
     }
 
     fn window(&self) -> Bytes {
