@@ -67,11 +67,11 @@ impl<T: Copy> Ring<T> {
         self.get(self.len.wrapping_sub(1))
     }
 
-    /// Appends the entry that `make` returns; a queue that grows calls it once more, to fill the new slots.
-    #[inline]
-    pub fn push_back(&mut self, make: impl Fn() -> T) {
+    /// Appends the entry that `make` returns, which is built in its slot: hence inlined.
+    #[inline(always)]
+    pub fn push_back(&mut self, make: impl FnOnce() -> T) {
         if self.len == self.slots.len() {
-            self.grow(make());
+            return self.grow(make());
         }
         let slot = self.slot(self.len);
         if let Some(slot) = self.slots.get_mut(slot).promised("a free slot") {
@@ -80,13 +80,14 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// Doubles the slots; `filler` is in those without an entry.
+    /// Doubles the slots and appends `entry`, which is also in all slots that remain free.
     #[cold]
-    fn grow(&mut self, filler: T) {
+    fn grow(&mut self, entry: T) {
         let first = self.slot(0);
         self.slots.rotate_left(first);
         self.head = 0;
-        self.slots.resize((2 * self.slots.len()).max(Self::MIN_SLOTS), filler);
+        self.slots.resize((2 * self.slots.len()).max(Self::MIN_SLOTS), entry);
+        self.len += 1;
     }
 
     /// Moves the newest entry before those of the others for which `is_after` is true, which are the last. Returns its

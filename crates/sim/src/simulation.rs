@@ -11,13 +11,13 @@ use skybraid_host::{
 };
 use skybraid_link::{Direction, Fate, Link};
 use skybraid_transport::Segment;
-use skybraid_units::{Instant, Promised};
+use skybraid_units::{Bytes, Instant, Promised};
 
 use crate::agenda::Agenda;
 use crate::fragments::{Fragments, Identification};
 use crate::routes::{Ahead, Routes};
 use crate::sources::{Source, Sources};
-use crate::wire::{Address, Admitted, Packet, Wire};
+use crate::wire::{Address, Packet, Wire};
 
 /// Observer of a run in progress.
 pub trait Observer {
@@ -362,26 +362,56 @@ impl Network<'_> {
     ) -> Carried {
         let settle_by = settle_by.filter(|_| self.settles && address.ahead == Ahead::NOTHING);
         let Some(wire) = Wire::find_mut(&mut self.wires, link) else { return Carried::InFlight };
-        let (fate, admitted, next) = wire.admit(now, segment, address, before, settle_by);
-        if next {
+        let busy_until = wire.link.busy_until();
+        let fate = wire.link.admit(now, Bytes::new(u64::from(segment.size)));
+        self.packet_hops += 1;
+        if wire.has_radio() || wire.may_hold() || self.watch_packets {
+            self.on_admitted(now, link, segment, flow, fate);
+        }
+        let Some(wire) = Wire::find_mut(&mut self.wires, link) else { return Carried::InFlight };
+        let at = match fate {
+            Fate::Delivered { at } => at,
+            Fate::Held => Instant::FAR_FUTURE,
+            Fate::Lost { cause, .. } => {
+                wire.on_lost(cause);
+                return Carried::Lost(cause);
+            }
+        };
+        if settle_by.is_some_and(|latest| at <= latest) {
+            wire.settle(now, at, segment.size);
+            return Carried::Settled { at, link };
+        }
+        let ends = segment.messages > 0;
+        let waits = if ends { wire.waits(now, busy_until, before) } else { before };
+        if wire.carry(at, segment, address, waits) {
             self.agenda.set(link.index(), wire.next_arrival());
         }
-        self.packet_hops += 1;
+        Carried::InFlight
+    }
+
+    /// Handles what an admission to `link` means for other packets, for the other direction and for the tables.
+    #[inline(never)]
+    fn on_admitted(
+        &mut self,
+        now: Instant,
+        link: DirectedLink,
+        segment: &Segment,
+        flow: Option<FlowId>,
+        fate: Fate,
+    ) {
+        let Some(wire) = Wire::find_mut(&mut self.wires, link) else { return };
+        if wire.may_hold() && wire.release_held(fate) {
+            self.agenda.set(link.index(), wire.next_arrival());
+        }
         if wire.has_radio() {
             self.share_radio(link);
         }
         if self.watch_packets {
             self.record_packet(now, link, segment, flow, fate);
         }
-        match admitted {
-            Admitted::InFlight => Carried::InFlight,
-            Admitted::Lost(cause) => Carried::Lost(cause),
-            Admitted::Settled(at) => Carried::Settled { at, link },
-        }
     }
 
     /// Copies the radio of `link`, which a packet has just entered, to the other direction.
-    #[inline(never)]
     fn share_radio(&mut self, link: DirectedLink) {
         let radio = Wire::find(&self.wires, link).and_then(|wire| wire.link.radio());
         let other = Wire::find_mut(&mut self.wires, link.reverse());

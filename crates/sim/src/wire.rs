@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use skybraid_link::{Cause, Fate, Link};
 use skybraid_transport::{PathId, Segment};
-use skybraid_units::{Bytes, Duration, Instant, Promised};
+use skybraid_units::{Duration, Instant, Promised};
 
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
 use skybraid_host::record::{Arrival, LinkTotal, LinkWaits};
@@ -64,17 +64,6 @@ struct Settled {
     bytes: u64,
 }
 
-/// State of a packet after its admission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admitted {
-    /// In flight.
-    InFlight,
-    /// Lost.
-    Lost(Cause),
-    /// Counted as arrived at this time.
-    Settled(Instant),
-}
-
 /// A directed link with the packets in flight on it.
 #[derive(Debug)]
 pub struct Wire {
@@ -123,55 +112,34 @@ impl Wire {
         }
     }
 
-    /// Admits a packet to the link; `before` are its waits at earlier links. An arrival until `settle_by` is counted,
-    /// and the packet forgotten. Returns what is known of its fate, and whether the time of the next arrival has
-    /// changed.
+    /// Counts a packet that the link has lost.
+    #[inline]
+    pub fn on_lost(&mut self, cause: Cause) {
+        let count = self.total.lost.get_mut(cause as usize).promised("a count per cause");
+        if let Some(count) = count {
+            *count += 1;
+        }
+    }
+
+    /// Keeps an admitted packet in flight until it arrives at `at`. Returns whether it is the next to arrive.
     #[inline(always)]
-    pub fn admit(
+    pub fn carry(
         &mut self,
-        now: Instant,
+        at: Instant,
         segment: &Segment,
         address: Address,
-        before: LinkWaits,
-        settle_by: Option<Instant>,
-    ) -> (Fate, Admitted, bool) {
-        let busy_until = self.link.busy_until();
-        let fate = self.link.admit(now, Bytes::new(u64::from(segment.size)));
-        let released = self.may_hold && self.release_held();
-        let at = match fate {
-            Fate::Delivered { at } => at,
-            Fate::Held => {
-                self.held += 1;
-                Instant::FAR_FUTURE
-            }
-            Fate::Lost { cause, .. } => {
-                let count = self.total.lost.get_mut(cause as usize).promised("a count per cause");
-                if let Some(count) = count {
-                    *count += 1;
-                }
-                return (fate, Admitted::Lost(cause), released);
-            }
-        };
-        if settle_by.is_some_and(|latest| at <= latest) {
-            self.settle(now, at, segment.size);
-            return (fate, Admitted::Settled(at), released);
-        }
-        let ends = segment.messages > 0;
-        let waits = if ends { self.waits(now, busy_until, before) } else { before };
+        waits: LinkWaits,
+    ) -> bool {
         let first = self.in_flight.is_empty();
         // On a link that reorders, a packet may overtake others.
         let overtakes = self.in_flight.back().is_some_and(|last| last.arrives > at);
         self.in_flight.push_back(|| Packet { arrives: at, address, segment: *segment, waits });
-        if !overtakes {
-            return (fate, Admitted::InFlight, first || released);
-        }
-        let place = self.in_flight.move_back_before(|other| other.arrives > at);
-        (fate, Admitted::InFlight, place == 0 || released)
+        first || overtakes && self.in_flight.move_back_before(|other| other.arrives > at) == 0
     }
 
-    /// Counts a packet of `size` bytes that arrives at `at`, after all that were counted before.
+    /// Counts a packet of `size` bytes that arrives at `at`, after all that were counted before, and forgets it.
     #[inline(always)]
-    fn settle(&mut self, now: Instant, at: Instant, size: u32) {
+    pub fn settle(&mut self, now: Instant, at: Instant, size: u32) {
         if at > self.settling.until {
             self.begin_settled(now, at);
         }
@@ -207,10 +175,9 @@ impl Wire {
         }
     }
 
-    /// Sets the arrival of the packets that the receiver releases: the first of those held, which are the last in
-    /// flight. Returns whether there are any.
-    #[inline(never)]
-    fn release_held(&mut self) -> bool {
+    /// Sets the arrival of the packets that the receiver releases after an admission of this fate: the first of those
+    /// held, which are the last in flight. Returns whether there are any.
+    pub fn release_held(&mut self, fate: Fate) -> bool {
         self.released.clear();
         while let Some(release) = self.link.release() {
             let oldest = self.in_flight.len() - self.held;
@@ -222,12 +189,13 @@ impl Wire {
             }
             self.held -= release.packets;
         }
+        self.held += usize::from(fate == Fate::Held);
         !self.released.is_empty()
     }
 
     /// Returns the waits, including those `before`, of a packet admitted at `now` to a link busy until `busy_until`.
     #[inline]
-    fn waits(&self, now: Instant, busy_until: Instant, before: LinkWaits) -> LinkWaits {
+    pub fn waits(&self, now: Instant, busy_until: Instant, before: LinkWaits) -> LinkWaits {
         let (halt, resumed) = self.link.last_halt();
         if busy_until <= now && resumed <= now {
             return before;
@@ -257,6 +225,11 @@ impl Wire {
     /// Whether the two directions of the link share a radio, whose state follows the traffic of both.
     pub const fn has_radio(&self) -> bool {
         self.has_radio
+    }
+
+    /// Whether the receiver may hold packets.
+    pub const fn may_hold(&self) -> bool {
+        self.may_hold
     }
 
     /// Next packet to arrive.
