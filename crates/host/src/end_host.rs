@@ -142,7 +142,14 @@ impl EndHost {
                 record.on_copy_arrived(now, id, arrival);
             }
         }
-        self.endpoint.receive(now, path, segment);
+        match (&mut self.endpoint, &segment.body) {
+            (Endpoint::Stream(machine), Body::Tcp(tcp)) if self.duties.is_none() => {
+                machine.receive_into(now, path, (segment, tcp), &mut |message| {
+                    self.received.on_delivered(now, message, records);
+                });
+            }
+            (endpoint, _) => endpoint.receive(now, path, segment),
+        }
         true
     }
 
@@ -186,7 +193,9 @@ impl EndHost {
                 exchange(now, machine.as_mut(), sender, received, records, carrier)
             }
             (None, Endpoint::Stream(machine)) => {
-                exchange(now, machine.as_mut(), sender, received, records, carrier)
+                // What arrives is recorded at once.
+                send(now, machine.as_mut(), sender, records, carrier);
+                machine.next_wakeup()
             }
             (None, Endpoint::Parallel(machine)) => {
                 exchange(now, machine.as_mut(), sender, received, records, carrier)
@@ -194,20 +203,10 @@ impl EndHost {
             (None, Endpoint::Dccp(machine)) => {
                 exchange(now, machine.as_mut(), sender, received, records, carrier)
             }
-            (Some(duties), endpoint) => loop {
-                send(now, endpoint, sender, records, carrier);
-                let mut wrote = false;
-                while let Some((message, sent)) = deliver(now, endpoint, received, records) {
-                    if let Some(sent) = sent {
-                        let delivered = (message, sent);
-                        wrote |= duties.on_delivered(now, endpoint, delivered, apps, records);
-                    }
-                }
-                wrote |= duties.write(now, endpoint, apps, records);
-                if !wrote {
-                    break endpoint.next_wakeup().min(duties.next_report(apps));
-                }
-            },
+            (Some(duties), endpoint) => {
+                let streams = (&*sender, &*received);
+                exchange_with_duties(now, endpoint, streams, duties, apps, records, carrier)
+            }
         };
         carrier.wake_at(sender.side(), due);
     }
@@ -256,6 +255,32 @@ fn exchange(
     machine.next_wakeup()
 }
 
+/// As [`exchange`], for a host with duties, which writes what it owes as well.
+#[inline(never)]
+fn exchange_with_duties(
+    now: Instant,
+    endpoint: &mut Endpoint,
+    (sender, received): (&Sender, &Streams),
+    duties: &Duties,
+    apps: &mut [App],
+    records: &mut [FlowRecord],
+    carrier: &mut impl Carrier,
+) -> Instant {
+    loop {
+        send(now, endpoint, sender, records, carrier);
+        let mut wrote = false;
+        while let Some((message, sent)) = deliver(now, endpoint, received, records) {
+            if let Some(sent) = sent {
+                wrote |= duties.on_delivered(now, endpoint, (message, sent), apps, records);
+            }
+        }
+        wrote |= duties.write(now, endpoint, apps, records);
+        if !wrote {
+            return endpoint.next_wakeup().min(duties.next_report(apps));
+        }
+    }
+}
+
 /// Sends all segments that `machine` can send, and records the messages that it has dropped.
 #[inline]
 fn send(
@@ -284,7 +309,5 @@ fn deliver(
     records: &mut [FlowRecord],
 ) -> Option<(Delivered, Option<Instant>)> {
     let message = machine.poll_delivered()?;
-    let record = received.get(message.stream);
-    let record = record.and_then(|record| FlowRecord::find_mut(records, record));
-    Some((message, record.and_then(|record| record.on_delivered(now, message))))
+    Some((message, received.on_delivered(now, message, records)))
 }

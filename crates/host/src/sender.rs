@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use skybraid_link::Cause;
-use skybraid_transport::{Body, PathId, Segment, Transmit};
+use skybraid_transport::{Body, Delivered, PathId, Segment, Transmit};
 use skybraid_units::{Instant, Promised};
 
 use crate::hosts::{Carried, Carrier, Outgoing};
@@ -40,6 +40,18 @@ impl Streams {
             None => self.first,
             Some(place) => self.others.get(place).copied(),
         }
+    }
+
+    /// Records the delivery of a message. Returns the time of its writing; `None` if it was delivered before, or is of
+    /// an unknown stream.
+    #[inline]
+    pub fn on_delivered(
+        &self,
+        now: Instant,
+        message: Delivered,
+        records: &mut [FlowRecord],
+    ) -> Option<Instant> {
+        FlowRecord::find_mut(records, self.get(message.stream)?)?.on_delivered(now, message)
     }
 
     /// Records of all streams, in order.

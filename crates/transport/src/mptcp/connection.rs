@@ -1,5 +1,6 @@
 //! One end of a connection: messages in, segments out, over one or several subflows.
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use skybraid_units::{Bytes, Duration, Instant};
@@ -28,6 +29,8 @@ pub struct Connection {
     send: SendSide,
     assignment: Assignment,
     receive: ReceiveSide,
+    /// Messages that are complete and in order, for [`poll_delivered`](Self::poll_delivered).
+    delivered: VecDeque<Delivered>,
     send_buffer: SendTuning,
     addresses: Addresses,
     closing: Closing,
@@ -64,6 +67,7 @@ impl Connection {
                     ReceiveSide::tuned(ReceiveTuning::new(config.receive_buffer.get(), segment))
                 }
             },
+            delivered: VecDeque::new(),
             send_buffer: SendTuning::new(config.buffers, config.send_buffer.get()),
             addresses: Addresses::new(role),
             closing: Closing::default(),
@@ -132,7 +136,7 @@ impl Connection {
 
     /// Returns the next message that is complete and in order.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
-        self.receive.poll_delivered()
+        self.delivered.pop_front()
     }
 
     /// Takes the next chunk in order. Its bytes leave the receive memory unless
@@ -174,6 +178,19 @@ impl Connection {
 
     /// Processes a segment that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment, tcp: &Tcp) {
+        let mut delivered = core::mem::take(&mut self.delivered);
+        self.receive_into(now, path, (segment, tcp), &mut |message| delivered.push_back(message));
+        self.delivered = delivered;
+    }
+
+    /// Processes a segment that arrived on `path`. Messages that are complete and in order go to `deliver`.
+    pub fn receive_into(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        (segment, tcp): (&Segment, &Tcp),
+        deliver: &mut impl FnMut(Delivered),
+    ) {
         self.full = false;
         // Most segments carry data, an acknowledgement or both, and no signal.
         let signals = tcp.flags != Flags::ACK;
@@ -195,7 +212,7 @@ impl Connection {
             return subflow.acknowledge_now();
         }
         let event = subflow.receive(now, segment, tcp, siblings, &mut |chunk, at| {
-            receive.insert(now, &Arrived { chunk, path, at });
+            receive.insert(now, &Arrived { chunk, path, at }, deliver);
         });
         if self.send.on_data_ack(tcp.data_ack) {
             self.closing.on_data_ack(self.send.data_una(), self.send.write_end());

@@ -3,7 +3,6 @@
 //! Source: RFC 8684 §3.3.4 (one window for all subflows); RFC 9293 §3.10.7.4 (data beyond it is dropped).
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant};
 
@@ -23,19 +22,12 @@ pub struct ReceiveSide {
     reassembly: Reassembly,
     /// Right edge of the window: it never moves left.
     advertised: u64,
-    delivered: VecDeque<Delivered>,
 }
 
 impl ReceiveSide {
     /// Creates the receive side of a connection with `buffer` bytes of memory, all of which it advertises.
     pub fn new(buffer: u64) -> Self {
-        Self {
-            buffer,
-            tuning: None,
-            reassembly: Reassembly::default(),
-            advertised: buffer,
-            delivered: VecDeque::new(),
-        }
+        Self { buffer, tuning: None, reassembly: Reassembly::default(), advertised: buffer }
     }
 
     /// Creates the receive side of a connection whose memory grows.
@@ -97,17 +89,10 @@ impl ReceiveSide {
         tcp.len == 0 || tcp.dsn.saturating_add(tcp.len as u64) <= self.advertised
     }
 
-    /// Inserts a chunk.
+    /// Inserts a chunk. Messages that are complete and in order go to `deliver`.
     #[inline]
-    pub fn insert(&mut self, now: Instant, arrived: &Arrived) {
-        let delivered = &mut self.delivered;
-        self.reassembly.insert(now, arrived, &mut |message| delivered.push_back(message));
-    }
-
-    /// Returns the next message that is complete and in order.
-    #[inline]
-    pub fn poll_delivered(&mut self) -> Option<Delivered> {
-        self.delivered.pop_front()
+    pub fn insert(&mut self, now: Instant, arrived: &Arrived, deliver: &mut impl FnMut(Delivered)) {
+        self.reassembly.insert(now, arrived, deliver);
     }
 
     /// Takes the next chunk in order, at a proxy.
@@ -141,13 +126,14 @@ mod tests {
 
     #[test]
     fn the_right_edge_of_the_window_never_moves_left() {
-        let mut side = ReceiveSide::new(1000);
-        side.insert(Instant::ZERO, &arrived(200));
+        let (mut side, mut ids) = (ReceiveSide::new(1000), alloc::vec::Vec::new());
+        let mut deliver = |message: Delivered| ids.push(message.id);
+        side.insert(Instant::ZERO, &arrived(200), &mut deliver);
         assert_eq!(side.advertise(1000 - side.held()), 1000);
-        (0..2).for_each(|number| side.insert(Instant::ZERO, &arrived(100 * number)));
+        (0..2).for_each(|number| {
+            side.insert(Instant::ZERO, &arrived(100 * number), &mut deliver);
+        });
         assert_eq!((side.next(), side.held(), side.advertise(1000)), (300, 0, 1300));
-        let ids: alloc::vec::Vec<_> =
-            core::iter::from_fn(|| side.poll_delivered()).map(|message| message.id).collect();
         assert_eq!(ids, [0, 1, 2]);
     }
 }
