@@ -215,38 +215,17 @@ impl Assignment {
         send: &SendSide,
         subflows: &mut Subflows,
     ) -> Result<PathSet, Assigned> {
-        let len = chunk.len;
-        let with_room = subflows.all().iter().filter(|subflow| subflow.has_room(len));
-        let room: PathSet = with_room.map(|subflow| subflow.id().as_path()).collect();
-        if room.is_empty() && self.waits_for_room && self.decisions.is_none() {
-            subflows.all_mut().iter_mut().for_each(Subflow::note_limited);
-            return Err(Assigned::Full);
-        }
-        let choice = if let [only] = subflows.all_mut() {
-            let choice = if !only.is_established() {
-                Choice::wait(Reason::NoPath)
-            } else if !room.is_empty() {
-                Choice::Send(PathSet::only(only.id().as_path()), Reason::OnlyPath)
-            } else {
-                Choice::wait(Reason::WindowFull)
-            };
-            if matches!(choice, Choice::Wait { .. }) {
-                only.note_limited();
-            }
-            choice
-        } else {
-            self.views.clear();
-            for subflow in subflows.all_mut() {
-                let has_room = room.contains(subflow.id().as_path());
-                // A full window held data back even if another path takes the chunk.
-                if !has_room {
-                    subflow.note_limited();
+        let choice = match subflows.all_mut() {
+            [only] => choose_only(only, chunk.len),
+            all => {
+                let any_has_room = self.look_at(all, chunk.len);
+                if !any_has_room && self.waits_for_room && self.decisions.is_none() {
+                    return Err(Assigned::Full);
                 }
-                self.views.push(subflow.view(has_room));
+                let peer_window = self.peer_window.as_ref();
+                let unit = send.unit(chunk, peer_window.map_or(0, |window| window.times()));
+                self.scheduler.choose(now, &unit, &self.views)
             }
-            let blocked = self.peer_window.as_ref().map_or(0, |peer_window| peer_window.times());
-            let unit = send.unit(chunk, blocked);
-            self.scheduler.choose(now, &unit, &self.views)
         };
         if self.decisions.is_some() {
             self.record(now, chunk.first_message, choice, subflows);
@@ -259,6 +238,23 @@ impl Assignment {
                 Err(Assigned::Nothing)
             }
         }
+    }
+
+    /// Collects what the scheduler sees of `all` subflows. Returns whether one has room for `len` bytes.
+    #[inline]
+    fn look_at(&mut self, all: &mut [Subflow], len: u32) -> bool {
+        let mut any_has_room = false;
+        self.views.clear();
+        self.views.extend(all.iter_mut().map(|subflow| {
+            let has_room = subflow.has_room(len);
+            // A full window holds data back even if another path takes it.
+            if !has_room {
+                subflow.note_limited();
+            }
+            any_has_room |= has_room;
+            subflow.view(has_room)
+        }));
+        any_has_room
     }
 
     /// Records a decision, if that is wanted.
@@ -277,6 +273,15 @@ impl Assignment {
         };
         decisions.push(Decision { at, first_message, choice });
     }
+}
+
+/// Chooses the only subflow of a connection for `len` bytes, or waits for it.
+fn choose_only(only: &mut Subflow, len: u32) -> Choice {
+    if only.is_established() && only.has_room(len) {
+        return Choice::Send(PathSet::only(only.id().as_path()), Reason::OnlyPath);
+    }
+    only.note_limited();
+    Choice::wait(if only.is_established() { Reason::WindowFull } else { Reason::NoPath })
 }
 
 /// Assigns the next chunk to the only subflow of a connection, if it has room.
