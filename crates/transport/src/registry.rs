@@ -1,6 +1,8 @@
 //! Descriptions of algorithms by name: the single list behind scenarios, `skybraid list`, the
 //! documentation and error messages.
 
+#[doc(hidden)]
+pub use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -36,12 +38,15 @@ pub enum Compat {
     Linux,
 }
 
-/// Declares an algorithm: `ABOUT`, its description with the optional text `linux` for `compat = "linux"`, and its
-/// parameters as in [`parameters!`](crate::parameters).
+/// Declares an algorithm: `ABOUT`, its description with the optional text `linux` for `compat = "linux"`, its
+/// parameters as in [`parameters!`](crate::parameters), and `Config::build`, by the value that `scheduler` or
+/// `congestion` gives for the parameters. Without both, the module has its own `Config::build`.
 #[macro_export]
 macro_rules! algorithm {
     (name: $name:literal, summary: $summary:literal, source: $source:literal $(, linux: $linux:expr)?
-       $(, parameters: { $($parameters:tt)* })? $(,)?) => {
+       $(, parameters: { $($parameters:tt)* })?
+       $(, scheduler: |$config:ident| $scheduler:expr)?
+       $(, congestion: |$control:ident, $path:ident| $congestion:expr)? $(,)?) => {
         /// Description of the algorithm.
         pub const ABOUT: $crate::registry::About = $crate::registry::About {
             name: $name,
@@ -52,6 +57,25 @@ macro_rules! algorithm {
         };
 
         $crate::parameters! { $($($parameters)*)? }
+
+        $(impl Config {
+            /// Builds a new instance.
+            pub fn build(&self) -> $crate::registry::Box<dyn $crate::scheduler::Scheduler> {
+                let $config = self;
+                $crate::registry::Box::new($scheduler)
+            }
+        })?
+
+        $(impl Config {
+            /// Builds a new instance.
+            pub fn build(
+                &self,
+                $path: &$crate::congestion::PathBasics,
+            ) -> $crate::registry::Box<dyn $crate::congestion::Congestion> {
+                let $control = self;
+                $crate::registry::Box::new($congestion)
+            }
+        })?
     };
 }
 
@@ -268,8 +292,7 @@ impl<F: ?Sized> fmt::Debug for Custom<F> {
 /// Declares a family of algorithms: the enum of their configurations, parsed from a bare name or
 /// from a table with `name` and parameters; the list of their descriptions; and their construction.
 ///
-/// The module of each algorithm declares it by [`algorithm!`](crate::algorithm) and has
-/// `Config::build(&self, …) -> Box<dyn Trait>`. A family with a line `custom` also accepts
+/// The module of each algorithm declares it by [`algorithm!`](crate::algorithm). A family with a line `custom` also accepts
 /// algorithms that the driver provides ([`Custom`]), built by `dyn Factory`; `absent` replaces one
 /// whose factory was never set.
 macro_rules! algorithms {
@@ -427,7 +450,6 @@ mod tests {
     use super::*;
     use crate::congestion::{CongestionConfig, PathBasics, reno};
     use crate::scheduler::{self, Choice, Scheduler, SchedulerConfig, testing};
-    use alloc::boxed::Box;
     use serde::de::value::{Error as Plain, MapDeserializer, StrDeserializer};
     use serde::de::{IntoDeserializer, value::StringDeserializer};
 

@@ -2,8 +2,6 @@
 //!
 //! Source: RFC 5681 §3.1 (slow start, congestion avoidance), RFC 6582, RFC 3465 (byte counting).
 
-use alloc::boxed::Box;
-
 use skybraid_units::Bytes;
 
 use super::hystart::{HyStart, SlowStart};
@@ -27,14 +25,8 @@ algorithm! {
         hystart: HyStart = HyStart::None, "none, classic or plus", "none",
             "what ends slow start other than a loss: nothing, a rising round-trip time as in Linux's \
              CUBIC, or HyStart++ (RFC 9406)";
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
-        Box::new(Reno::new(self, path))
-    }
+    },
+    congestion: |config, path| Reno::new(config, path),
 }
 
 /// New Reno, also as a part of controls that grow like it.
@@ -187,6 +179,7 @@ impl Congestion for Reno {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::boxed::Box;
     use skybraid_units::{Duration, Instant};
 
     const SEGMENT: u64 = 1000;

@@ -2,8 +2,6 @@
 //!
 //! Source: Brakmo and Peterson, TCP Vegas (1995); Linux `tcp_vegas.c`, generation 4.14.
 
-use alloc::boxed::Box;
-
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
@@ -28,14 +26,8 @@ algorithm! {
         beta: u32 = 4, "packets", "4", "shrink while more packets are queued",
             "at least alpha" if beta >= alpha;
         gamma: u32 = 1, "packets", "1", "queued packets that end slow start";
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
-        Box::new(Vegas::new(self, path))
-    }
+    },
+    congestion: |config, path| Vegas::new(config, path),
 }
 
 #[derive(Debug)]

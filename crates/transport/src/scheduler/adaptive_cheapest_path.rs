@@ -1,7 +1,5 @@
 //! ACPF: cheapest path first, with a smaller part of its window while its queue grows.
 
-use alloc::boxed::Box;
-
 use skybraid_units::{Duration, Instant};
 
 use super::cheapest_path::Preference;
@@ -22,19 +20,13 @@ algorithm! {
     parameters: {
         compat: Compat = Compat::Paper, "paper or linux", "paper",
             "the law as intended, or as implemented";
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(AdaptiveCheapestPath {
-            compat: self.compat,
-            parts: PerPath::new(None),
-            last: Instant::ZERO,
-            preference: Preference::new(self.compat),
-        })
-    }
+    },
+    scheduler: |config| AdaptiveCheapestPath {
+        compat: config.compat,
+        parts: PerPath::new(None),
+        last: Instant::ZERO,
+        preference: Preference::new(config.compat),
+    },
 }
 
 #[derive(Debug)]

@@ -1,7 +1,5 @@
 //! Paths within a latency budget, weighted by what they add to the delay.
 
-use alloc::boxed::Box;
-
 use skybraid_units::{Duration, Instant, Probability};
 
 use super::low_rtt::lowest_rtt;
@@ -32,14 +30,12 @@ algorithm! {
         hold: Duration = Duration::from_secs(2), "time", "2s",
             "time for which a path must be within its limits before it returns",
             "above zero" if hold.is_positive();
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Budget { config: self.clone(), paths: PerPath::new(PathState::FRESH), units: 0 })
-    }
+    },
+    scheduler: |config| Budget {
+        config: config.clone(),
+        paths: PerPath::new(PathState::FRESH),
+        units: 0,
+    },
 }
 
 /// Units after which a path that was left is probed by a copy.

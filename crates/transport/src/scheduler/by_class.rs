@@ -1,7 +1,5 @@
 //! Control messages on one path, everything else on another.
 
-use alloc::boxed::Box;
-
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
@@ -15,14 +13,8 @@ algorithm! {
     parameters: {
         control: u8 = 0, "position", "0", "index of the path for control, counted from 0";
         data: u8 = 1, "position", "1", "index of the path for video and data";
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(ByClass { control: self.control, data: self.data })
-    }
+    },
+    scheduler: |config| ByClass { control: config.control, data: config.data },
 }
 
 #[derive(Debug)]

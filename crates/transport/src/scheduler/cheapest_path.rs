@@ -1,7 +1,5 @@
 //! Cheapest path first: the cheapest path that has room.
 
-use alloc::boxed::Box;
-
 use skybraid_units::{Duration, Instant};
 
 use super::ranking::Ranking;
@@ -22,14 +20,8 @@ algorithm! {
     parameters: {
         compat: Compat = Compat::Paper, "paper or linux", "paper",
             "whether standby paths wait until all others have failed";
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(CheapestPath { preference: Preference::new(self.compat) })
-    }
+    },
+    scheduler: |config| CheapestPath { preference: Preference::new(config.compat) },
 }
 
 #[derive(Debug)]

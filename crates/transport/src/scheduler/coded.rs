@@ -1,6 +1,5 @@
 //! Coded recovery of runs: what is overdue is replaced by linear combinations over other paths.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use skybraid_units::{Duration, Instant, Probability};
@@ -31,14 +30,11 @@ algorithm! {
         ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
             "maximum time for which the receiver holds an acknowledgement",
             "above zero" if ack_delay.is_positive();
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Coded { config: self.clone(), losses: PerPath::new(LossChain::default()) })
-    }
+    },
+    scheduler: |config| Coded {
+        config: config.clone(),
+        losses: PerPath::new(LossChain::default()),
+    },
 }
 
 #[derive(Debug)]

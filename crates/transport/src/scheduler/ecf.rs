@@ -2,8 +2,6 @@
 //!
 //! F is the fastest path, S the slower path under consideration.
 
-use alloc::boxed::Box;
-
 use skybraid_units::{Duration, Instant};
 
 use super::{Choice, FastOrSlow, Reason, Scheduler, Unit, send_on};
@@ -23,14 +21,8 @@ algorithm! {
         beta: f64 = 0.25, "ratio", "0.25",
             "relative margin of the slow path's completion time that ends the waiting",
             "a number from 0 to 1000" if (0.0..=1000.0).contains(beta);
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Ecf { compat: self.compat, beta: self.beta, waiting: false })
-    }
+    },
+    scheduler: |config| Ecf { compat: config.compat, beta: config.beta, waiting: false },
 }
 
 #[derive(Debug)]

@@ -1,7 +1,5 @@
 //! One active path at a time, the usable one with the highest priority.
 
-use alloc::boxed::Box;
-
 use skybraid_units::Instant;
 
 use super::cheapest_path::{NEVER, Preference};
@@ -19,14 +17,8 @@ algorithm! {
             otherwise `cheapest_path` with `compat = \"linux\"`, including spill.",
     parameters: {
         compat: Compat = Compat::Paper, "paper or linux", "paper", "as intended, or as implemented";
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Handover { compat: self.compat, preference: Preference::new(self.compat) })
-    }
+    },
+    scheduler: |config| Handover { compat: config.compat, preference: Preference::new(config.compat) },
 }
 
 #[derive(Debug)]

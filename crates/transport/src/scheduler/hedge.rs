@@ -1,7 +1,5 @@
 //! Hedging: one copy at first, and another on another path if no acknowledgement comes in time.
 
-use alloc::boxed::Box;
-
 use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
@@ -30,14 +28,8 @@ algorithm! {
         ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
             "maximum time for which the receiver holds an acknowledgement",
             "above zero" if ack_delay.is_positive();
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Hedge { config: self.clone(), purse: Purse::new(self.budget.ratio(), 0.0) })
-    }
+    },
+    scheduler: |config| Hedge { config: config.clone(), purse: Purse::new(config.budget.ratio(), 0.0) },
 }
 
 #[derive(Debug)]

@@ -1,7 +1,5 @@
 //! The path with room that has the lowest round-trip time.
 
-use alloc::boxed::Box;
-
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried};
@@ -13,13 +11,7 @@ algorithm! {
               the usable paths whose window has room. Retransmitted data uses a path that has not \
               carried it, and waits if that path is full.",
     source: "Linux out-of-tree MPTCP, mptcp_sched.c; baltaci2023 §4 item 7",
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(LowRtt)
-    }
+    scheduler: |_config| LowRtt,
 }
 
 #[derive(Debug)]

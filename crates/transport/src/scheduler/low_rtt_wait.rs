@@ -1,7 +1,5 @@
 //! Lowest round-trip time, without a fallback while the window is full.
 
-use alloc::boxed::Box;
-
 use skybraid_units::Instant;
 
 use super::{
@@ -16,13 +14,7 @@ algorithm! {
               is used only if every faster path has failed. Telekom's kernel compares only paths \
               with room, which is `low_rtt`.",
     source: "baltaci2023 §2.4 (LowRTT of MP-DCCP waits rather than spills over)",
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(LowRttWait)
-    }
+    scheduler: |_config| LowRttWait,
 }
 
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! OTIAS: out-of-order transmission for in-order arrival.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant};
@@ -23,19 +22,13 @@ algorithm! {
         queue: Option<u64> = None, "segments", "(no bound)",
             "maximum number of waiting segments per path",
             "at least 1" if *queue != Some(0);
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Otias {
-            compat: self.compat,
-            queue: self.queue,
-            seen: Vec::new(),
-            ranking: Ranking::new(),
-        })
-    }
+    },
+    scheduler: |config| Otias {
+        compat: config.compat,
+        queue: config.queue,
+        seen: Vec::new(),
+        ranking: Ranking::new(),
+    },
 }
 
 #[derive(Debug)]

@@ -1,7 +1,5 @@
 //! Redundancy: every unit on every path.
 
-use alloc::boxed::Box;
-
 use skybraid_units::Instant;
 
 use super::low_rtt::lowest_rtt;
@@ -21,7 +19,8 @@ algorithm! {
         version: Option<Walk> = None, "0.95, 0.95.1 or 0.95.2", "none",
             "MPTCP: redundancy of this version of out-of-tree MPTCP, including its faults",
             "none with `strict`" if !strict || version.is_none();
-    }
+    },
+    scheduler: |config| Redundant { strict: config.strict, walk: config.version },
 }
 
 /// Way in which each subflow of out-of-tree MPTCP goes through the send queue. In all of them the subflows take turns,
@@ -39,13 +38,6 @@ pub enum Walk {
     /// is (issue #474).
     #[serde(rename = "0.95.2")]
     Repeating,
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Redundant { strict: self.strict, walk: self.version })
-    }
 }
 
 #[derive(Debug)]

@@ -1,7 +1,5 @@
 //! Round robin: paths take turns.
 
-use alloc::boxed::Box;
-
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
@@ -22,19 +20,13 @@ algorithm! {
             "at least 1" if *segments > 0;
         cwnd_limited: bool = true, "true or false", "true",
             "skip paths with a full window instead of waiting for them";
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(RoundRobin {
-            config: Self { segments: self.segments.max(1), ..*self },
-            current: None,
-            taken: 0,
-            quotas: PerPath::new(0),
-        })
-    }
+    },
+    scheduler: |config| RoundRobin {
+        config: Config { segments: config.segments.max(1), ..*config },
+        current: None,
+        taken: 0,
+        quotas: PerPath::new(0),
+    },
 }
 
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! Repair planned over the rounds that are left before the deadline.
 
-use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -35,18 +34,12 @@ algorithm! {
         ack_delay: Duration = Duration::from_millis(20), "time", "20ms",
             "maximum time for which the receiver holds an acknowledgement",
             "above zero" if ack_delay.is_positive();
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Rounds {
-            config: self.clone(),
-            losses: PerPath::new(LossChain::default()),
-            plan: None,
-        })
-    }
+    },
+    scheduler: |config| Rounds {
+        config: config.clone(),
+        losses: PerPath::new(LossChain::default()),
+        plan: None,
+    },
 }
 
 /// Maximum rounds that are planned, and maximum packets of a frame; larger frames are planned in scale.

@@ -1,7 +1,5 @@
 //! Always the same path.
 
-use alloc::boxed::Box;
-
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
@@ -14,14 +12,8 @@ algorithm! {
     source: "baseline",
     parameters: {
         path: u8 = 0, "position", "0", "index of the path, counted from 0";
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Single { path: self.path })
-    }
+    },
+    scheduler: |config| Single { path: config.path },
 }
 
 #[derive(Debug)]

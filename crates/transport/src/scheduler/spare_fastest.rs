@@ -1,7 +1,5 @@
 //! Every path except the fastest, which is left to urgent messages.
 
-use alloc::boxed::Box;
-
 use skybraid_units::{Duration, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried};
@@ -14,13 +12,7 @@ algorithm! {
               only if no other regular path is usable. A path replaces the fastest one if it is a \
               tenth faster.",
     source: "Skybraid",
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(SpareFastest { spared: None })
-    }
+    scheduler: |_config| SpareFastest { spared: None },
 }
 
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! Streaming code: each frame's repair packets protect the frames before it as well.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 
@@ -28,14 +27,8 @@ algorithm! {
         ack_delay: Duration = Duration::from_millis(100), "time", "100ms",
             "maximum time for which the receiver holds an acknowledgement",
             "above zero" if ack_delay.is_positive();
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Streaming { config: self.clone(), firsts: VecDeque::new() })
-    }
+    },
+    scheduler: |config| Streaming { config: config.clone(), firsts: VecDeque::new() },
 }
 
 #[derive(Debug)]

@@ -11,14 +11,8 @@ algorithm! {
     parameters: {
         limit: Duration = Duration::from_millis(200), "time", "200ms",
             "longest round-trip time of a path that is taken", "above zero" if limit.is_positive();
-    }
-}
-
-impl Config {
-    /// A fresh instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Thrifty { limit: self.limit })
-    }
+    },
+    scheduler: |config| Thrifty { limit: config.limit },
 }
 
 #[derive(Debug)]

@@ -4,8 +4,6 @@
 //! Source: draft-cardwell-iccrg-bbr-congestion-control-00; Linux `tcp_bbr.c` for what the draft
 //! omits (recovery, policers, aggregation).
 
-use alloc::boxed::Box;
-
 use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Stream};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
@@ -51,15 +49,11 @@ algorithm! {
             "for radio links: compensate losses that do not depend on the rate, up to 60 %; do not \
              shrink the window after a loss; do not drain paths whose round trips are near their \
              minimum";
-    }
+    },
+    congestion: |config, path| Bbr::new(config, path),
 }
 
 impl Config {
-    /// Builds a new instance.
-    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
-        Box::new(Bbr::new(self, path))
-    }
-
     /// Pacing gains of startup and drain.
     fn start_gains(&self) -> (f64, f64) {
         match self.compat {

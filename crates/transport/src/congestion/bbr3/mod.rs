@@ -3,8 +3,6 @@
 //! Source: draft-ietf-ccwg-bbr-06. Undoing a spurious recovery (§5.5.11) is omitted: the control
 //! keeps its model.
 
-use alloc::boxed::Box;
-
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
@@ -49,14 +47,8 @@ algorithm! {
         probe_rtt_interval: Duration = Duration::from_secs(5), "time", "5s",
             "interval at which the queue is drained to measure the round-trip time",
             "a time above zero" if probe_rtt_interval.is_positive();
-    }
-}
-
-impl Config {
-    /// Builds a new instance.
-    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
-        Box::new(Bbr3::new(self, path))
-    }
+    },
+    congestion: |config, path| Bbr3::new(config, path),
 }
 
 const STARTUP_PACING_GAIN: f64 = 2.77;
