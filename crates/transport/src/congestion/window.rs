@@ -21,7 +21,7 @@ pub struct CongestionWindow {
     governs_recovery: bool,
     reads_rates: bool,
     pacer: Pacer,
-    ceiling: Option<Ceiling>,
+    ceiling: Option<Box<Ceiling>>,
     idle_restart: IdleRestart,
     last_sent: Instant,
     /// Time at which the window was last full, or followed its use, and the maximum bytes in flight since.
@@ -56,7 +56,7 @@ impl CongestionWindow {
 
     /// Returns the window below `ceiling`.
     pub fn below(self, ceiling: Option<Ceiling>) -> Self {
-        Self { ceiling, ..self }
+        Self { ceiling: ceiling.map(Box::new), ..self }
     }
 
     /// Window in bytes, including the reduction of a recovery.

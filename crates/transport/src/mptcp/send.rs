@@ -2,6 +2,7 @@
 //!
 //! Source: RFC 8684 §3.3 (data sequence numbers), §3.3.6 (reinjection).
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -53,8 +54,16 @@ pub struct SendSide {
     data_una: u64,
     /// First data sequence number beyond the peer's receive window.
     limit: u64,
-    reinject: VecDeque<Chunk>,
-    reinjections: u64,
+    /// There since the first reinjection.
+    reinjected: Option<Box<Reinjected>>,
+}
+
+/// Chunks that are sent again, by another subflow.
+#[derive(Debug, Default)]
+struct Reinjected {
+    waiting: VecDeque<Chunk>,
+    /// Number of chunks so far.
+    count: u64,
 }
 
 impl SendSide {
@@ -67,8 +76,7 @@ impl SendSide {
             next_dsn: 0,
             data_una: 0,
             limit: 0,
-            reinject: VecDeque::new(),
-            reinjections: 0,
+            reinjected: None,
         }
     }
 
@@ -105,12 +113,13 @@ impl SendSide {
     /// True if all written bytes were assigned and none waits for reinjection.
     #[inline]
     pub fn is_drained(&self) -> bool {
-        self.next_dsn >= self.write_end && self.reinject.is_empty()
+        let all_sent = self.next_dsn >= self.write_end;
+        all_sent && self.reinjected.as_ref().is_none_or(|chunks| chunks.waiting.is_empty())
     }
 
     /// Number of chunks reinjected so far.
-    pub const fn reinjections(&self) -> u64 {
-        self.reinjections
+    pub fn reinjections(&self) -> u64 {
+        self.reinjected.as_ref().map_or(0, |chunks| chunks.count)
     }
 
     /// Appends a message.
@@ -163,13 +172,22 @@ impl SendSide {
     /// Returns the chunk to assign next.
     #[inline]
     pub fn next(&mut self) -> Next {
-        while self.reinject.front().is_some_and(|chunk| chunk.end() <= self.data_una) {
-            self.reinject.pop_front();
+        if self.reinjected.is_some()
+            && let Some(chunk) = self.next_again()
+        {
+            return Next::Chunk { chunk, again: true };
         }
-        match self.reinject.front() {
-            Some(chunk) => Next::Chunk { chunk: *chunk, again: true },
-            None => self.next_new(),
+        self.next_new()
+    }
+
+    /// Returns the next chunk to reinject. Those that the peer has acknowledged by now are dropped.
+    #[cold]
+    fn next_again(&mut self) -> Option<Chunk> {
+        let waiting = &mut self.reinjected.as_mut()?.waiting;
+        while waiting.front().is_some_and(|chunk| chunk.end() <= self.data_una) {
+            waiting.pop_front();
         }
+        waiting.front().copied()
     }
 
     /// Returns the next chunk of new data, if the peer's window admits it.
@@ -238,7 +256,9 @@ impl SendSide {
     #[inline]
     pub fn advance(&mut self, chunk: &Chunk, again: bool) {
         if again {
-            self.reinject.pop_front();
+            if let Some(chunks) = &mut self.reinjected {
+                chunks.waiting.pop_front();
+            }
             return;
         }
         self.next_dsn = chunk.end();
@@ -264,12 +284,13 @@ impl SendSide {
 
     /// Queues chunks for another subflow, together with those that wait already.
     pub fn reinject(&mut self, more: impl IntoIterator<Item = Chunk>) {
-        let mut chunks: Vec<Chunk> = core::mem::take(&mut self.reinject).into();
+        let reinjected = self.reinjected.get_or_insert_default();
+        let mut chunks: Vec<Chunk> = core::mem::take(&mut reinjected.waiting).into();
         chunks.extend(more);
         chunks.sort_by_key(|chunk| chunk.dsn);
         chunks.dedup_by_key(|chunk| chunk.dsn);
-        self.reinjections += chunks.len() as u64;
-        self.reinject = chunks.into();
+        reinjected.count += chunks.len() as u64;
+        reinjected.waiting = chunks.into();
     }
 }
 

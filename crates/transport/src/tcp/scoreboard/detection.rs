@@ -76,7 +76,9 @@ impl Scoreboard {
         self.duplicate_acks = 0;
         if self.detection != LossDetection::Rack {
             self.judged = self.next;
-            self.resent.clear();
+            if let Some(repairs) = &mut self.repairs {
+                repairs.resent.clear();
+            }
         }
     }
 
@@ -182,7 +184,7 @@ impl Scoreboard {
     /// detect by time.
     #[inline]
     pub(super) fn is_in_order(&self) -> bool {
-        self.resent.is_empty()
+        self.first_resent().is_none()
             && self.judged <= self.una
             && self.sent.front().is_none_or(|sent| {
                 sent.was_sent_once() && !self.rack.is_overtaken(sent.at, sent.end())
@@ -228,7 +230,7 @@ impl Scoreboard {
             }
         }
         // Retransmissions are in their own order.
-        while let Some((at, seq)) = self.resent.front().copied() {
+        while let Some((at, seq)) = self.first_resent() {
             let index = self.sent.partition_point(|sent| sent.seq < seq);
             let under_way = self
                 .sent
@@ -246,7 +248,7 @@ impl Scoreboard {
                 }
                 found |= self.mark_lost(index);
             }
-            self.resent.pop_front();
+            self.forget_first_resent();
         }
         if latest > now {
             self.detect_at = latest;
@@ -254,15 +256,28 @@ impl Scoreboard {
         found
     }
 
+    /// Returns the oldest retransmission that is remembered: its time and its sequence number.
+    #[inline]
+    fn first_resent(&self) -> Option<(Instant, u64)> {
+        self.repairs.as_ref()?.resent.front().copied()
+    }
+
+    /// Forgets the retransmission of [`first_resent`](Self::first_resent).
+    fn forget_first_resent(&mut self) {
+        if let Some(repairs) = &mut self.repairs {
+            repairs.resent.pop_front();
+        }
+    }
+
     /// Marks retransmissions lost that later segments have overtaken.
     #[inline(never)]
     pub(super) fn detect_lost_retransmissions(&mut self) {
-        while let Some((at, seq)) = self.resent.front().copied() {
+        while let Some((at, seq)) = self.first_resent() {
             let stale = seq < self.una;
             if !stale && at + self.min_rtt / 4 >= self.newest_arrived {
                 break;
             }
-            self.resent.pop_front();
+            self.forget_first_resent();
             let index = self.sent.partition_point(|sent| sent.seq < seq);
             let under_way = self
                 .sent

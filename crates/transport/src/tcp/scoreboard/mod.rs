@@ -4,6 +4,7 @@
 //! SACK. RFC 6675 never detects a lost retransmission; here one is marked lost once a segment sent
 //! later, by more than a quarter of the minimum round-trip time, has arrived.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant, Promised};
@@ -156,15 +157,12 @@ pub struct Scoreboard {
     /// acknowledged.
     judged: u64,
     highest_sacked: u64,
-    /// SACK blocks of the last acknowledgement, to skip what is known.
-    known: Sacks,
-    known_ack: u64,
+    /// There since the first SACK block or retransmission.
+    repairs: Option<Box<Repairs>>,
     /// First entry that may need retransmission, as an index into `sent`.
     cursor: usize,
     duplicate_acks: u32,
     segment: u64,
-    /// Retransmitted segments in the order of their retransmission.
-    resent: VecDeque<(Instant, u64)>,
     /// Time of sending of the most recently sent segment that has arrived.
     newest_arrived: Instant,
     min_rtt: Duration,
@@ -176,6 +174,16 @@ pub struct Scoreboard {
     /// Bytes that duplicate acknowledgements removed from `pipe` before the cumulative
     /// acknowledgement.
     inflation: u64,
+}
+
+/// Segments that arrived out of order, or were retransmitted.
+#[derive(Debug, Default)]
+struct Repairs {
+    /// SACK blocks of the last acknowledgement, to skip what is known.
+    known: Sacks,
+    known_ack: u64,
+    /// Retransmitted segments in the order of their retransmission.
+    resent: VecDeque<(Instant, u64)>,
 }
 
 impl Scoreboard {
@@ -193,12 +201,10 @@ impl Scoreboard {
             rate: RateSampler::new(rates),
             judged: 0,
             highest_sacked: 0,
-            known: Sacks::NONE,
-            known_ack: 0,
+            repairs: None,
             cursor: 0,
             duplicate_acks: 0,
             segment: segment.max(1),
-            resent: VecDeque::new(),
             newest_arrived: Instant::ZERO,
             min_rtt: Duration::MAX,
             detection,
@@ -317,7 +323,7 @@ impl Scoreboard {
         self.pipe += len;
         self.lost -= len;
         self.rate.on_resent(self.cursor, self.pipe, self.lost_bytes);
-        self.resent.push_back((now, sent.seq));
+        self.repairs.get_or_insert_default().resent.push_back((now, sent.seq));
         self.cursor += 1;
     }
 
@@ -525,8 +531,8 @@ impl Scoreboard {
     fn take_sacks(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) {
         if !acked.sacks.is_empty() {
             self.take_blocks(acked, progress);
-        } else if !self.known.is_empty() {
-            self.known = Sacks::NONE;
+        } else if let Some(repairs) = &mut self.repairs {
+            repairs.known = Sacks::NONE;
         }
     }
 
@@ -537,10 +543,13 @@ impl Scoreboard {
             *slot = block;
         }
         blocks.sort_unstable();
+        let repairs = self.repairs.get_or_insert_default();
+        let known = core::mem::replace(&mut repairs.known, *acked.sacks);
+        let known_ack = core::mem::replace(&mut repairs.known_ack, acked.ack);
         for (start, end) in blocks {
             let end = end.min(self.next);
             let mut from = start.max(self.una);
-            for (known_start, known_end) in self.known.iter(self.known_ack) {
+            for (known_start, known_end) in known.iter(known_ack) {
                 if known_start <= from && from < known_end {
                     from = known_end;
                 }
@@ -565,8 +574,6 @@ impl Scoreboard {
             }
             self.highest_sacked = self.highest_sacked.max(end);
         }
-        self.known = *acked.sacks;
-        self.known_ack = acked.ack;
     }
 }
 
