@@ -1,7 +1,5 @@
 //! The least further copies that bring a share of the messages in time.
 
-use alloc::boxed::Box;
-
 use skybraid_units::{Duration, Instant, Probability};
 
 use super::copies::Purse;
@@ -12,11 +10,9 @@ use super::plan::{Plan, STEPS, Terms};
 use super::route::{PathState, Rank, Route, Times, bins, expected};
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::per_path::PerPath;
-use crate::registry::About;
-use crate::{PathId, PathSet, PathView, parameters};
+use crate::{PathId, PathSet, PathView, algorithm};
 
-/// See [`Config`].
-pub const ABOUT: About = About {
+algorithm! {
     name: "deadline",
     summary: "Chooses for each datagram the number of copies, their paths and times that minimise \
               the sum of the chance of a miss and the price of the copies. Chances are learned \
@@ -26,24 +22,22 @@ pub const ABOUT: About = About {
               as high. The price of a copy rises as the budget is used up; it is at least 50 times \
               the share that may be missed. Over protocols that retransmit, it is `low_rtt`.",
     source: "this project; the correlation: measured between carriers (PAM 2025)",
-    linux: "",
-    parameters: PARAMETERS,
-};
-
-parameters! {
-    within: Option<Duration> = None, "time", "(the message's deadline)",
-        "time within which a message must arrive",
-        "above zero" if within.is_none_or(Duration::is_positive);
-    share: Probability = Probability::new(0.99999).unwrap_or(Probability::ONE), "share", "99.999%",
-        "share of the messages that must arrive in time";
-    budget: Probability = Probability::new(0.2).unwrap_or(Probability::ONE), "share", "20%",
-        "bytes of further copies as a share of the bytes of first copies";
-    memory: Duration = Duration::from_secs(1), "time", "1s",
-        "time for which a bad delay is remembered",
-        "above zero" if memory.is_positive();
-    ack_delay: Option<Duration> = None, "time", "(a tenth of within, at most 40ms)",
-        "maximum time for which the receiver holds an acknowledgement",
-        "above zero" if ack_delay.is_none_or(Duration::is_positive);
+    parameters: {
+        within: Option<Duration> = None, "time", "(the message's deadline)",
+            "time within which a message must arrive",
+            "above zero" if within.is_none_or(Duration::is_positive);
+        share: Probability = Probability::saturating(0.99999), "share", "99.999%",
+            "share of the messages that must arrive in time";
+        budget: Probability = Probability::saturating(0.2), "share", "20%",
+            "bytes of further copies as a share of the bytes of first copies";
+        memory: Duration = Duration::from_secs(1), "time", "1s",
+            "time for which a bad delay is remembered",
+            "above zero" if memory.is_positive();
+        ack_delay: Option<Duration> = None, "time", "(a tenth of within, at most 40ms)",
+            "maximum time for which the receiver holds an acknowledgement",
+            "above zero" if ack_delay.is_none_or(Duration::is_positive);
+    },
+    scheduler: |config| Deadline::new(config),
 }
 
 impl Config {
@@ -60,24 +54,6 @@ impl Config {
     /// Returns the price of a copy with all savings, as a chance of a miss.
     fn min_price(&self) -> f64 {
         (MIN_PRICE_SHARES * self.allowed()).clamp(MIN_PRICE, 1.0)
-    }
-
-    /// Builds a new instance.
-    pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Deadline {
-            config: self.clone(),
-            ack_delay: self.ack_delay(),
-            within: self.within,
-            purse: Purse::new(self.budget.ratio(), INITIAL_FILL),
-            odds: PathOdds::default(),
-            paths: PerPath::new(PathState::new(self.memory)),
-            changes: 0,
-            situation: None,
-            plan: Plan::UNKNOWN,
-            min_price_log2: libm::log2(self.min_price()),
-            price: (1.0, self.min_price()),
-            forecast: Forecast::default(),
-        })
     }
 }
 
@@ -122,6 +98,23 @@ struct Situation {
 }
 
 impl Deadline {
+    fn new(config: &Config) -> Self {
+        Self {
+            config: config.clone(),
+            ack_delay: config.ack_delay(),
+            within: config.within,
+            purse: Purse::new(config.budget.ratio(), INITIAL_FILL),
+            odds: PathOdds::default(),
+            paths: PerPath::new(PathState::new(config.memory)),
+            changes: 0,
+            situation: None,
+            plan: Plan::UNKNOWN,
+            min_price_log2: libm::log2(config.min_price()),
+            price: (1.0, config.min_price()),
+            forecast: Forecast::default(),
+        }
+    }
+
     fn within(&self) -> Duration {
         self.within.unwrap_or(USUAL)
     }
