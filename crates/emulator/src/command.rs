@@ -55,9 +55,9 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `argv` in the network of `node`, with `environment` added to this process's. A `confined` program of
-    /// the machine's root keeps only the capabilities for its node's network, and root's home is read-only except for
-    /// a working directory inside.
+    /// Starts `argv` in the network of `node`, with `environment` added to this process's. Unless it is to
+    /// `keep_privileges`, a program of the machine's root has only the capabilities for its node's network, and root's
+    /// home is read-only except for a working directory inside.
     ///
     /// # Errors
     /// The program does not exist or may not be executed, an output file cannot be created, or the kernel refuses to
@@ -67,9 +67,9 @@ impl Program {
         argv: &[impl AsRef<OsStr>],
         environment: &[(String, String)],
         output: Output<'_>,
-        confined: bool,
+        keep_privileges: bool,
     ) -> io::Result<Self> {
-        let confinement = if confined { Confinement::of_root()? } else { None };
+        let confinement = if keep_privileges { None } else { Confinement::of_root()? };
         let Some((program, arguments)) = argv.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
         };

@@ -169,8 +169,7 @@ impl Emulation {
         let namespace = self.node(node)?;
         let mut all = self.environment(node);
         all.extend_from_slice(environment);
-        let confined = !self.options.keep_privileges;
-        Ok(Program::start(namespace, argv, &all, output, confined)?)
+        Ok(Program::start(namespace, argv, &all, output, self.options.keep_privileges)?)
     }
 
     /// Runs the flows of the scenario for its duration. `watch` receives the time every 100 ms and returns

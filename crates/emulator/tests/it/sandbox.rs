@@ -126,7 +126,7 @@ fn inside_programs_stay() {
     let ends = [(&outer, "canary"), (&node, "inner")];
     let ends = ends.map(|(namespace, name)| VethEnd { namespace, name });
     outer.netlink().unwrap().add_veth(ends, 1500).unwrap();
-    let _program = Program::start(&node, &["sleep", "1000"], &[], Output::Inherit, false).unwrap();
+    let _program = Program::start(&node, &["sleep", "1000"], &[], Output::Inherit, true).unwrap();
     // The name of the test is on the line so far.
     println!("\nready");
     std::thread::sleep(Duration::from_secs(60));

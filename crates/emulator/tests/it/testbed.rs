@@ -416,7 +416,7 @@ fn a_program_in_a_node_has_the_addresses_in_its_environment() {
     let environment = testbed.environment("vehicle");
     let node = &testbed.vehicle().namespace;
     let mut program =
-        Program::start(node, &["sh", "-c", script], &environment, output, false).unwrap();
+        Program::start(node, &["sh", "-c", script], &environment, output, true).unwrap();
     assert_eq!(exit_code(program.wait().unwrap()), 3);
     let written = std::fs::read_to_string(&stdout).unwrap();
     let mut lines = written.lines();
@@ -433,7 +433,7 @@ fn a_program_ends_with_its_children_and_a_deaf_one_is_killed() {
     }
     let node = Namespace::create("node").unwrap();
     let start =
-        |script: &str| Program::start(&node, &["sh", "-c", script], &[], Output::Inherit, false);
+        |script: &str| Program::start(&node, &["sh", "-c", script], &[], Output::Inherit, true);
     let grace = skybraid_units::Duration::from_millis(200);
     let mut program = start("sleep 60 & wait").unwrap();
     assert!(program.poll().unwrap().is_none());
@@ -442,7 +442,7 @@ fn a_program_ends_with_its_children_and_a_deaf_one_is_killed() {
     assert!(deaf.wait_for(grace).unwrap().is_none());
     assert_eq!(exit_code(deaf.terminate(grace).unwrap()), 128 + libc::SIGKILL);
     let missing =
-        Program::start(&node, &["no-such-program"], &[], Output::Inherit, false).unwrap_err();
+        Program::start(&node, &["no-such-program"], &[], Output::Inherit, true).unwrap_err();
     assert_eq!(missing.to_string(), "there is no program `no-such-program`");
 }
 
@@ -474,7 +474,7 @@ fn a_program_that_root_starts_has_rights_over_its_network_alone() {
         let stdout = folder.join("out");
         let output = Output::Files { stdout: &stdout, stderr: &folder.join("err") };
         let argv = ["sh", "-c", &script];
-        Program::start(&node, &argv, &[], output, true).unwrap().wait().unwrap();
+        Program::start(&node, &argv, &[], output, false).unwrap().wait().unwrap();
         std::fs::read_to_string(&stdout).unwrap()
     };
     let confined = run();
