@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Length};
+use skybraid_units::{Duration, Length, Promised};
 
 use crate::file::{ReadError, csv, number, position, wrong};
 use crate::position::Position;
@@ -72,7 +72,7 @@ impl Coverage {
                 let expected = alloc::format!("{} fields", names.len());
                 return Err(wrong(line, row, &expected));
             }
-            let field = |place: usize| fields.get(place).copied().unwrap_or_default();
+            let field = |place: usize| *fields.get(place).promised("a field").unwrap_or(&"");
             let height = altitude.map_or("0", field);
             let position = position(line, field(latitude), field(longitude), height)?;
             // Other columns may hold text, such as the operator's name.

@@ -135,7 +135,7 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""
-        return asdict(self)
+        return asdict(self) | {"verdict": str(self.verdict)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,16 @@ class Flight:
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""
-        return asdict(self) | {"requirements": [requirement.to_dict() for requirement in self.requirements]}
+        return {
+            "seed": self.seed,
+            "simulated_s": self.simulated_s,
+            "packet_hops": self.packet_hops,
+            "flows": {name: flow.to_dict() for name, flow in self.flows.items()},
+            "requirements": [requirement.to_dict() for requirement in self.requirements],
+            "links": self.links,
+            "emulation": self.emulation,
+            "members": {name: flow.to_dict() for name, flow in self.members.items()},
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

@@ -42,9 +42,9 @@ keys! {
         pub unloaded: Probability = Probability::saturating(0.02),
         /// Loss above which the rate falls.
         pub congested: Probability = Probability::saturating(0.04),
-        /// Factor by which the rate falls, above 0 and below 1.
+        /// Factor on the rate when it falls, above 0 and below 1.
         pub decrease: f64 = 0.875,
-        /// Step by which the rate rises with a report.
+        /// Rise of the rate with a report.
         pub increase: Rate = Rate::from_bps(50_000),
     }
 }
