@@ -1,5 +1,18 @@
-"""`python -m skybraid` is the command `skybraid`."""
+"""The command `skybraid`, and `python -m skybraid`."""
 
-from skybraid.cli import main
+import signal
+from importlib import import_module
 
-main()
+
+def main() -> None:
+    """Imports the command line and runs it; Ctrl-C during the import ends the process without a traceback."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # a shell lets programs in the background ignore it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    command = import_module("skybraid.cli")
+    signal.signal(signal.SIGINT, before)
+    command.main()
+
+
+if __name__ == "__main__":
+    main()

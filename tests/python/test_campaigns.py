@@ -130,12 +130,16 @@ def test_a_range_holds_both_ends_in_the_unit_of_its_text(table: dict[str, object
         ('vary."path.near.rate" = ["1Mbit/s", "1Mbit/s"]', 'found "1Mbit/s" twice'),
         ('vary."path.near.rate" = { from = "1Mbit/s", to = "2ms", steps = 2 }', "to: found 2ms, expected a quantity"),
         ('vary."path.near.rate" = { from = "1Mbit/s", to = "2Mbit/s" }', "steps: found neither, expected"),
-        ('vary."path.near.rate" = { from = "1Mbit/s", to = "2Mbit/s", step = 1 }', "step: found an unknown key"),
+        (
+            'vary."path.near.rate" = { from = "1Mbit/s", to = "2Mbit/s", step = 1 }',
+            "`steps`, `by`; did you mean `steps`",
+        ),
         ('vary."path.near.rate" = { from = "0Mbit/s", to = "2Mbit/s", steps = 2, log = true }', "not above zero"),
         ('zip = [{ "a.b" = ["1"], "a.c" = ["1", "2"] }]', "expected equally many values of each key"),
         ('vary."a.b" = ["1"]\nzip = [{ "a.b" = ["1"] }]', "a.b: found on two axes"),
         ("vary.seed = [1, 2]", 'expected `seeds = "1..20"`'),
         ('[[sweep.case]]\nset = { "a.b" = 1 }', "case.0.: name: found nothing"),
+        ('[[sweep.case]]\nnam = "x"', "case.0.: nam: found an unknown key, expected `name`"),
         ('[[sweep.case]]\nname = "x"\nset.path.near.rate = "1Mbit/s"', "keys in quotes"),
         ('vary."path.near.rate" = "all"', "found all, expected it at a key that ends in one of `scheduler`"),
     ],
@@ -199,7 +203,7 @@ def test_only_what_is_missing_is_flown(tiny: Path, tmp_path: Path) -> None:
     ("change", "words"),
     [
         (lambda text: text.replace("400kbit/s", "500kbit/s"), "differs in flow.control.traffic.rate"),
-        (lambda text: text + '\n[sweep]\nvary."path.far.delay" = ["1ms"]', "swept keys path.near.delay, expected"),
+        (lambda text: text + '\n[sweep]\nvary."path.far.delay" = ["1ms"]', "that varies path.near.delay, expected one"),
     ],
 )
 def test_another_campaign_s_folder_is_refused(
@@ -416,6 +420,7 @@ def test_a_dry_run_prints_the_points_and_writes_nothing(skybraid: Command, tiny:
     ("words", "message"),
     [
         (["--vary", "path.near.delay"], "--vary: found path.near.delay, expected KEY=V1,V2"),
+        (["--vary", "duration=1s", "--vary", "duration=2s"], "--vary: found duration twice, expected each key once"),
         (["--budget", "10"], "--budget: found it without --until"),
         (["--until", "x.share >= 99% ± shown"], "--until: found the flow x, expected one of control"),
         (["--on", "dask://127.0.0.1:9", "--workers", "2"], "expected it for this machine alone"),

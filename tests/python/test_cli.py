@@ -93,6 +93,19 @@ def test_a_second_flight_gets_a_folder_of_its_own(skybraid: Command, two_paths: 
     assert "result: runs/two-plain-paths-3_2\n" in second.stdout
 
 
+def test_two_flights_at_once_get_folders_of_their_own(two_paths: Path) -> None:
+    words = [sys.executable, "-m", "skybraid", "run", str(two_paths), "--summary"]
+    both = [subprocess.Popen(words, cwd=two_paths.parent, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    results = sorted(line for one in both for line in one.communicate()[0].splitlines() if line.startswith("result: "))
+    assert results == ["result: runs/two-plain-paths-3", "result: runs/two-plain-paths-3_2"]
+
+
+def test_a_file_called_runs_is_refused(skybraid: Command, two_paths: Path) -> None:
+    (two_paths.parent / "runs").write_text("")
+    done = skybraid("run", two_paths)
+    assert (done.returncode, "cannot write the result: Not a directory" in done.stderr) == (2, True)
+
+
 def test_a_result_that_is_there_already_stays_as_it_is(skybraid: Command, two_paths: Path) -> None:
     skybraid("run", two_paths, "--out", "kept", "--quiet")
     before = everything_below(two_paths.parent)
@@ -266,6 +279,29 @@ def test_the_doctor_concludes_which_commands_work(lacks: list[str], expected: li
     checks = [Check("Y", "run", present=True, found="it")]
     checks += [Check("X", needed_for, present=False, found="nothing") for needed_for in lacks]
     assert [line.split(": ", 1)[1] for line in conclusions(checks)] == expected
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+@pytest.mark.parametrize("words", [["run", "plain.toml"], ["run", "plain.toml", "--json"], ["run", "x.toml", "--json"]])
+def test_a_full_standard_output_is_an_error_in_a_line(two_paths: Path, words: list[str]) -> None:
+    two_paths.rename(two_paths.with_name("plain.toml"))
+    command = [sys.executable, "-m", "skybraid", *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, cwd=two_paths.parent, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    at = "x.toml: cannot read the scenario" if "x.toml" in words else "standard output: No space left on device"
+    assert f"error: {at}" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell of POSIX")
+def test_closed_standard_streams_are_as_good_as_null(two_paths: Path) -> None:
+    command = f"{sys.executable} -m skybraid run {two_paths} --out kept 2>&- <&-"
+    done = subprocess.run(command, shell=True, cwd=two_paths.parent, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-2:] == ["result: kept", "report: skybraid report kept"]
 
 
 def test_a_character_that_a_terminal_lacks_is_replaced() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -97,6 +98,31 @@ def test_runs_are_judged_while_others_fly() -> None:
 def test_keys_to_vary_are_a_mapping() -> None:
     with pytest.raises(ScenarioError, match="vary: found list, expected a mapping of keys to lists of values"):
         skybraid.sweep(SHORT, vary=["path"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("values", [range(1, 3), (1, 2), np.arange(1, 3), pl.Series([1, 2]), [np.int64(1), 2]])
+def test_varied_values_are_any_sequence(values: object, tmp_path: Path) -> None:
+    campaign = skybraid.sweep(SHORT, vary={"flow.video.copies": values}, seeds=[1], out=tmp_path / "out")
+    assert campaign.axes[0].values == [1, 2]
+
+
+def test_a_varied_value_that_toml_lacks_names_its_key(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"flow\.video\.copies: found None, expected a text, a number"):
+        skybraid.sweep(SHORT, vary={"flow.video.copies": [None]}, out=tmp_path / "out")
+    with pytest.raises(ScenarioError, match=r"flow\.video\.copies: found None, expected a text, a number"):
+        SHORT.with_("flow.video.copies", None)
+
+
+def test_too_few_workers_are_refused_before_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="workers: found -1, expected 1 or more"):
+        skybraid.sweep(SHORT, workers=-1, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_scenario_goes_to_another_process_by_pickle() -> None:
+    changed = SHORT.with_("duration", "6s")
+    there = pickle.loads(pickle.dumps(changed))
+    assert (there.toml(), there.file) == (changed.toml(), changed.file)
 
 
 def test_a_missing_table_names_those_that_are_there() -> None:

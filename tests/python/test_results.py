@@ -251,7 +251,7 @@ def test_wishes_that_make_no_sense_are_refused(wishes: dict[str, Any], words: st
 
 
 def test_damaged_result_folders_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match="expected a result folder"):
+    with pytest.raises(ResultError, match="expected the folder of a result"):
         Results.open(tmp_path)
     run(Scenario(TWO_PATHS), tables=[], out=tmp_path / "result")
     (tmp_path / "result" / "scenario.toml").write_text(TWO_PATHS.replace("20ms", "21ms"), encoding="utf-8")

@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -248,6 +249,17 @@ for _name, _entry in COMMANDS.items():
     app.command(name=_name, help=_entry.help)(_listed)
 
 
+def _open_closed_streams() -> None:
+    """Opens the null device for each standard stream that is closed, so that no file takes its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+
+
 def _let_all_characters_pass() -> None:
     """Replaces characters that a terminal lacks; pipes and files of Windows, which have its code page, become UTF-8."""
     encoding = "utf-8" if sys.platform == "win32" else None
@@ -267,12 +279,13 @@ def _keep_freed_memory() -> None:
 def main() -> None:
     """Runs the command line and exits with its code; reports errors in plain words."""
     interruption.catch_sigterm()
+    _open_closed_streams()
     _let_all_characters_pass()
     _keep_freed_memory()
-    if sys.argv[1:] == ["--version"]:  # typer needs 0.1 s to read it
-        typer.echo(VERSION)
-        return
     try:
+        if sys.argv[1:] == ["--version"]:  # typer needs 0.1 s to read it
+            typer.echo(VERSION)
+            return
         # See no-color.org.
         app(prog_name="skybraid", color=False if os.environ.get("NO_COLOR") else None)
     except SystemExit as leaving:
@@ -289,6 +302,11 @@ def main() -> None:
     except ModuleNotFoundError as error:
         _refuse(str(MissingExtraError.of(error)))
     except OSError as error:
+        if _is_of_output(error):
+            if isinstance(error, BrokenPipeError):
+                sys.exit(1)
+            typer.echo(f"error: standard output: {error.strerror or error}", err=True)
+            sys.exit(BAD_INPUT)
         where = f"{error.filename}: " if error.filename else ""
         _refuse(f"{where}{error.strerror or error}")
     except MemoryError:
@@ -328,7 +346,13 @@ def _wants_json() -> bool:
 
 
 def _print_error(words: str) -> None:
-    print_json({"error": words, "exit": BAD_INPUT})
+    with suppress(OSError):
+        print_json({"error": words, "exit": BAD_INPUT})
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether standard output could not be written, for example since its disk is full."""
+    return traceback.extract_tb(error.__traceback__)[-1].name == typer.echo.__name__
 
 
 def _refuse(words: str) -> NoReturn:

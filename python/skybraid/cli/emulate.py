@@ -46,7 +46,7 @@ from skybraid.cli.progress import progress
 from skybraid.cli.served import listen_outside, page
 from skybraid.execute import control, interruption
 from skybraid.model.errors import ScenarioError
-from skybraid.model.folder import default_folder
+from skybraid.model.folder import result_folder
 from skybraid.model.formatting import span
 from skybraid.model.scenario import Scenario, read_stream
 from skybraid.model.statistics import Verdict
@@ -137,13 +137,14 @@ def emulate(
         page(chosen.name, shown=live) as served,
         _reporting(chosen.name, served, whole_s, shown=not quiet) as report_progress,
         blaming(plugin),
+        result_folder(out, chosen.name, f"emulated {label}") as folder,
     ):
         results = emulating.emulate_here(
             chosen,
             options,
             seed=seed,
             tables=[] if tables == "" else listed(tables, "--tables"),
-            out=default_folder(chosen.name, f"emulated {label}") if out is None else out,
+            out=folder,
             pcap=pcap,
             progress=report_progress,
         )

@@ -30,7 +30,7 @@ from skybraid.cli.progress import progress
 from skybraid.cli.served import both, page
 from skybraid.model import tables as tables_
 from skybraid.model.errors import ScenarioError
-from skybraid.model.folder import default_folder
+from skybraid.model.folder import result_folder
 from skybraid.model.provenance import MAX_RUNS, seeds_from, seeds_text
 from skybraid.model.scenario import Scenario
 from skybraid.model.statistics import Verdict
@@ -80,13 +80,18 @@ def run(
         if served is not None:
             served.fill(lambda: "" if (results := so_far()) is None else reports.verdicts_so_far(results))
 
-    with page(chosen.name, shown=live) as served, progress(shown=not quiet) as report_progress, blaming(plugin):
+    with (
+        page(chosen.name, shown=live) as served,
+        progress(shown=not quiet) as report_progress,
+        blaming(plugin),
+        result_folder(out, chosen.name, label) as folder,
+    ):
         results = runs.run(
             chosen,
             seed=seed,
             seeds=numbers,
             tables=kept,
-            out=default_folder(chosen.name, label) if out is None else out,
+            out=folder,
             pcap=pcap,
             progress=both(report_progress, served, "simulating"),
             watch=watch,

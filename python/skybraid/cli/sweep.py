@@ -98,7 +98,11 @@ def sweep(
         raise ScenarioError("--seed: found --seeds too, expected one of them")
     numbers = [seed] if seed is not None else None if seeds is None else seeds_from(seeds)
     overrides = [assignment(text) for text in set_ or []]
-    varied = dict(_varied(text) for text in vary or [])
+    varied = dict[str, object]()
+    for key, values in map(_varied, vary or []):
+        if key in varied:
+            raise ScenarioError(f"--vary: found {key} twice, expected each key once, with all of its values")
+        varied[key] = values
     if dry_run:
         planned = planning.plan(
             scenario, seeds=numbers, vary=varied, overrides=overrides, several=None if until is None else True

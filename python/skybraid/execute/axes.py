@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from skybraid.execute.names import all_of
 from skybraid.execute.ranges import of_table
@@ -41,6 +41,15 @@ MAX_POINTS = 1_000_000
 """More points than anybody can want."""
 
 _CONTAINERS = ("path", "flow", "node", "link", "event", "route", "outages")
+
+
+@runtime_checkable
+class _Scalar(Protocol):
+    """A number of NumPy."""
+
+    def item(self) -> object:
+        """Returns the number as one of Python."""
+
 
 Label = str | int | float | bool
 """Value in an axis' column: a number or a truth as it is, everything else as text."""
@@ -154,7 +163,7 @@ def read(text: str, file: str, vary: Sequence[tuple[str, object]] = (), override
     keys = Keys(table, f"{file}: sweep")
     seeds = _seeds(keys)
     varied = dict(_flat(keys.take("vary", dict, {}), f"{file}: sweep.vary"))
-    varied |= dict(vary)
+    varied |= {key: _plain(value) for key, value in vary}
     notes: list[str] = []
     for key, value in varied.items():
         if value in (ALL, [ALL]):
@@ -192,6 +201,13 @@ def values_of(text: str) -> object:
         except tomllib.TOMLDecodeError as error:
             raise ScenarioError(f"--vary: found {text}, expected TOML: {error}") from error
     return [_scalar(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def _plain(value: object) -> object:
+    """Returns any sequence of values as a list, and NumPy's numbers as those of Python."""
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        return value
+    return [item.item() if isinstance(item, _Scalar) else item for item in value]
 
 
 def _scalar(text: str) -> object:
@@ -256,7 +272,10 @@ def _of_keys(lists: Mapping[str, list[object]], where: str) -> Axis:
             raise ScenarioError(f"{where}: {key}: found the sweep itself, expected a key of the scenario")
         if key == "seed":
             raise ScenarioError(f'{where}: seed: found a swept key, expected `seeds = "1..20"` in its place')
-        written = [toml_value(value) for value in values]
+        try:
+            written = [toml_value(value) for value in values]
+        except ScenarioError as error:
+            raise ScenarioError(f"{where}: {key}: {error}") from error
         twice = next((label for label in written if written.count(label) > 1), None)
         if twice is not None and len(lists) == 1:
             raise ScenarioError(f"{where}: {key}: found {twice} twice, expected each value once")

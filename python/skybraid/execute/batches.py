@@ -188,6 +188,8 @@ class Threads:
     target_s = 0.02
 
     def __init__(self, workers: int | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise ScenarioError(f"workers: found {workers}, expected 1 or more")
         self.workers = workers or cores()
 
     def outcomes(self, base: Base, batches: Iterator[Batch]) -> Iterator[Sequence[Outcome]]:

@@ -191,17 +191,15 @@ def grown(plan: Plan, there: Manifest, url: str) -> Plan:
         ResultError: anything else differs; nothing was changed.
     """
     new = plan.manifest
-    for what, before, now in (
-        ("version", there.version, new.version),
-        ("swept keys", ", ".join(there.columns) or "none", ", ".join(new.columns) or "none"),
-    ):
-        if before != now:
-            raise _other(url, f"{what} {before}", f"{now}")
+    if there.version != new.version:
+        raise _other(url, f"of version {there.version}", new.version)
+    if there.columns != new.columns:
+        raise _other(url, f"that varies {_listed(there.columns)}", f"one that varies {_listed(new.columns)}")
     _same_scenario(there.base, new.base, url)
     known = {point.labels: place for place, point in enumerate(there.points)}
     kinds = [_kinds(manifest.points) for manifest in (there, new)]
     if all(kinds) and kinds[0] != kinds[1]:
-        raise _other(url, f"values of the axes as {kinds[0]}", f"{kinds[1]}")
+        raise _other(url, f"of values of the axes as {kinds[0]}", f"{kinds[1]}")
     points, digests, wanted = list(there.points), list(there.digests), []
     same_text = there.base.text == new.base.text
     for point, digest in zip(new.points, new.digests, strict=True):
@@ -213,7 +211,7 @@ def grown(plan: Plan, there: Manifest, url: str) -> Plan:
             digests.append(fresh)
         elif digests[place] != fresh:
             words = point.words(new.columns) or "the scenario"
-            raise _other(url, f"{words} with other values, input files or algorithms", "the same")
+            raise _other(url, f"of {words} with other values, input files or algorithms", "the same")
         wanted.append(place)
     manifest = replace(
         there,
@@ -228,15 +226,15 @@ def grown(plan: Plan, there: Manifest, url: str) -> Plan:
 
 def _same_scenario(there: Base, new: Base, url: str) -> None:
     if there.overrides != new.overrides:
-        replaced = [" ".join(f"{key}={value}" for key, value in base.overrides) or "none" for base in (there, new)]
-        raise _other(url, f"replaced keys {replaced[0]}", replaced[1])
+        replaced = [_listed([f"{key}={value}" for key, value in base.overrides]) for base in (there, new)]
+        raise _other(url, f"that overrides {replaced[0]}", f"one that overrides {replaced[1]}")
     if there.text == new.text:
         return
     flat = [dict(_flat(axes.without(base.text))) for base in (there, new)]
     differ = [key for key in {**flat[0], **flat[1]} if flat[0].get(key) != flat[1].get(key)]
     if differ:
         shown = ", ".join(differ[:_SHOWN]) + (f" and {len(differ) - _SHOWN} more" if len(differ) > _SHOWN else "")
-        raise _other(url, f"a scenario that differs in {shown}", "the same")
+        raise _other(url, f"of a scenario that differs in {shown}", "the same")
 
 
 def _flat(value: object, above: str = "") -> Iterable[tuple[str, str]]:
@@ -261,8 +259,12 @@ def _longer(before: Axis, now: Axis) -> Axis:
     )
 
 
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(keys) or "no key"
+
+
 def _other(url: str, found: str, expected: str) -> ResultError:
     return ResultError(
-        f"{url}: found a campaign of {found}, expected {expected}; only points and seeds may come to it. "
+        f"{url}: found a campaign {found}, expected {expected}; only points and seeds may be added. "
         f"Name another folder with --out; nothing was changed"
     )

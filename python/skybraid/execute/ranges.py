@@ -24,6 +24,8 @@ _FAMILIES: tuple[dict[str, float], ...] = (
 )
 """Units that convert into one another, as a scenario knows them."""
 
+_KINDS = (str, float, int)
+
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z/%]*)\s*")
 
 
@@ -60,11 +62,12 @@ def of_table(table: dict[str, object], where: str) -> list[object]:
         ScenarioError: the table is invalid.
     """
     keys = Keys(table, where)
-    first = _end(keys, "from")
-    last = _end(keys, "to", first)
+    first = _end(keys, "from", keys.take("from", _KINDS))
+    last = _end(keys, "to", keys.take("to", _KINDS), first)
     log = keys.take("log", bool, False)
-    steps = keys.take("steps", int, 0) if "steps" in table else None
-    by = _end(keys, "by", first) if "by" in table else None
+    steps: int | None = keys.take("steps", (int,), None)
+    distance: object = keys.take("by", _KINDS, None)
+    by = None if distance is None else _end(keys, "by", distance, first)
     keys.done()
     if (steps is None) == (by is None):
         keys.refuse("steps", "neither" if steps is None else "both `steps` and `by`", "`steps` or `by`")
@@ -96,8 +99,7 @@ def _by(keys: Keys, first: Quantity, last: Quantity, by: Quantity) -> list[float
     return [first.number + place * by.number for place in range(count)]
 
 
-def _end(keys: Keys, key: str, like: Quantity | None = None) -> Quantity:
-    value: object = keys.take(key, (str, float, int))
+def _end(keys: Keys, key: str, value: object, like: Quantity | None = None) -> Quantity:
     found = quantity(value)
     if found is None:
         keys.refuse(key, repr(value), 'a number with its unit, such as "5Mbit/s"')

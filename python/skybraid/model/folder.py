@@ -26,9 +26,40 @@ _MAX_NAME = 120
 _PARTIAL = ".partial"
 
 
-def default_folder(scenario_name: str, seeds: str) -> Path:
-    """Returns an unused folder below `runs`, named after the scenario and its seeds."""
-    return _first_that(f"{scenario_name} {seeds}", lambda folder: not folder.exists())
+@contextmanager
+def result_folder(given: Path | None, scenario_name: str, seeds: str) -> Iterator[Path]:
+    """Yields the folder that was given, or an unused one below `runs`, named after the scenario and its seeds.
+
+    An unused folder is made at once, so that commands that run at the same time get different ones, and is removed if
+    it is still empty at the end.
+
+    Raises:
+        ResultError: no folder can be made below `runs`.
+    """
+    if given is not None:
+        yield given
+        return
+    is_first = not RUNS.exists()
+    folder = _first_that(f"{scenario_name} {seeds}", _is_made_now)
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
+            if is_first:
+                RUNS.rmdir()
+
+
+def _is_made_now(folder: Path) -> bool:
+    try:
+        make_folder(folder.parent)
+        if not os.path.lexists(folder):
+            with suppress(FileExistsError):
+                folder.mkdir()
+                return True
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return False
 
 
 def campaign_folder(scenario_name: str, fits: Callable[[str], bool]) -> Path:
@@ -212,7 +243,10 @@ def make_folder(folder: Path) -> None:
             break
         folder = folder.parent
     for one in reversed(missing):
-        one.mkdir(exist_ok=True)
+        with suppress(FileExistsError):
+            one.mkdir()
+        if not one.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(one))
         flush(one.parent)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar, cast
@@ -37,6 +38,8 @@ class Keys:
         if key not in self._left:
             if default:
                 return default[0]
+            if meant := difflib.get_close_matches(key, self._left, 1):
+                self.refuse(meant[0], "an unknown key", f"`{key}`")
             self.refuse(key, "nothing", "a value")
         value = self._left.pop(key)
         wanted = kind if isinstance(kind, tuple) else (kind,)

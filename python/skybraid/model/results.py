@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import skybraid
 from skybraid.model import tables as table_files
-from skybraid.model.errors import MissingTableError, ResultError
+from skybraid.model.errors import MissingTableError, ResultError, meant_by
 from skybraid.model.folder import new_folder
 from skybraid.model.heavy import pl
 from skybraid.model.provenance import footer
@@ -355,8 +355,12 @@ class Results:
             summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
             provenance = json.loads((path / PROVENANCE).read_text(encoding="utf-8"))
             scenario = (path / SCENARIO).read_text(encoding="utf-8")
+        except PermissionError as error:
+            raise ResultError(f"{error.filename}: cannot be read: {error.strerror}") from error
         except OSError as error:
-            raise ResultError(f"{path}: found no {error.filename}, expected a result folder") from error
+            meant = "" if path.exists() else meant_by(path)
+            found = _found_at(path, error)
+            raise ResultError(f"{path}: found {found}, expected the folder of a result{meant}") from error
         except ValueError as error:
             raise ResultError(f"{path}: the result is damaged: {error}") from error
         try:
@@ -401,12 +405,24 @@ def write_table(
     return path if seed is None else path.parent
 
 
+def _found_at(path: Path, error: OSError) -> str:
+    """Describes a path at which no result can be opened."""
+    if not path.exists():
+        return "no such folder"
+    if path.is_file():
+        return "a file"
+    if (path / "campaign.json").exists():
+        return "a campaign"
+    return f"no {error.filename}"
+
+
 def _refuse_damaged(file: Path) -> None:
     """Raises if a Parquet file is truncated or overwritten."""
     try:
         pl.read_parquet_schema(file)
     except OSError as error:
-        raise ResultError(f"{file}: cannot read the table: {error.strerror or error}") from error
+        reason = str(error).partition(" (os error")[0]
+        raise ResultError(f"{file}: cannot read the table: {error.strerror or reason}") from error
     except pl.exceptions.PolarsError as error:
         words = str(error).splitlines()[0] if str(error) else type(error).__name__
         advice = "`replay` in provenance.json is the command that makes the result again"

@@ -98,7 +98,10 @@ class Scenario:
         Raises:
             ScenarioError: no such key, or not a value for it.
         """
-        replaced = [(key, toml_value(value)) for key, value in values.items()]
+        try:
+            replaced = [(key, toml_value(value)) for key, value in values.items()]
+        except ScenarioError as error:
+            raise ScenarioError(f"{', '.join(values)}: {error}") from error
         return type(self)(self._text, self.file, (*self._overrides, *replaced), like=self)
 
     @property
@@ -190,6 +193,10 @@ class Scenario:
         """SHA-256 of the effective scenario's text, in hexadecimal."""
         return hashlib.sha256(self.toml().encode()).hexdigest()
 
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, Overrides]]:
+        """Pickles the text and the overrides; the process that loads them reads the trace files again."""
+        return type(self), (self._text, self.file, self._overrides)
+
     def __repr__(self) -> str:
         return f"Scenario({self.name!r}, file={self.file!r}, seed={self.seed})"
 
@@ -264,7 +271,7 @@ def _toml(value: object) -> str:
     try:
         return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")
     except TypeError as error:
-        raise ScenarioError(f"{value!r}: {error}") from error
+        raise ScenarioError(f"found {value!r}, expected a text, a number, a truth, a list or a table") from error
 
 
 _cached_toml = lru_cache(maxsize=4096, typed=True)(_toml)
