@@ -25,7 +25,7 @@ _LINE = re.compile(
 )
 _LOST = re.compile(r"\s(?P<lost>-?\d+)/\s*(?P<packets>\d+)\s+\(")
 _ERROR = re.compile(r"iperf3: (error - .*)")
-_SIZES = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
+_PREFIXES = " KMGT"
 
 _BEGUN = ("Connecting to host", "Client connecting to", "Accepted connection from")
 """Words that begin a test in the log of a client or a server."""
@@ -244,11 +244,16 @@ def _add_stream(by_start: dict[float, Interval], found: re.Match[str], number: i
     """Adds a stream's line to its interval, unless the line repeats one or sums up the test."""
     start_s = float(found["start"])
     interval = by_start.setdefault(start_s, Interval(number, start_s, float(found["end"])))
-    size = _SIZES[found["unit"][0] if found["unit"][0] in _SIZES else ""]
-    rate = float(found["rate"]) * size * (8 if "Bytes" in found["unit"] else 1)
+    rate = float(found["rate"]) * _mbps_of(found["unit"])
     counts = _LOST.search(found["rest"])
     lost, packets = (0, 0) if counts is None else (max(int(counts["lost"]), 0), int(counts["packets"]))
     interval.streams.setdefault(found["id"], (rate, lost, packets))
+
+
+def _mbps_of(unit: str) -> float:
+    """Returns a unit's size in Mbit/s: prefixes of bits are powers of 1000, those of bytes of 1024 (`units.c`)."""
+    power = max(_PREFIXES.find(unit[0]), 0)
+    return 8e-6 * 1024.0**power if "Bytes" in unit else 1e-6 * 1000.0**power
 
 
 def _measurement(source: Source, direction: str, rows: list[Interval], notes: list[str]) -> Measurement:
