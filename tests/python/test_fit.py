@@ -373,6 +373,15 @@ class TestLink:
         lost = [drawn.values("loss", "uplink") for drawn in (draw_flight(link, 300.0, random) for _ in range(40))]
         assert np.mean([0.0 if one is None else one.mean() for one in lost]) > 80
 
+    def test_a_short_flight_without_service_is_no_number_of_its_own(self) -> None:
+        def flight(delay_ms: np.ndarray) -> Flight:
+            return Flight("short", np.arange(120.0), (Column("delay", "ms", delay_ms),), 120.0)
+
+        usual = flight(30 + np.arange(120.0) % 7)
+        with np.errstate(all="raise"):
+            alone, spread = (fit_link(flights).spread for flights in ([usual], [usual, flight(np.full(120, math.inf))]))
+        assert spread["jitter"] == pytest.approx(alone["jitter"], rel=0.5)
+
     def test_a_flight_without_service_keeps_its_outages_to_itself(self) -> None:
         def flight(name: str, down: np.ndarray) -> Flight:
             delay = np.where(down, math.inf, 30.0 + np.arange(len(down)) % 3)

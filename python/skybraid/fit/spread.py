@@ -119,9 +119,10 @@ def _slow(name: str, flights: Sequence[Flight], length_s: float) -> float:
             values = flight.values("rate" if name == "rate" else "delay", direction)
             if values is None:
                 continue
+            known = values[np.isfinite(values)]
             if name == "jitter":
-                values = values - values.min()
-            known = values[np.isfinite(values) & (values > 0)]
+                known = known - known.min(initial=np.inf)
+            known = known[known > 0]
             if known.size:
                 variances.append(float(np.log(known).var()))
     if not variances:

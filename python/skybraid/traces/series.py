@@ -117,9 +117,15 @@ def quantile_of(values: NDArray[np.float64], weights: NDArray[np.float64], q: fl
 
 
 def stats(trace: Trace) -> TraceStats:
-    """Returns the statistics of a trace, each value weighted by its duration."""
+    """Returns the statistics of a trace, each value weighted by its duration.
+
+    Raises:
+        TraceError: at no time is there a path.
+    """
     durations_s = trace.durations_s()
     there = np.isfinite(trace.values)
+    if not there.any():
+        raise TraceError(f"{trace.name}: found {trace.length_s():.4g} s without a path; expected a {trace.quantity}")
     values, weights = trace.values[there], durations_s[there]
     mean = float(np.average(values, weights=weights))
     over = None
