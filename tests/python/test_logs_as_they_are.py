@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skybraid.traces import MeasuredTrack, TraceError, load
+from skybraid.traces import MeasuredTrack, TraceError, import_files, load, read, stats
 from skybraid.traces.formats import Options, Source, recognise
 from skybraid.traces.formats.source import CUT
 from skybraid.traces.measurement import gaps_of
@@ -71,6 +71,63 @@ class TestPing:
         path = write(tmp_path, "a", "\n".join(lines) + "\n")
         assert recognise(Source(path)) == "ping-bsd"
         assert values(measured(path), "rtt") == [12.5, math.inf, 12.5, math.inf]
+
+    @pytest.mark.parametrize(
+        ("lines", "count", "every_s"),
+        [
+            (
+                "\n--- 8.8.8.8 ping statistics ---\n5 packets transmitted, 0 received, time 4099ms\n",
+                5,
+                1.02475,
+            ),
+            ("no answer yet for icmp_seq=1\nno answer yet for icmp_seq=2\n", 2, 1.0),
+            ("From 10.0.0.1 icmp_seq=1 Destination Host Unreachable\n", 1, 1.0),
+        ],
+    )
+    def test_a_log_without_any_reply_is_an_outage(self, lines: str, count: int, every_s: float, tmp_path: Path) -> None:
+        stamp = "[2023-05-13 10:44:47.5] "
+        heading = LINUX.splitlines(keepends=True)[0]
+        one = measured(write(tmp_path, "a", stamp + heading + lines), zone="UTC")
+        assert (values(one, "rtt"), values(one, "round_trip_loss")) == ([math.inf] * count, [100] * count)
+        assert one.times_s == pytest.approx([every_s * at for at in range(count)])
+        assert one.start_unix_s == 1683974687.5
+        assert f"none of {count} probes was answered" in one.notes[0]
+        with pytest.raises(TraceError, match="expected a reply"):
+            load(write(tmp_path, "a", heading))
+        path = write(tmp_path, "a.csv", "time [s],rtt [ms]\n0,inf\n1,inf\n")
+        with pytest.raises(TraceError, match=r"a.csv, rtt: found 2 s without a path; expected a rtt"):
+            stats(read(path))
+
+    @pytest.mark.parametrize("tool", ["ping", "ping-bsd", "fping"])
+    def test_a_pause_of_the_tool_is_a_gap(self, tool: str, tmp_path: Path) -> None:
+        forms = {
+            "ping": ("64 bytes from 8.8.8.8: icmp_seq={} ttl=55 time=10 ms", LINUX.splitlines()[0]),
+            "ping-bsd": (
+                "64 bytes from 8.8.8.8: icmp_seq={} ttl=55 time=10.0 ms",
+                "PING 8.8.8.8 (8.8.8.8): 56 data bytes",
+            ),
+            "fping": ("8.8.8.8 : [{}], 64 bytes, 10.0 ms (10.0 avg, 0% loss)", ""),
+        }
+        form, heading = forms[tool]
+        lines = [f"[{1683992966 + at + (3600 if at > 20 else 0)}.5] {form.format(at + 1)}" for at in range(40)]
+        path = write(tmp_path, "a", "\n".join([heading, *lines, ""]))
+        one = measured(path, tool)
+        # Only the BSDs count from 0, so that one probe was lost.
+        lost = int(tool == "ping-bsd")
+        assert [(gap.start_s, gap.end_s) for gap in gaps_of(one)] == [pytest.approx((lost + 21, lost + 3621), abs=0.01)]
+        with pytest.raises(TraceError, match="1 gap"):
+            import_files([path], tmp_path / "a.csv", tool)
+
+    def test_stamps_without_a_year_continue_after_new_year(self, tmp_path: Path) -> None:
+        days = ["Dec 31 23:59:59", "Jan  1 00:00:00", "Jan  1 00:00:01"]
+        reply = "64 bytes from 8.8.8.8: icmp_seq={} ttl=55 time=10 ms"
+        lines = [f"{day} {reply.format(at + 1)}" for at, day in enumerate(days)]
+        one = measured(write(tmp_path, "a", "\n".join([LINUX.splitlines()[0], *lines, ""])))
+        assert one.times_s == pytest.approx([0, 1, 2])
+
+    def test_of_several_replies_of_fping_the_first_counts(self, tmp_path: Path) -> None:
+        lines = [f"8.8.8.8 : [{at}], 64 bytes, {ms} ms (12 avg, 0% loss)" for at, ms in ((0, 12), (1, 14), (0, 33))]
+        assert values(measured(write(tmp_path, "a", "\n".join([*lines, ""]))), "rtt") == [12, 14]
 
     def test_windows_goes_on_after_statistics_of_ctrl_break(self, tmp_path: Path) -> None:
         replies = "".join(f"Reply from 8.8.8.8: bytes=32 time={ms}ms TTL=117\n" for ms in (14, 15))

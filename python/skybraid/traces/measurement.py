@@ -37,6 +37,9 @@ _GAP_STEPS = 4.0
 _MIN_GAP_S = 1.0
 """Minimum length in s of a gap."""
 
+_EVEN, _JITTER = 0.9, 0.1
+"""Minimum share of rows within a tolerance of the median interval, and the tolerance, of an even series."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -160,6 +163,14 @@ class MeasuredTrack:
 
 
 Imported = Measurement | MeasuredTrack
+
+
+def is_even(times_s: Floats) -> bool:
+    """Whether nearly all rows are one interval apart, so that a longer distance is a gap."""
+    steps_s = np.diff(times_s)
+    return len(steps_s) > 1 / (1 - _EVEN) and bool(
+        (np.abs(steps_s / float(np.median(steps_s)) - 1) < _JITTER).mean() >= _EVEN
+    )
 
 
 def gaps_of(measurement: Measurement) -> list[Gap]:

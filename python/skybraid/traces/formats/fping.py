@@ -48,7 +48,11 @@ def read(source: Source, options: Options) -> list[Measurement]:
         target, sequence = found["host"], int(found["seq"])
         if sequence > MAX_ROWS:
             source.fail(number, f"[{sequence}]", f"fewer than {MAX_ROWS} probes")
-        rtt_ms[sequence] = math.inf if found["lost"] else number_of(source, number, found["rtt"], "a round trip in ms")
+        answered_ms = math.inf if found["lost"] else number_of(source, number, found["rtt"], "a round trip in ms")
+        if math.isfinite(rtt_ms.get(sequence, math.inf)):
+            # Of several replies the first counts.
+            continue
+        rtt_ms[sequence] = answered_ms
         if found["stamp"] and (stamp := read_stamp(found["stamp"], zone_of(options))) is not None:
             stamps[sequence] = stamp
     if all(math.isinf(value) for value in rtt_ms.values()):
@@ -57,7 +61,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     if len(stamps) == len(rtt_ms):
         rtt_ms = {number - first: value for number, value in rtt_ms.items()}
         stamps = {number - first: stamp for number, stamp in stamps.items()}
-        return [stamped_probes(source, rtt_ms, stamps, last - first)]
+        return [stamped_probes(source, rtt_ms, stamps, last - first, is_paced=True)]
     every_s = 1.0 if options.every_s is None else options.every_s
     notes = (f"no stamps: probes taken as {every_s:g} s apart (--every, fping -D)",)
     return [even_probes(source, rtt_ms, first, last, every_s, notes)]

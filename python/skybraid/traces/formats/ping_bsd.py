@@ -63,7 +63,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     if newest < 0:
         source.fail(None, "no probe", "lines such as `64 bytes from 10.0.0.1: icmp_seq=0 ttl=55 time=12.3 ms`")
     if replies and len(stamps) == len(replies):
-        return [stamped_probes(source, replies, stamps, newest)]
+        return [stamped_probes(source, replies, stamps, newest, is_paced=True)]
     every_s = 1.0 if options.every_s is None else options.every_s
     notes = (f"no dates: probes taken as {every_s:g} s apart (--every)",)
     return [even_probes(source, replies, 0, newest, every_s, notes)]

@@ -27,6 +27,9 @@ _REPLY = re.compile(
     r"(?:ident=\d+ )?(?:ttl|hlim)=\d+ [^=<]*[=<] ?(?P<rtt>\d+(?:[.,]\d+)?) ?[^\s\d.,]+(?P<rest>.*)"
 )
 _HEADING = re.compile(r"PING \S.*\d")
+_SIZES = re.compile(r"(?P<stamp>(?:^|.*[\s:\]|-])\[*)PING .*\d\(\d+\) ")
+"""First line of the output, perhaps with a stamp before it; the BSDs' has no `56(84)`."""
+
 _SENT = re.compile(r"\b(?:icmp_seq|icmp_req|seq)=(?P<seq>\d+)\b")
 _SUMMARY = re.compile(r"--- .* ---\s*$")
 _ROUND = 1 << 16
@@ -62,16 +65,19 @@ def recognises(source: Source) -> bool:
     if any(HEADING.search(line) for line in source.first_lines):
         # Busybox has the heading of the BSDs.
         return any(match["key"] == "seq" for match in found)
-    return bool(found) or any(re.match(r"PING .*\d\(\d+\) ", line) for line in source.first_lines)
+    return bool(found) or any(_SIZES.match(line) for line in source.first_lines)
 
 
 def read(source: Source, options: Options) -> list[Measurement]:
     """Reads the probes; without stamps they are `every` apart, by default as in the summary, else 1 s.
 
     Raises:
-        TraceError: a line is invalid, or there is no reply.
+        TraceError: a line is invalid, or there is no reply and no number of probes.
     """
-    log = _english_log(source, options)
+    lines = _classified(source)
+    if not lines.replies and lines.sent + lines.silent > 0:
+        return [_unanswered(source, options, lines)]
+    log = _english_log(source, options, lines)
     try:
         times_s, rtt_ns = read_trace(log.text, "ping", "rtt", None)
     except SkybraidError as error:
@@ -84,7 +90,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     elif start_unix_s is not None:
         # The first reply's probe; lost ones before it were sent earlier.
         start_unix_s -= float(times[int(np.argmax(np.isfinite(rtt_ns)))])
-    return [of_probes(source, times, np.asarray(rtt_ns) * 1e-6, start_unix_s, None, notes)]
+    return [of_probes(source, times, np.asarray(rtt_ns) * 1e-6, start_unix_s, None, notes, is_paced=True)]
 
 
 @dataclass(slots=True)
@@ -95,7 +101,7 @@ class _Lines:
         lines: all lines at their original line numbers; irrelevant ones are empty.
         replies: replies in the order of the log, each with its line number.
         headings: line numbers of the headings.
-        silent: unanswered probes after the last reply.
+        silent: unanswered probes after the last reply, or of a log without replies.
         sent: number of probes in the summary, 0 without a summary.
         even_s: interval of the probes in s, from the summary's time.
     """
@@ -108,9 +114,21 @@ class _Lines:
     even_s: float | None = None
 
 
-def _english_log(source: Source, options: Options) -> _Log:
+def _unanswered(source: Source, options: Options, log: _Lines) -> Measurement:
+    """Returns the probes of a log without any reply: all are lost."""
+    count = max(log.sent, log.silent)
+    every_s = options.every_s or log.even_s or 1.0
+    stamps = [read_stamp(found["stamp"], zone_of(options)) for line in source.lines if (found := _SIZES.match(line))]
+    known = [stamp for stamp in stamps[:1] if stamp is not None and stamp.is_dated]
+    clock_s, assumed = clock_of(source, known) if known else (np.empty(0), ())
+    start_unix_s = float(clock_s[0]) if known else None
+    notes = (f"none of {count} probes was answered: taken as lost, {every_s:g} s apart", *assumed)
+    times_s = np.arange(count, dtype=np.float64) * every_s
+    return of_probes(source, times_s, np.full(count, np.inf), start_unix_s, count * every_s, notes)
+
+
+def _english_log(source: Source, options: Options, log: _Lines) -> _Log:
     """Returns the log in the form that the scenario reader parses."""
-    log = _classified(source)
     if not log.replies:
         return _Log(source.text, None, 1.0, ())
     replies = _with_points(source, log.replies)
@@ -152,9 +170,9 @@ def _classified(source: Source) -> _Lines:
             log.silent = 0
         elif " bytes from " in line and source.drop_cut(at + 1):
             log.lines[at] = ""
-        elif log.replies and (probe := _SENT.search(line)) is not None:
+        elif (probe := _SENT.search(line)) is not None:
             # No answer yet, or an ICMP error of a router.
-            ahead = (int(probe["seq"]) - log.replies[-1].sequence) % _ROUND
+            ahead = (int(probe["seq"]) - (log.replies[-1].sequence if log.replies else 0)) % _ROUND
             log.silent = max(log.silent, ahead if ahead < _ROUND // 2 else 0)
         elif _HEADING.search(line):
             if log.replies:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
 from skybraid.traces.formats.stamps import KNOWN_ZONE, Stamp, on_one_clock
-from skybraid.traces.measurement import Column, Measurement
+from skybraid.traces.measurement import Column, Measurement, is_even
 
 if TYPE_CHECKING:
     from skybraid.traces.formats.source import Source
@@ -51,6 +51,8 @@ def of_probes(
     start_unix_s: float | None = None,
     end_s: float | None = None,
     notes: tuple[str, ...] = (),
+    *,
+    is_paced: bool = False,
 ) -> Measurement:
     """Returns the round-trip time and the loss of probes.
 
@@ -61,12 +63,13 @@ def of_probes(
         start_unix_s: sending time of the first, in s since 1970.
         end_s: end of the last one's interval, in s.
         notes: assumptions of the reader.
+        is_paced: whether the tool sends at an even interval whatever is answered, so that a pause is one of the tool.
     """
+    times = np.asarray(times_s, dtype=np.float64)
     rtt = np.asarray(rtt_ms, dtype=np.float64)
     columns = (Column("rtt", "ms", rtt), Column("round_trip_loss", "%", np.where(np.isinf(rtt), 100.0, 0.0)))
-    return Measurement(
-        str(source.path), np.asarray(times_s, dtype=np.float64), columns, start_unix_s, end_s, False, notes=notes
-    )
+    is_sampled = is_paced and is_even(times)
+    return Measurement(str(source.path), times, columns, start_unix_s, end_s, is_sampled, notes=notes)
 
 
 def even_probes(
@@ -87,7 +90,9 @@ def even_probes(
     return of_probes(source, np.arange(count, dtype=np.float64) * every_s, rtt, None, count * every_s, notes)
 
 
-def stamped_probes(source: Source, rtt_ms: dict[int, float], stamps: dict[int, Stamp], last: int) -> Measurement:
+def stamped_probes(
+    source: Source, rtt_ms: dict[int, float], stamps: dict[int, Stamp], last: int, *, is_paced: bool = False
+) -> Measurement:
     """Returns probes stamped with their arrival; unstamped ones are spread evenly between their neighbours.
 
     Args:
@@ -95,6 +100,7 @@ def stamped_probes(source: Source, rtt_ms: dict[int, float], stamps: dict[int, S
         rtt_ms: round-trip times by probe number, from 0 on; infinity: lost, and the stamp is that of the timeout.
         stamps: stamps of the lines by probe number.
         last: number of the last probe.
+        is_paced: as in `of_probes`.
     """
     numbers = np.array(sorted(stamps), dtype=np.int64)
     ordered = [stamps[int(number)] for number in numbers]
@@ -103,7 +109,10 @@ def stamped_probes(source: Source, rtt_ms: dict[int, float], stamps: dict[int, S
     clock_s, notes = clock_of(source, ordered)
     sent_s = (clock_s - np.where(answered, rtts, 0.0) * 1e-3)[answered]
     numbers = numbers[answered]
-    every_s = float((sent_s[-1] - sent_s[0]) / max(numbers[-1] - numbers[0], 1)) or 1.0
+    steps_s = np.diff(sent_s) / np.diff(numbers)
+    # A pause of the tool does not change its interval.
+    usual_s = float(np.median(steps_s)) if is_paced and steps_s.size else 0.0
+    every_s = usual_s or float((sent_s[-1] - sent_s[0]) / max(numbers[-1] - numbers[0], 1)) or 1.0
     every = np.arange(last + 1)
     times_s = np.interp(every, numbers, sent_s)
     times_s += np.where(every < numbers[0], every - numbers[0], np.maximum(every - numbers[-1], 0)) * every_s
@@ -111,6 +120,5 @@ def stamped_probes(source: Source, rtt_ms: dict[int, float], stamps: dict[int, S
     times_s = np.maximum.accumulate(times_s) + 1e-6 * every
     start_unix_s = float(times_s[0]) if ordered[0].is_dated else None
     rtt = [rtt_ms.get(int(number), math.inf) for number in every]
-    return of_probes(
-        source, times_s - times_s[0], rtt, start_unix_s, float(times_s[-1] - times_s[0]) + abs(every_s), notes
-    )
+    end_s = float(times_s[-1] - times_s[0]) + abs(every_s)
+    return of_probes(source, times_s - times_s[0], rtt, start_unix_s, end_s, notes, is_paced=is_paced)

@@ -6,21 +6,16 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from skybraid.model.heavy import np
 from skybraid.traces import reading
 from skybraid.traces.formats import dish, records, table
 from skybraid.traces.formats.source import unix_time
-from skybraid.traces.measurement import Column, Measurement
+from skybraid.traces.measurement import Column, Measurement, is_even
 
 if TYPE_CHECKING:
     from skybraid.traces.formats.source import Options, Source
-    from skybraid.traces.measurement import Floats
     from skybraid.traces.series import Trace
 
 _STARTS = "# starts at "
-
-_EVEN, _JITTER = 0.9, 0.1
-"""Minimum share of rows within a tolerance of the median interval, and the tolerance, of an even series."""
 
 
 def recognises_csv(source: Source) -> bool:
@@ -58,15 +53,7 @@ def read_csv(source: Source, options: Options) -> list[Measurement]:
     # `trace import` keeps the date of the first row in a comment.
     begun = next((line for line in source.lines if line.startswith(_STARTS)), None)
     start_s = found.start_unix_s if begun is None else unix_time(begun.removeprefix(_STARTS), None)
-    return [replace(found, start_unix_s=start_s, is_sampled=_is_even(found.times_s))]
-
-
-def _is_even(times_s: Floats) -> bool:
-    """Whether nearly all rows are one interval apart, so that a longer distance is a gap."""
-    steps_s = np.diff(times_s)
-    return len(steps_s) > 1 / (1 - _EVEN) and bool(
-        (np.abs(steps_s / float(np.median(steps_s)) - 1) < _JITTER).mean() >= _EVEN
-    )
+    return [replace(found, start_unix_s=start_s, is_sampled=is_even(found.times_s))]
 
 
 def read_mahimahi(source: Source, options: Options) -> list[Measurement]:
@@ -84,7 +71,7 @@ def read_hypatia(source: Source, options: Options) -> list[Measurement]:
 def read_parquet(source: Source, options: Options) -> list[Measurement]:
     """Reads Parquet columns in the same way as those of CSV."""
     (found,) = table.read(source, options, has_units=True)
-    return [replace(found, is_sampled=_is_even(found.times_s))]
+    return [replace(found, is_sampled=is_even(found.times_s))]
 
 
 def _measurement(source: Source, trace: Trace, direction: str) -> Measurement:

@@ -39,7 +39,7 @@ _ZONE = r"\s*(?P<zone>[A-Z]{1,4}(?![A-Za-z])|[A-Z][a-z]+/[A-Za-z_/]+|[+-]\d{2}(?
 _ZONED_YEAR = r"(?:\s+(?P<late>[A-Z]{3,4}))?\s+(?P<year>\d{4})"
 _ISO = r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})"
 _NAMED = r"(?P<name>[A-Za-z]{3})[a-z]*"
-_SINCE_1970 = re.compile(r"(?P<whole>1\d{9}(?:\d{3}){0,3})(?:\.\d+)?|1\.\d+[eE]\+?(?P<exponent>09|9|12|15|18)")
+_SINCE_1970 = re.compile(r"(?P<whole>1\d{9}(?:\d{3}){0,3})(?:[.,]\d+)?|1\.\d+[eE]\+?(?P<exponent>09|9|12|15|18)")
 _FORMS = tuple(
     re.compile(form)
     for form in (
@@ -62,6 +62,11 @@ KNOWN_ZONE = "--zone with the place meant (CST may be America/Chicago or Asia/Sh
 """Text on what is expected instead of an ambiguous or unknown zone."""
 
 _DAY_S = 86400.0
+_YEAR_S = 366 * _DAY_S
+"""Length of 2000, the year that dates without one are taken to be of, in s."""
+
+_NEW_YEAR_S = 300 * _DAY_S
+"""Step back in s from which on a date without its year is of the next year."""
 
 
 class Stamp(NamedTuple):
@@ -122,17 +127,18 @@ def may_be_month_first(text: str) -> bool:
 
 
 def in_order(stamps: Sequence[Stamp]) -> list[Stamp]:
-    """Returns the stamps of a log in increasing order; times of day continue after midnight.
+    """Returns the stamps of a log in increasing order; times of day continue after midnight, days after New Year.
 
     After the clock has stepped back in autumn, stamps of the repeated hour take its second occurrence.
     """
     found: list[Stamp] = []
-    before_s, is_second, midnights_s = -math.inf, False, 0.0
+    before_s, is_second, passed_s = -math.inf, False, 0.0
     for one in stamps:
         stamp = one
         if not one.is_dated:
-            midnights_s += _DAY_S if one.at_s + midnights_s - before_s < -_DAY_S / 2 else 0.0
-            stamp = one._replace(at_s=one.at_s + midnights_s, again_s=one.again_s + midnights_s)
+            back_s = before_s - one.at_s - passed_s
+            passed_s += _YEAR_S if _NEW_YEAR_S < back_s < math.inf else _DAY_S if back_s > _DAY_S / 2 else 0.0
+            stamp = one._replace(at_s=one.at_s + passed_s, again_s=one.again_s + passed_s)
         has_gone_back = stamp.again_s - before_s < before_s - stamp.at_s
         is_second = stamp.again_s > stamp.at_s and (is_second or has_gone_back)
         found.append(stamp._replace(at_s=stamp.again_s) if is_second else stamp)
@@ -166,7 +172,7 @@ def _since_1970(text: str) -> float | None:
     if found is None:
         return None
     digits = int(found["exponent"]) if found["exponent"] else len(found["whole"]) - 1
-    return float(text) * 10.0 ** (9 - digits)
+    return float(text.replace(",", ".")) * 10.0 ** (9 - digits)
 
 
 def _stamp(parts: dict[str, str | None], zone: ZoneInfo | None, *, is_day_first: bool | None) -> Stamp | None:
