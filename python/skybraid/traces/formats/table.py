@@ -52,10 +52,19 @@ _QUANTITIES = (
     ),
 )
 _DIRECTIONS = (
-    ("downlink", r"down|\bdl\b|dl_|_dl|\brx\b|pdsch"),
-    ("uplink", r"up(load|link|$|_|\b)|\bul\b|ul_|_ul|\btx\b|pusch"),
+    ("downlink", r"down|\bdl\b|dl_|_dl|(?<![a-z])rx(?![a-z])|pdsch"),
+    ("uplink", r"up(load|link|$|_|\b)|\bul\b|ul_|_ul|(?<![a-z])tx(?![a-z])|pusch"),
 )
 
+
+_SPREADS = re.compile(r"jitter|mdev|(?<![a-z])(std|sd|dev|var)(?![a-z])|stddev|deviation|varia|pdv", re.IGNORECASE)
+"""Headings of how much a quantity varies."""
+
+_OTHER_TIMES = re.compile(r"duration|interval|period|(?<![a-z])age(?![a-z])|uptime|offset|timeout", re.IGNORECASE)
+"""Headings of times that are no delays of packets."""
+
+_LOSSES = re.compile(rf"{_QUANTITIES[3][1]}|(?<![a-z])(per|plr|fer)(?![a-z])|missed|timeout", re.IGNORECASE)
+"""Headings of shares that are losses."""
 
 _TOOLS = (
     # G-NetTrack's manual: bit rates in kbit/s, round trips in ms.
@@ -87,6 +96,11 @@ _COUNT = re.compile(
 )
 _TIMED = re.compile(r"time|date|stamp|epoch|utc|unix|zeit|heure|hora|fecha|\bts\b|^t$|^\d*$", re.IGNORECASE)
 """Headings of numbers that may be s, ms, us or ns since 1970."""
+
+_UNIT_OF_TIME = re.compile(r"[\[(] *([a-zµμ]+) *[\])]|[_ ]([a-zµμ]+)$", re.IGNORECASE)
+
+_MAX_UPTIME_S = 3e8
+"""Maximum time in s since a device was started: above ten years, a number is a date."""
 
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _NUMBER = re.compile(r"\d+([.,]\d+)?([eE][-+]?\d+)?")
@@ -185,6 +199,8 @@ def read(source: Source, options: Options, *, has_units: bool = False) -> list[M
         notes += remarks
     if not columns:
         source.fail(None, "no values", "numbers in the columns")
+    if not options.columns:
+        notes += [_latency_note(headings[at], one) for at, one in meanings.items() if "laten" in headings[at].lower()]
     known = {*meanings, *clock.places}
     ignored = [heading for at, heading in enumerate(headings) if at not in known and heading]
     if ignored:
@@ -259,6 +275,9 @@ def _clock(headings: list[str], first: list[str]) -> _Clock | None:
     # A row may have more cells than headings.
     cells = list(enumerate(zip(headings, first, strict=False)))
     for place, (heading, cell) in cells:
+        count_s = _since_start(heading, cell)
+        if count_s is not None:
+            return _Clock((place,), count_s)
         stamp = read_stamp(cell, is_day_first=month_first)
         if stamp is not None and stamp.is_dated and (not _NUMBER.fullmatch(cell) or _TIMED.search(heading)):
             return _Clock((place,))
@@ -273,6 +292,18 @@ def _clock(headings: list[str], first: list[str]) -> _Clock | None:
             if size_s is not None or found["name"].lower().startswith("elapsed"):
                 return _Clock((place,), size_s or 1.0)
     return _Clock((clocks[0],)) if clocks and _TIMED.search(headings[clocks[0]]) else None
+
+
+def _since_start(heading: str, cell: str) -> float | None:
+    """Returns the unit in s of a time since a device was started that has the digits of a date; else None.
+
+    1234567890 is a date in s, and 20 minutes in us.
+    """
+    found = _UNIT_OF_TIME.search(heading)
+    if found is None or not _TIMED.search(heading) or not _PLAIN.fullmatch(cell) or read_stamp(cell) is None:
+        return None
+    size_s = seconds_of(found[1] or found[2])
+    return size_s if size_s is not None and float(cell) * size_s < _MAX_UPTIME_S else None
 
 
 def _times(
@@ -327,14 +358,23 @@ def meaning_of(text: str) -> Meaning:
     return Meaning(found[2], found[1] or "", scale, found[3])
 
 
+def _latency_note(heading: str, meaning: Meaning) -> str:
+    """Returns how a latency was taken, which may be one way or a round trip."""
+    taken, other = ("a round trip", "delay") if meaning.quantity == "rtt" else ("a one-way delay", "rtt")
+    return f"`{heading}` taken as {taken} (otherwise --as '{_without_unit(heading)}={other} [{meaning.unit}]')"
+
+
 def _values(source: Source, table: _Table, place: int, meaning: Meaning) -> Floats:
     """Returns the numbers of a column, shape (n,); infinity: a lost probe."""
     heading = table.headings[place]
     found = np.empty(len(table.rows))
+    comma = point = None
     for at, cells in enumerate(table.rows):
         cell = cells[place]
         if _PLAIN.fullmatch(cell):
             found[at] = float(cell)
+            if point is None and "." in cell:
+                point = at
         elif cell.lower() in _LOST:
             found[at] = np.inf
         elif table.separator == "," and _THOUSANDS.fullmatch(cell):
@@ -346,8 +386,14 @@ def _values(source: Source, table: _Table, place: int, meaning: Meaning) -> Floa
             is_same = measured is not None and scale_of(meaning.quantity, measured["unit"]) == meaning.scale
             number = measured["number"] if measured is not None and is_same else cell
             # Such columns are not separated by commas, or are quoted, so a comma is a decimal comma.
-            number = number.replace(",", ".") if _DECIMAL_COMMA.fullmatch(number) else number
+            if _DECIMAL_COMMA.fullmatch(number):
+                number = number.replace(",", ".")
+                comma = at if comma is None else comma
             found[at] = optional_number(source, table.lines[at], number, f"a number as `{heading}`")
+    if comma is not None and point is not None:
+        # A point next to decimal commas may part thousands.
+        shown = table.rows[point][place]
+        source.fail(table.lines[point], f"`{shown}`", f"decimals as in `{table.rows[comma][place]}` of the same column")
     return found
 
 
@@ -411,7 +457,10 @@ def _by_unit(heading: str) -> Meaning | None:
         words = (own[1] or "").split(" ")
         is_word = len(words) == 1 and direction != "" and quantity != "delay"
         return Meaning(own[2], direction if is_word else own[1] or "", scale, unit)
-    is_round_trip = bool(re.search("rtt|round", name, re.IGNORECASE))
+    is_loss = quantity != "loss" or _LOSSES.search(name) is not None
+    if not is_loss or _is_other(name):
+        return None
+    is_round_trip = bool(re.search("rtt|round|ping", name, re.IGNORECASE))
     kinds = {"delay": "rtt", "loss": "round_trip_loss", "rate": "rate"}
     return Meaning(kinds[quantity] if is_round_trip else quantity, direction, scale, unit)
 
@@ -429,9 +478,14 @@ def _guess(heading: str) -> Meaning | None:
     if quantity is None and scale_of("rate", unit) is not None:
         quantity = "rate"
     scale = None if quantity is None else scale_of(quantity, unit)
-    if quantity is None or scale is None:
+    if quantity is None or scale is None or _is_other(name):
         return None
     return Meaning(quantity, "" if quantity in ("rtt", "round_trip_loss") else _direction(name), scale, unit)
+
+
+def _is_other(name: str) -> bool:
+    """Whether a heading names the spread of a quantity, or a time that is no delay."""
+    return bool(_SPREADS.search(name) or _OTHER_TIMES.search(name))
 
 
 def _direction(name: str) -> str:
