@@ -15,6 +15,7 @@ from skybraid.assess.candidates import candidates
 from skybraid.assess.judging import (
     BAD_FLIGHT,
     MIN_OCCASIONS,
+    Judged,
     Seen,
     flights_needed,
     judge_link_passes,
@@ -190,6 +191,32 @@ class TestVerdict:
         judged = judge_passes(wanted, [[one]], 1, apart=False)
         assert judged.verdict is Verdict.INCONCLUSIVE
         assert math.isinf(judged.high)
+
+    def test_five_flights_of_full_goodput_exclude_no_bad_one(self) -> None:
+        wanted = parse_wanted("data: 8Mbit/s")
+
+        def judged(flights: int) -> Judged:
+            return judge_passes(wanted, [[Seen(None, 10e6, 30.0, 90.0)] * flights] * 2, flights, apart=False)
+
+        # Of all flights 52 % may be unseen ones (0.025 = 0.48^5), each with half of the goodput.
+        assert judged(5).low == pytest.approx(10e6 * (1 - 0.5 * (1 - 0.025**0.2)))
+        assert (judged(5).verdict, judged(5).flights_needed) == (Verdict.INCONCLUSIVE, 8)
+        assert judged(8).verdict is Verdict.MET
+
+    @pytest.mark.parametrize("flights", [5, 8, 12])
+    def test_goodput_over_good_and_bad_flights_is_covered(self, flights: int) -> None:
+        wanted, random = parse_wanted("data: 8Mbit/s"), np.random.default_rng(flights)
+        # Of all flights 45 % carry half: on average 7.75 Mbit/s.
+        covered = met = 0
+        for _ in range(400):
+            carried = np.where(random.random(flights) < 0.45, 5e6, 10e6 - 1e4 * random.random(flights))
+            passes = [[Seen(None, bps, 30.0, 90.0) for bps in carried]]
+            judged = judge_passes(wanted, passes, flights, apart=False)
+            covered += judged.low <= 7.75e6 <= judged.high
+            met += judged.verdict is Verdict.MET
+        # Two standard errors of 95 % in 400 are 2 %.
+        assert covered >= 0.93 * 400
+        assert met <= 0.025 * 400
 
 
 class TestNetworks:

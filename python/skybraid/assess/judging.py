@@ -6,7 +6,8 @@ in where replays begin and in how flights are paired; the interval covers the in
 - Networks differ more between flights than within a flight. After n good flights, a share of `1 - 0.025^(1/n)` of all
   flights may still be bad: far worse than the worst flight measured elsewhere (`BAD_FLIGHT`). After n bad flights, the
   same share may miss nothing. The interval covers both. A single flight gives no bound on the share of bad flights.
-  With fewer than `MIN_OCCASIONS` flights of a network, no requirement is met.
+  With fewer than `MIN_OCCASIONS` flights of a network, no requirement is met. A goodput has the same allowances: a bad
+  flight carries so much less than the others, a perfect one all that is offered.
 - With fewer than ten flights, the interval also covers Student's t interval over the flights.
 - Networks that were measured at different times may fail together more often than independent ones: observed misses
   count `COINCIDENCE` times.
@@ -96,21 +97,17 @@ def judge_passes(
         apart: whether the networks in use were measured at different times.
     """
     needed_s: float | None = None
-    if wanted.metric == "goodput":
-        estimate, interval = _goodput(passes)
-    else:
-        estimate, interval = _share(passes, apart=apart)
-        worst = bad_flight(wanted, networks) if occasions > 1 else estimate
-        unseen = unseen_flights(occasions)
-        low, high = estimate - worst * unseen, estimate + (1 - estimate) * unseen
-        interval = Interval(max(min(interval.low, low), 0.0), max(interval.high, high))
+    is_goodput = wanted.metric == "goodput"
+    estimate, interval = _goodput(passes) if is_goodput else _share(passes, apart=apart)
+    low, high = _with_unseen(wanted, estimate, occasions, networks)
+    interval = Interval(max(min(interval.low, low), 0.0), max(interval.high, high))
     verdict = judge_interval(interval.low, interval.high, wanted.target)
     why = ""
     if verdict is Verdict.MET and occasions < MIN_OCCASIONS:
         verdict = Verdict.INCONCLUSIVE
         why = "few flights"
     flights = None
-    if verdict is Verdict.INCONCLUSIVE and wanted.metric != "goodput":
+    if verdict is Verdict.INCONCLUSIVE and not is_goodput:
         runs = [one.share for one in passes[0] if one.share is not None and one.share.trials]
         factor = factor_needed(runs, wanted.target) if runs else None
         measured_s = sum(run.span_s for run in runs)
@@ -126,7 +123,11 @@ def judge_passes(
             else:
                 flights = None
     elif verdict is Verdict.INCONCLUSIVE:
-        flights = MIN_OCCASIONS if occasions < MIN_OCCASIONS else None
+        flights = flights_needed(wanted, estimate, networks)
+        # If the flights suffice, their goodput differs too much.
+        flights = flights if flights is not None and flights > occasions else None
+        if flights is None and occasions < MIN_OCCASIONS:
+            flights = MIN_OCCASIONS
     return Judged(estimate, interval.low, interval.high, verdict, needed_s, why, flights)
 
 
@@ -174,11 +175,24 @@ def unseen_flights(occasions: int) -> float:
 
 def flights_needed(wanted: Wanted, estimate: float, networks: int) -> int | None:
     """Returns the number of good flights with which the requirement would be met; None if no number suffices."""
-    worst = bad_flight(wanted, networks)
-    for number in range(MIN_OCCASIONS, MAX_FLIGHTS + 1):
-        if estimate - worst * unseen_flights(number) >= wanted.target:
-            return number
-    return None
+    numbers = range(MIN_OCCASIONS, MAX_FLIGHTS + 1)
+    return next((n for n in numbers if _with_unseen(wanted, estimate, n, networks).low >= wanted.target), None)
+
+
+def _with_unseen(wanted: Wanted, estimate: float, occasions: int, networks: int) -> Interval:
+    """Returns an estimate if as many unseen flights as possible are bad, and if they are perfect.
+
+    A bad flight misses `bad_flight` of the messages, or carries so much less than the others; a perfect one misses
+    nothing, or carries all that is offered.
+    """
+    is_goodput = wanted.metric == "goodput"
+    share, worst = unseen_flights(occasions), bad_flight(wanted, networks)
+    if is_goodput:
+        worst *= estimate
+    if occasions == 1:
+        worst = estimate
+    best = wanted.rate_mbps * 1e6 if is_goodput else 1.0
+    return Interval(estimate - worst * share, estimate + max(best - estimate, 0.0) * share)
 
 
 def _share(passes: Sequence[Sequence[Seen]], *, apart: bool) -> tuple[float, Interval]:
