@@ -62,6 +62,8 @@ pub struct Reassembler {
 #[derive(Debug)]
 struct Incomplete {
     order: u64,
+    /// Channel and sender timestamp, which no message with the same number shares.
+    head: [u8; HEAD],
     missing: u8,
     parts: Vec<Option<Vec<u8>>>,
 }
@@ -70,7 +72,8 @@ impl Reassembler {
     /// Takes a message or fragment. Once a message is complete, writes it to `out` and returns its channel
     /// and sender timestamp.
     pub fn join(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<(u8, u32)> {
-        let (&[first, a, b, c, d], rest) = bytes.split_first_chunk::<HEAD>()?;
+        let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
+        let &[first, a, b, c, d] = head;
         let stamp = u32::from_be_bytes([a, b, c, d]);
         out.clear();
         if first & PART == 0 {
@@ -79,8 +82,9 @@ impl Reassembler {
         }
         let (&[high, low, part, count], bytes) = rest.split_first_chunk::<4>()?;
         let number = u16::from_be_bytes([high, low]);
-        let known = self.incomplete.get(&number);
-        if known.is_some_and(|known| known.parts.len() != usize::from(count)) {
+        let is_other =
+            |known: &Incomplete| known.head != *head || known.parts.len() != usize::from(count);
+        if self.incomplete.get(&number).is_some_and(is_other) {
             self.incomplete.remove(&number);
         }
         if self.incomplete.len() >= INCOMPLETE && !self.incomplete.contains_key(&number) {
@@ -94,6 +98,7 @@ impl Reassembler {
         let parts = || alloc::vec![None; usize::from(count)];
         let message = self.incomplete.entry(number).or_insert_with(|| Incomplete {
             order,
+            head: *head,
             missing: count,
             parts: parts(),
         });
@@ -152,6 +157,21 @@ mod tests {
             }
             prop_assert!(reassembler.incomplete.len() <= INCOMPLETE);
         }
+    }
+
+    #[test]
+    fn parts_of_two_messages_with_one_number_are_not_mixed() {
+        let (mut fragmenter, mut reassembler) = (Fragmenter::default(), Reassembler::default());
+        let mut out = Vec::new();
+        let lost = cut(&mut fragmenter, &[1; 250], 100);
+        assert_eq!(reassembler.join(&lost[0], &mut out), None);
+        assert_eq!(reassembler.join(&lost[2], &mut out), None);
+        fragmenter.number = fragmenter.number.wrapping_sub(1);
+        let mut parts = Vec::new();
+        fragmenter.cut(7, 0x9000_0000, &[2; 250], 100, &mut |part| parts.push(part.concat()));
+        let whole: Vec<_> =
+            parts.iter().filter_map(|part| reassembler.join(part, &mut out)).collect();
+        assert_eq!((whole, out), (alloc::vec![(7, 0x9000_0000)], alloc::vec![2; 250]));
     }
 
     #[test]
