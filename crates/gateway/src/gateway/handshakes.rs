@@ -8,6 +8,7 @@ use skybraid_transport::{PathId, PathSet};
 use skybraid_units::Instant;
 
 use super::{Gateway, Outgoing};
+use crate::Side;
 use crate::health::Path;
 use crate::session::Handshake;
 
@@ -57,8 +58,9 @@ impl Gateway {
             match self.sessions.poll_handshake(now, &mut self.handshakes.message)? {
                 Handshake::OnEveryPath => self.ask_on_every_path(now),
                 Handshake::Reply { to } => {
-                    if let Some(socket) = self.handshakes.socket_of(to) {
-                        break (socket, to);
+                    let socket = self.handshakes.socket_of(to);
+                    if let Some(answer) = socket.and_then(|socket| self.answer_on(socket, to)) {
+                        break answer;
                     }
                 }
             }
@@ -66,6 +68,15 @@ impl Gateway {
         out.clear();
         out.extend_from_slice(&self.handshakes.message);
         Some(Outgoing { path, to, class: None })
+    }
+
+    /// Returns the path and the destination of the answer to a handshake from `asker` on a path's socket. The aircraft
+    /// answers the ground alone, wherever a cookie claims to be from: its init is larger than the cookie.
+    fn answer_on(&self, socket: PathId, asker: SocketAddr) -> Option<(PathId, SocketAddr)> {
+        match self.config.side {
+            Side::Ground => Some((socket, asker)),
+            Side::Aircraft => Some((socket, self.paths.reach(socket)?)),
+        }
     }
 
     fn ask_on_every_path(&mut self, now: Instant) {

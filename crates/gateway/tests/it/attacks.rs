@@ -145,6 +145,23 @@ fn the_first_sealed_datagrams_prove_the_aircrafts_addresses() {
 }
 
 #[test]
+fn a_forged_cookie_sends_no_init_to_somebody_else() {
+    let mut field = Field::new(10, &[LTE(), LEO()], "");
+    field.remembers = 8;
+    field.run(ms(1));
+    let (_, path, init) = field.heard[0].clone();
+    let echo = &init[init.len() - 32..init.len() - 16];
+    // Kind 6, with the keyed hash of an init that somebody has seen.
+    let cookie = [&[0x38], echo, &[7; 16]].concat();
+    let now = ms(2) + crate::field::APART;
+    field.ends[AIRCRAFT].receive(now, copier(), &cookie, PathId(path as u8));
+    let mut out = Vec::new();
+    let answer = field.ends[AIRCRAFT].poll_send(now, &mut out).unwrap();
+    assert_eq!((answer.path, answer.to), (PathId(path as u8), field.ways[path].ground));
+    assert_eq!(out[out.len() - 16..], [7; 16], "the ground gets the init with the cookie");
+}
+
+#[test]
 fn a_path_that_goes_away_amid_a_validation_costs_no_wakeups() {
     let mut field = Field::new(9, &[LTE(), LEO()], "");
     field.run(ms(1_000));
