@@ -101,7 +101,12 @@ impl Hello {
         if let Some(rest) = bytes.strip_prefix(DIGESTS) {
             return Self::read_digests(rest);
         }
-        let mut lines = core::str::from_utf8(bytes).ok()?.split('\n');
+        let text = core::str::from_utf8(bytes).ok()?;
+        // Names are shown in terminals, and none of a file has such a character.
+        if text.chars().any(|char| char.is_control() && !matches!(char, '\n' | '\t')) {
+            return None;
+        }
+        let mut lines = text.split('\n');
         if lines.next() != Some(FIRST_LINE) {
             return None;
         }
@@ -146,6 +151,15 @@ mod tests {
 
     fn names(names: &[String]) -> Vec<Name> {
         names.iter().map(|name| Name::from(name.as_str())).collect()
+    }
+
+    #[test]
+    fn a_name_that_would_control_a_terminal_is_refused() {
+        for name in ["lte\u{1b}[2J", "lte\r", "lte\u{9b}2J", "lte\0"] {
+            let names = alloc::vec![Name::from(name)];
+            let hello = Hello { paths: names, channels: Vec::new(), tun: None };
+            assert_eq!(Hello::read(&hello.to_bytes()), None, "{name:?}");
+        }
     }
 
     proptest! {
