@@ -30,6 +30,8 @@ pub const HEAD: usize = 6;
 pub const LENGTH: usize = 2;
 /// Groups kept by the receiver.
 const KEPT: usize = 64;
+/// Silence after which the numbers of groups may have gone round.
+const MAX_SILENCE: Duration = Duration::from_secs(10);
 /// Default number of repair packets per piece.
 const DEFAULT_SHARE: Probability = Probability::saturating(0.2);
 
@@ -211,6 +213,8 @@ impl FecEncoder {
 #[derive(Debug, Default)]
 pub struct FecDecoder {
     groups: VecDeque<Group>,
+    /// Arrival of the last packet of a group.
+    arrived_at: Instant,
     recovered: u64,
 }
 
@@ -235,12 +239,15 @@ impl FecDecoder {
 
     /// Handles a packet: `take` gets each source packet that arrived or was recovered by it, once. Bytes
     /// without the header of FEC are passed on as they are.
-    pub fn on_received(&mut self, bytes: &[u8], take: &mut impl FnMut(&[u8])) {
+    pub fn on_received(&mut self, now: Instant, bytes: &[u8], take: &mut impl FnMut(&[u8])) {
         let Some((&[MARK, high, low, position, sources, repairs], rest)) =
             bytes.split_first_chunk()
         else {
             return take(bytes);
         };
+        if now.since(core::mem::replace(&mut self.arrived_at, now)) > MAX_SILENCE {
+            self.groups.clear();
+        }
         let number = u16::from_be_bytes([high, low]);
         let Some(group) = self.group(number) else { return };
         if sources == 0 {
@@ -364,9 +371,17 @@ mod tests {
         fec_decoder: &mut FecDecoder,
         packets: impl Iterator<Item = Vec<u8>>,
     ) -> Vec<Vec<u8>> {
+        received_at(Instant::ZERO, fec_decoder, packets)
+    }
+
+    fn received_at(
+        now: Instant,
+        fec_decoder: &mut FecDecoder,
+        packets: impl Iterator<Item = Vec<u8>>,
+    ) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         for packet in packets {
-            fec_decoder.on_received(&packet, &mut |piece| out.push(piece.to_vec()));
+            fec_decoder.on_received(now, &packet, &mut |piece| out.push(piece.to_vec()));
         }
         out
     }
@@ -441,6 +456,23 @@ mod tests {
     }
 
     #[test]
+    fn groups_are_taken_after_a_loss_of_any_length() {
+        for minutes in 1..30 {
+            let mut fec_decoder = FecDecoder::default();
+            let mut fec_encoder = FecEncoder::new(config(1, 1.0));
+            let mut found = Vec::new();
+            for (second, group) in [(0, 0), (60 * minutes, 50 * 60 * minutes)] {
+                fec_encoder.group = group as u16;
+                let now = Instant::ZERO + Duration::from_secs(second);
+                let pieces: Vec<Vec<u8>> = (0..100).map(|number| vec![number]).collect();
+                let packets = sent(&mut fec_encoder, &pieces).into_iter();
+                found.extend(received_at(now, &mut fec_decoder, packets));
+            }
+            assert_eq!(found.len(), 200, "{minutes} min");
+        }
+    }
+
+    #[test]
     fn what_is_not_protected_passes() {
         let found = received(&mut FecDecoder::default(), [vec![3, 1, 4], vec![]].into_iter());
         assert_eq!(found, [vec![3, 1, 4], vec![]]);
@@ -458,7 +490,7 @@ mod tests {
             let mut fec_decoder = FecDecoder::default();
             for (high, low, position, sources, repairs, rest) in packets {
                 let packet = [&[MARK, high, low, position, sources, repairs][..], &rest].concat();
-                fec_decoder.on_received(&packet, &mut |_| {});
+                fec_decoder.on_received(Instant::ZERO, &packet, &mut |_| {});
             }
             prop_assert!(fec_decoder.groups.len() <= KEPT);
         }

@@ -196,7 +196,7 @@ impl ClassLink {
 
     /// Writes the next whole message to `out`. Returns its last packet, the number of its channel on the
     /// wire, and the sender's time.
-    pub fn poll_message(&mut self, out: &mut Vec<u8>) -> Option<(Arrived, u8, u32)> {
+    pub fn poll_message(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<(Arrived, u8, u32)> {
         let Self { endpoint, reassembler, fec, .. } = self;
         loop {
             while let Some((arrived, packet)) = fec.decoded.pop_front() {
@@ -209,7 +209,7 @@ impl ClassLink {
             let mut whole = None;
             if bytes.first() == Some(&fec::MARK) {
                 let Fec { decoder, decoded, .. } = fec;
-                decoder.on_received(bytes, &mut |packet| {
+                decoder.on_received(now, bytes, &mut |packet| {
                     decoded.push_back((arrived, packet.to_vec()));
                 });
             } else {

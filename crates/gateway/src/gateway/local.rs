@@ -10,7 +10,7 @@ use super::age::Verdict;
 use super::rules::{Unfit, frame_header};
 use super::{Gateway, Kind};
 use crate::health::Path;
-use crate::health::clock::{between, micros, nearest};
+use crate::health::clock::{between, lowest, micros, nearest};
 use crate::order::Delivery;
 use crate::stats::Dropped;
 use crate::{ChannelId, Class};
@@ -82,7 +82,9 @@ impl Gateway {
         // The MPTCP connection comes after the paths.
         let bundle = PathId(self.paths.len() as u8);
         let mut whole = core::mem::take(&mut self.deliveries.message);
-        while let Some((arrived, channel, stamp)) = self.classes[class].poll_message(&mut whole) {
+        while let Some((arrived, channel, stamp)) =
+            self.classes[class].poll_message(now, &mut whole)
+        {
             // Of a channel that the peer has alone.
             let Some(channel) = self.channels.by_wire(channel) else { continue };
             let path = if bundled { bundle } else { arrived.path };
@@ -146,9 +148,10 @@ impl Gateway {
             let transit = path.timing.incoming();
             Some(transit.smoothed()? + transit.jitter() * 4)
         };
-        let max = self.paths.heard().filter_map(transit).max();
-        let min = self.paths.iter().filter_map(|path| path.timing.incoming().min()).min();
-        let spread = max.zip(min).map(|(max, min)| nearest(max - min));
+        let min = lowest(self.paths.iter().filter_map(|path| path.timing.incoming().min()));
+        let spread = min.and_then(|min| {
+            self.paths.heard().filter_map(transit).map(|transit| nearest(transit - min)).max()
+        });
         (spread.unwrap_or_default() + MIN_PATIENCE).clamp(MIN_PATIENCE, MAX_PATIENCE)
     }
 

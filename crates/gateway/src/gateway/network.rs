@@ -128,16 +128,20 @@ impl Gateway {
         };
         if let Some(path) = self.paths.get_mut(id) {
             let (incoming, outgoing) = path.on_probe(arrived, &probe);
-            self.peer.clock.sample(arrived, incoming, outgoing);
-            if probe.asks {
-                path.probe_at = path.probe_at.min(now);
+            if self.peer.clock.sample(arrived, incoming, outgoing) {
+                self.paths.iter_mut().for_each(|path| path.timing.on_clock_step(arrived));
             }
+        }
+        if probe.asks
+            && let Some(path) = self.paths.get_mut(id)
+        {
+            path.probe_at = path.probe_at.min(now);
         }
         self.hold_data(now, id);
         self.note_lateness(now, id);
         self.judge_held(now);
         self.limit_control(now, probe.lag_ms);
-        if !self.peer.is_news(probe.sent_us) {
+        if !self.peer.is_news(now, probe.sent_us) {
             return;
         }
         for report in &probe.reports {

@@ -4,15 +4,20 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use skybraid_units::Instant;
+use skybraid_units::{Duration, Instant};
 
 use super::Gateway;
 use super::age::UnknownAge;
 use crate::Side;
 use crate::event::What;
 use crate::health::PeerClock;
+use crate::health::clock::between;
 use crate::hello::{Hello, Name};
 use crate::order::{Order, Waiting};
+
+/// Maximum time by which a probe is older than the newest, and age of the latter. Beyond, the times on the wire have gone
+/// round, or the peer's clock was stepped.
+const MAX_LAG: Duration = Duration::from_secs(60);
 
 /// What is known of the peer since its start; a restart makes all of it void.
 #[derive(Debug, Default)]
@@ -22,17 +27,20 @@ pub(super) struct Peer {
     /// Signed frames that wait for earlier ones.
     pub waiting: Waiting,
     pub unknown_age: UnknownAge,
-    /// Send time of the newest probe, in microseconds modulo 2³².
-    newest_probe: Option<u32>,
+    /// Send time of the newest probe, in microseconds modulo 2³², and its arrival.
+    newest_probe: Option<(u32, Instant)>,
 }
 
 impl Peer {
     /// Whether the reports of a probe sent at `sent_us` count: one on a slower path may carry older state.
-    pub fn is_news(&mut self, sent_us: u32) -> bool {
-        let is_older = |newest: u32| sent_us.wrapping_sub(newest).cast_signed() < 0;
+    pub fn is_news(&mut self, now: Instant, sent_us: u32) -> bool {
+        let is_older = |(newest, arrived): (u32, Instant)| {
+            let lag = between(sent_us, newest);
+            lag.is_positive() && lag < MAX_LAG && now.since(arrived) < MAX_LAG
+        };
         let is_news = !self.newest_probe.is_some_and(is_older);
         if is_news {
-            self.newest_probe = Some(sent_us);
+            self.newest_probe = Some((sent_us, now));
         }
         is_news
     }
@@ -137,11 +145,27 @@ impl Gateway {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::clock::micros;
 
     #[test]
     fn a_probe_that_was_overtaken_brings_no_news() {
         let mut peer = Peer::default();
-        let news = [u32::MAX - 1, 5, u32::MAX, 5, 6].map(|sent_us| peer.is_news(sent_us));
+        let now = Instant::ZERO;
+        let news = [u32::MAX - 1, 5, u32::MAX, 5, 6].map(|sent_us| peer.is_news(now, sent_us));
         assert_eq!(news, [true, true, false, true, true]);
+    }
+
+    #[test]
+    fn reports_count_after_an_outage_or_a_step_of_any_length() {
+        for minutes in 2..75 {
+            let later = Instant::ZERO + Duration::from_secs(60 * minutes);
+            for now in [Instant::ZERO, later] {
+                let mut peer = Peer::default();
+                assert!(peer.is_news(Instant::ZERO, 0));
+                // A step of almost a whole round of the times on the wire takes a minute to be noticed.
+                let is_news = peer.is_news(now, micros(later));
+                assert!(is_news || (now < later && minutes == 71), "{minutes} min at {now:?}");
+            }
+        }
     }
 }

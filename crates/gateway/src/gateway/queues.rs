@@ -9,7 +9,7 @@ use crate::config::Network;
 use crate::event::PathState;
 use crate::fair::Displaced;
 use crate::health::Path;
-use crate::health::clock::nearest;
+use crate::health::clock::{lowest, nearest};
 use crate::health::mtu::BASE_MTU;
 use crate::link::{ClassLink, Written};
 use crate::message;
@@ -141,8 +141,8 @@ impl Gateway {
 
     /// Updates the control rate limit by a probe: queueing delay on the way and lag at the peer.
     pub(super) fn limit_control(&mut self, now: Instant, lag_ms: u8) {
-        let lowest = self.paths.heard().filter_map(|path| path.timing.outgoing().min()).min();
-        let Some(lowest) = lowest else { return };
+        let transits = self.paths.heard().filter_map(|path| path.timing.outgoing().min());
+        let Some(lowest) = lowest(transits) else { return };
         let probe = self.config.health.probe;
         let queued = |path: &Path| {
             let queued = nearest(path.timing.outgoing().last()? - lowest);

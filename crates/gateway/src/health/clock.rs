@@ -42,6 +42,12 @@ pub fn between(earlier: u32, later: u32) -> Duration {
     Duration::from_micros(i64::from(later.wrapping_sub(earlier).cast_signed()))
 }
 
+/// Returns the lowest of transit times that are near to each other, known modulo 2³² µs.
+pub fn lowest(transits: impl IntoIterator<Item = Duration>) -> Option<Duration> {
+    let lower = |one, other| if nearest(other - one) < Duration::ZERO { other } else { one };
+    transits.into_iter().reduce(lower)
+}
+
 /// Transit times of datagrams on a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transit {
@@ -58,17 +64,18 @@ impl Transit {
     pub fn sample(&mut self, now: Instant, transit: Duration) {
         if let Some(last) = self.last {
             // RFC 3550 §6.4.1.
-            let change = (transit - last).as_nanos().abs() - self.jitter.as_nanos();
+            let change = nearest(transit - last).as_nanos().abs() - self.jitter.as_nanos();
             self.jitter += Duration::from_nanos(change / 16);
         }
         self.last = Some(transit);
         let smoothed = self.smoothed.unwrap_or(transit);
-        self.smoothed = Some(smoothed + Duration::from_nanos((transit - smoothed).as_nanos() / 8));
+        let change = Duration::from_nanos(nearest(transit - smoothed).as_nanos() / 8);
+        self.smoothed = Some(nearest(smoothed + change));
         if now.since(self.since) > WINDOW {
             self.min = [None, self.min[0]];
             self.since = now;
         }
-        self.min[0] = Some(self.min[0].map_or(transit, |min| min.min(transit)));
+        self.min[0] = lowest(self.min[0].into_iter().chain([transit]));
     }
 
     /// Returns the newest transit time.
@@ -83,7 +90,7 @@ impl Transit {
 
     /// Returns the minimum of the last 10 to 20 s.
     pub fn min(&self) -> Option<Duration> {
-        self.min.iter().flatten().min().copied()
+        lowest(self.min.iter().flatten().copied())
     }
 
     /// Returns the jitter of RFC 3550 §6.4.1.
@@ -128,8 +135,9 @@ pub struct PeerClock {
 
 impl PeerClock {
     /// Records the transit time of a probe that arrived at `now` and, if it has an echo, that of the echoed
-    /// probe.
-    pub fn sample(&mut self, now: Instant, incoming: Duration, outgoing: Option<Duration>) {
+    /// probe. Returns true if a clock was stepped: transit times before that are of no use.
+    pub fn sample(&mut self, now: Instant, incoming: Duration, outgoing: Option<Duration>) -> bool {
+        let mut is_step = false;
         self.incoming = Some(Bound::tighten(self.incoming, now, incoming));
         if let Some(outgoing) = outgoing {
             self.outgoing = Some(Bound::tighten(self.outgoing, now, outgoing));
@@ -138,7 +146,8 @@ impl PeerClock {
         if let Some(sum) = self.round_trip(now).filter(|_| self.is_contradictory(now)) {
             let bound = |transit| Bound { transit, at: now };
             (self.incoming, self.outgoing) = (Some(bound(incoming)), outgoing.map(bound));
-            if sum + MIN_STEP < Duration::ZERO {
+            is_step = sum + MIN_STEP < Duration::ZERO;
+            if is_step {
                 self.stepped = Some((now, incoming));
             }
         }
@@ -146,6 +155,7 @@ impl PeerClock {
             // The echoed probe left before the step.
             self.outgoing = None;
         }
+        is_step
     }
 
     /// Records the transit time of our probes on a path as the peer reports it; it counts while there are no echoes.

@@ -329,7 +329,7 @@ impl MtuSearch {
             let Some(sent) = self.sent.get(at).copied() else { continue };
             let behind = newest.wrapping_sub(sent.number);
             let has_arrived = behind < 32 && arrived >> behind & 1 == 1;
-            let is_lost = (REORDERED..1 << 15).contains(&behind);
+            let is_lost = (REORDERED..REMEMBERED as u16).contains(&behind);
             let fate = match sent.fate {
                 Fate::Unknown | Fate::Lost if has_arrived => Fate::Arrived,
                 Fate::Unknown if is_lost => Fate::Lost,

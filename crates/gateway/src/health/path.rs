@@ -118,7 +118,7 @@ impl Path {
 
     /// Records a probe that arrived at `now`. Returns its transit time, and that of the probe of ours that it echoes.
     pub fn on_probe(&mut self, now: Instant, probe: &Probe) -> (Duration, Option<Duration>) {
-        self.reports.on_probe(probe);
+        self.reports.on_probe(now, probe);
         let times = self.timing.on_probe(now, probe.sent_us, probe.echo);
         // The echoed probe was sent to the address in use.
         if let (Some(echoed), Some(started)) = (times.echoed, self.validation.started())

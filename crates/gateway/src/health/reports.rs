@@ -1,14 +1,21 @@
 //! Reception reports of both ends for a path.
 
+use skybraid_units::{Duration, Instant};
+
 use super::probe::{Probe, Report};
 use super::seen::ProbesSeen;
 use crate::event::PathState;
+
+/// Silence after which the numbers of probes may have gone round.
+const MAX_SILENCE: Duration = Duration::from_secs(30);
 
 /// Reports on one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathReports {
     /// Received probes of the peer.
     seen: ProbesSeen,
+    /// Arrival of the last of them.
+    seen_at: Instant,
     /// Last report of the peer.
     last: Option<Report>,
     incoming_mtu: Option<(u32, bool)>,
@@ -16,7 +23,10 @@ pub struct PathReports {
 
 impl PathReports {
     /// Records a probe of the peer on this path.
-    pub fn on_probe(&mut self, probe: &Probe) {
+    pub fn on_probe(&mut self, now: Instant, probe: &Probe) {
+        if now.since(core::mem::replace(&mut self.seen_at, now)) > MAX_SILENCE {
+            self.seen = ProbesSeen::default();
+        }
         self.seen.on_received(probe.number);
         self.incoming_mtu = Some((probe.mtu.into(), probe.mtu_error));
     }
@@ -55,6 +65,18 @@ impl PathReports {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn probes_are_seen_after_a_silence_of_any_length() {
+        for minutes in 1..60 {
+            let mut reports = PathReports::default();
+            for (second, number) in [(0, 0), (60 * minutes, 20 * 60 * minutes)] {
+                let probe = Probe { number: number as u16, ..Probe::default() };
+                reports.on_probe(Instant::ZERO + Duration::from_secs(second), &probe);
+                assert_eq!(reports.seen().newest, probe.number, "{minutes} min");
+            }
+        }
+    }
 
     #[test]
     fn a_report_gives_the_state_and_loss_of_what_is_sent() {

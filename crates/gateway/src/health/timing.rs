@@ -28,6 +28,8 @@ pub struct Timing {
     /// Arrival of that echo, and smoothed interval between echoes: the other end has an interval of its own.
     echo_at: Instant,
     echo_interval: Duration,
+    /// Time of the last step of a clock; echoes of probes that left before it measure nothing.
+    stepped_at: Option<Instant>,
 }
 
 /// Times measured by one probe.
@@ -53,6 +55,13 @@ impl Timing {
         *self = Self { rtt, min_rtt, min_since, ..Self::default() };
     }
 
+    /// Discards what was measured before a clock was stepped. What to echo and the lowest round trip stay.
+    pub fn on_clock_step(&mut self, now: Instant) {
+        let Self { min_rtt, min_since, newest, echo_interval, .. } = *self;
+        let stepped_at = Some(now);
+        *self = Self { min_rtt, min_since, newest, echo_interval, stepped_at, ..Self::default() };
+    }
+
     /// Records a probe that arrived at `now`, sent at `sent_us`, with an echo of ours.
     pub fn on_probe(&mut self, now: Instant, sent_us: u32, echo: Option<(u32, u32)>) -> ProbeTimes {
         self.newest = Some((sent_us, now));
@@ -62,6 +71,10 @@ impl Timing {
             return ProbeTimes { incoming, outgoing: None, echoed: None };
         };
         let outgoing = between(left, sent_us.wrapping_sub(held));
+        let left_at = now - between(left, micros(now));
+        if self.stepped_at.is_some_and(|stepped_at| left_at < stepped_at) {
+            return ProbeTimes { incoming, outgoing: Some(outgoing), echoed: None };
+        }
         self.outgoing.sample(now, outgoing);
         let rtt = between(left, micros(now).wrapping_sub(held));
         let echoed = rtt.is_positive().then(|| {

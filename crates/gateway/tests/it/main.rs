@@ -13,6 +13,7 @@ mod forecast;
 mod gateway;
 mod mtu;
 mod names;
+mod outages;
 mod predicted;
 mod queue;
 mod session;
