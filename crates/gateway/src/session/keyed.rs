@@ -6,11 +6,15 @@ use alloc::vec::Vec;
 
 use skybraid_transport::seen::SeenNumbers;
 use skybraid_transport::{PathId, PathSet};
-use skybraid_units::Instant;
+use skybraid_units::{Duration, Instant};
 use snow::StatelessTransportState;
 
 use super::envelope::{HEAD, LAST_NUMBER, Mac, OVERHEAD, TAG, head};
 use super::{NoSession, Refusal};
+
+/// Silence of a path after which its datagrams are refused under the same keys: the times in them go round after 71
+/// minutes.
+const MAX_SILENCE: Duration = Duration::from_secs(30 * 60);
 
 /// A session.
 pub(super) struct Session {
@@ -46,11 +50,13 @@ pub(super) struct Keys {
     sent: [u64; PathSet::CAPACITY],
     /// Of each path, with a window of 4096 numbers.
     seen: Vec<SeenNumbers<65>>,
+    /// Time of the last authentic datagram of each path.
+    heard_at: Vec<Option<Instant>>,
 }
 
 impl From<StatelessTransportState> for Keys {
     fn from(state: StatelessTransportState) -> Self {
-        Self { state, sent: [0; PathSet::CAPACITY], seen: Vec::new() }
+        Self { state, sent: [0; PathSet::CAPACITY], seen: Vec::new(), heard_at: Vec::new() }
     }
 }
 
@@ -86,9 +92,16 @@ impl Session {
         Ok(number)
     }
 
+    /// Whether a path has been silent for so long that the age of its datagrams is uncertain.
+    pub fn is_silent(&self, now: Instant, path: PathId) -> bool {
+        let heard_at = self.keys.heard_at.get(path.index()).copied().flatten();
+        now.since(heard_at.unwrap_or(self.born)) > MAX_SILENCE
+    }
+
     /// Opens a datagram into `plain`. True if its number is the newest on its path.
     pub fn open(
         &mut self,
+        now: Instant,
         path: PathId,
         number: u64,
         sealed: &[u8],
@@ -104,6 +117,10 @@ impl Session {
         self.count += 1;
         if self.keys.seen.len() <= path.index() {
             self.keys.seen.resize(path.index() + 1, SeenNumbers::default());
+            self.keys.heard_at.resize(path.index() + 1, None);
+        }
+        if let Some(heard_at) = self.keys.heard_at.get_mut(path.index()) {
+            *heard_at = Some(now);
         }
         let seen = self.keys.seen.get_mut(path.index()).ok_or(Refusal::Foreign)?;
         let is_newest = seen.is_newest(number);
@@ -177,7 +194,10 @@ mod tests {
         one.keys.sent[PATH.index()] = LAST_NUMBER - 1;
         let (mut out, mut plain) = (Vec::new(), Vec::new());
         assert_eq!(one.seal(PATH, b"the last", &mut out), Ok(LAST_NUMBER - 1));
-        assert_eq!(other.open(PATH, LAST_NUMBER - 1, &out[HEAD..], &mut plain), Ok(true));
+        assert_eq!(
+            other.open(Instant::ZERO, PATH, LAST_NUMBER - 1, &out[HEAD..], &mut plain),
+            Ok(true)
+        );
         assert_eq!(plain, b"the last");
         assert_eq!(one.seal(PATH, b"one more", &mut out), Err(NoSession));
         assert_eq!(one.seal(PathId(6), b"another path", &mut out), Ok(0));

@@ -21,6 +21,7 @@ use core::net::SocketAddr;
 use skybraid_transport::PathId;
 use skybraid_units::{Duration, Instant};
 
+use crate::gateway::BUNDLE;
 use crate::{PresharedKey, PrivateKey, PublicKey, Random, Side};
 
 #[cfg(target_arch = "x86_64")]
@@ -247,9 +248,16 @@ impl Sessions {
         plain: &mut Vec<u8>,
     ) -> Option<Opened> {
         let is_it = |known: &Session| known.number == session;
+        // The MPTCP connection carries no control, whose age has a bound.
+        let is_uncertain = |current: &Session| current.is_silent(now, path) && path != BUNDLE;
+        if self.current.as_ref().is_some_and(|current| is_it(current) && is_uncertain(current)) {
+            // New keys are certain at once.
+            self.retry_soon(now);
+            return None;
+        }
         let opened = if let Some(current) = self.current.as_mut().filter(|known| is_it(known)) {
             let first = !current.heard;
-            let opened = current.open(path, number, sealed, plain);
+            let opened = current.open(now, path, number, sealed, plain);
             if first && opened.is_ok() {
                 // From now on the peer seals under this session.
                 for earlier in &mut self.earlier {
@@ -262,7 +270,7 @@ impl Sessions {
             if !self.may_hold(now, peer) || self.holder.is_second(now, peer, instances.peer) {
                 return Some(Opened::Refused(Refusal::Stranger));
             }
-            let opened = self.pending.get_mut(at)?.open(path, number, sealed, plain);
+            let opened = self.pending.get_mut(at)?.open(now, path, number, sealed, plain);
             if opened.is_ok() {
                 // Older sessions are superseded; younger ones may yet be confirmed.
                 let confirmed = self.pending.drain(..=at).next_back()?;
@@ -271,7 +279,7 @@ impl Sessions {
             opened
         } else {
             let earlier = self.earlier.iter_mut().find(|known| is_it(known))?;
-            earlier.open(path, number, sealed, plain).map(|_| false)
+            earlier.open(now, path, number, sealed, plain).map(|_| false)
         };
         if opened.is_ok() {
             // Earlier sessions also belong to the holder.

@@ -165,3 +165,37 @@ fn repaired_commands_flow_after_ten_minutes_without_uplink() {
     let written = (back + 1_000..back + 5_000).step_by(20).count();
     assert_eq!(arrived(&field, GROUND, back + 1_000, back + 5_000).0, written);
 }
+
+#[test]
+fn a_command_held_for_a_round_of_the_wire_is_refused() {
+    for paths in [&[LTE()][..], &[LTE(), LEO()]] {
+        let lines = "[session]\nrekey = \"1h\"\nlifetime = \"24h\"\n";
+        let mut field = Field::new(86, paths, &format!("{EXTRA}{lines}"));
+        field.remembers = 64;
+        field.run(ms(1_000));
+        talk(&mut field, 3_000, |_, _| {});
+        // Somebody on the way keeps a command on the last path, which carries nothing from then on. Other paths carry
+        // all but handshakes and commands.
+        let held = paths.len() - 1;
+        set_silent(&mut field, &(0..paths.len()).collect::<Vec<_>>(), true);
+        field.run(ms(33_000));
+        field.heard.clear();
+        field.write(GROUND, 0, &frame(255, COMMAND_LONG, 33_000));
+        let of_path = |(to, path, _): &&(usize, usize, Vec<u8>)| *to == AIRCRAFT && *path == held;
+        let kept = field.heard.iter().rev().find(of_path).unwrap().2.clone();
+        field.blocks_handshakes = true;
+        set_silent(&mut field, &(0..held).collect::<Vec<_>>(), false);
+        let before = delays(&field, AIRCRAFT).len();
+        field.run(ms(33_000 + ROUND_US / 1_000 + 100));
+        let from = field.ways[held].ground;
+        field.inject(AIRCRAFT, held, from, &kept);
+        assert_eq!(delays(&field, AIRCRAFT).len(), before, "{} paths", paths.len());
+        field.blocks_handshakes = false;
+        set_silent(&mut field, &[held], false);
+        let again = field.now.as_nanos() / 1_000_000 + 3_000;
+        field.run(ms(again));
+        talk(&mut field, again + 2_000, film);
+        field.run(ms(again + 3_000));
+        all_arrived(&field, again, again + 2_000, "once handshakes pass");
+    }
+}
