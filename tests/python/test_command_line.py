@@ -241,6 +241,18 @@ def test_starting_points_have_the_flows_of_the_scenarios_they_name() -> None:
         assert (start["flow"], start["duration"]) == (shipped["flow"], shipped["duration"])
 
 
+def test_a_new_scenario_needs_a_name(skybraid: Command, tmp_path: Path) -> None:
+    for name in ("", ".toml", ".py"):
+        done = skybraid("new", name)
+        assert (done.returncode, "expected a name such as first" in done.stderr) == (2, True)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_plugin_of_another_kind_is_said_to_be_one(skybraid: Command, two_paths: Path) -> None:
+    done = skybraid("check-plugin", two_paths)
+    assert (done.returncode, "found a file of another kind, expected a Python file" in done.stderr) == (2, True)
+
+
 def test_a_new_scenario_replays_a_trace(skybraid: Command, tmp_path: Path) -> None:
     (tmp_path / "drive").mkdir()
     (tmp_path / "drive" / "a.csv").write_text(

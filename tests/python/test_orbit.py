@@ -130,7 +130,7 @@ def test_rain_and_gaps_are_told_apart() -> None:
         ({"constellation": "sputnik"}, 'orbit.constellation: found "sputnik", expected one of starlink'),
         ({"constellation": "starlink", "mask": "25"}, "orbit.mask: `25` has no unit"),
         ({"constellation": "starlink", "choise": "nearest"}, "did you mean `choice`?"),
-        ({"elements": "none.tle"}, "none.tle: cannot be read"),
+        ({"elements": "none.tle"}, "none.tle: there is no such file"),
         ({"walker": "53deg:10/3/0@550km"}, "found 10 satellites in 3 planes"),
     ],
 )

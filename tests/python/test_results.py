@@ -250,6 +250,13 @@ def test_wishes_that_make_no_sense_are_refused(wishes: dict[str, Any], words: st
         run(Scenario(TWO_PATHS), **wishes)
 
 
+def test_a_share_of_all_messages_is_never_proved() -> None:
+    perfect = Scenario(TWO_PATHS).with_("flow.control.require", {"deadline": "1s", "share": "100%"})
+    judged = run(perfect.with_("path.near.uplink.loss", []).with_("path.far.uplink.loss", []), tables=[]).requirements
+    words = next(one.words for one in judged if one.flow == "control")
+    assert words.endswith("flights may refute 100 %, and never prove it"), words
+
+
 def test_damaged_result_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="expected the folder of a result"):
         Results.open(tmp_path)

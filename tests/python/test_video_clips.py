@@ -207,6 +207,8 @@ def test_the_command_lists_the_frames_that_a_recording_shows(skybraid: Command, 
     result = skybraid("video", "read-time", file)
     assert result.stderr == ""
     assert result.stdout.splitlines() == ["picture,code", "0,7", "1,", f"2,{2**40}"]
+    other = skybraid("video", "clip", "flight-270", "--out", tmp_path / "flight.y4m")
+    assert (other.returncode, "expected a name that ends in .mkv" in other.stderr) == (2, True)
     unknown = skybraid("video", "clip", "orbit", "--out", tmp_path / "orbit.mkv")
     assert unknown.returncode == 2
     assert unknown.stderr == "error: clip: found orbit, expected one of flight, flight-540, flight-270\n"

@@ -35,6 +35,10 @@ impl Default for QueueConfig {
     }
 }
 
+/// Forms of a queue's limit, for errors.
+const EXPECTED: &str =
+    r#""unlimited", or a table such as { packets = 1000 } or { bytes = "64kB" }"#;
+
 /// Keys of a `queue` table.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -75,9 +79,9 @@ impl<'de> Deserialize<'de> for QueueConfig {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = |text: &str| match text {
             "unlimited" => Ok(Self::Unlimited),
-            _ => Err(alloc::format!("unknown variant `{text}`, expected `unlimited` or a table")),
+            _ => Err(alloc::format!("found `{text}`, expected {EXPECTED}")),
         };
-        text_or_table(from, "a name or a table", text, QueueTable::resolve)
+        text_or_table(from, EXPECTED, text, QueueTable::resolve)
     }
 }
 

@@ -9,7 +9,7 @@ use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Bytes, Duration};
 
 use crate::file::FlowFile;
-use crate::key::is_name;
+use crate::key::{KeyPath, is_name};
 use crate::network::table;
 use crate::text::ScenarioText;
 use crate::{Flow, Link, Node, Requirement, Scenario};
@@ -63,7 +63,7 @@ pub(crate) fn flow(group: &str, read: &FlowFile, duration: Duration) -> Result<(
         return wrong("copies", format!("found {copies}, expected 1 to {MAX_COPIES}"));
     }
     if read.transport.is_some() && read.with.is_some() {
-        let problem = "a flow that rides `with` another takes that one's transport; found both";
+        let problem = "found it and `with`, expected one of them: `with` means the transport of the other flow";
         return wrong("transport", problem.to_string());
     }
     match read.connections.filter(|count| !(1..=MAX_CONNECTIONS).contains(count)) {
@@ -265,6 +265,26 @@ pub(crate) fn late_outages(scenario: &Scenario, text: &ScenarioText) -> Vec<Stri
         }
     }
     warnings
+}
+
+/// Returns warnings about paths that no flow uses, if there are flows. `setup` holds the routes of the flows.
+pub(crate) fn unused_paths(links: &[Link], setup: &Setup, text: &ScenarioText) -> Vec<String> {
+    if setup.flows.is_empty() || !text.has(&KeyPath::dotted("path")) {
+        return Vec::new();
+    }
+    let mut used = Vec::new();
+    for path in setup.flows.iter().flat_map(|flow| &flow.paths) {
+        let Some(path) = setup.paths.get(*path).promised("a path of the flow") else { continue };
+        for route in [&path.uplink, &path.downlink] {
+            let Route::Fixed(hops) = route else { return Vec::new() };
+            used.extend(hops.iter().map(|hop| hop.link()));
+        }
+    }
+    let unused = links.iter().enumerate().filter(|(number, _)| !used.contains(number));
+    let warning = |(_, link): (usize, &Link)| {
+        text.warning(&table("path", &link.group), "no flow uses this path")
+    };
+    unused.map(warning).collect()
 }
 
 /// Returns warnings about tracks without effect: those of nodes without cells, coverage, factors or satellites on any

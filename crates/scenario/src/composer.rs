@@ -117,6 +117,7 @@ pub(crate) fn compose(
     scenario.warnings = checks::warnings(&scenario.nodes, &scenario.links, &scenario.flows, &setup);
     scenario.warnings.extend(checks::unused_tracks(&scenario, &text));
     scenario.warnings.extend(checks::late_outages(&scenario, &text));
+    scenario.warnings.extend(checks::unused_paths(&scenario.links, &setup, &text));
     Ok(scenario)
 }
 

@@ -181,12 +181,13 @@ impl<'a> Inputs<'a> {
     /// Returns the text of the file `name`, named by `key`. Each file is read once.
     pub fn text(&mut self, name: &str, key: &KeyPath) -> Result<&str, ScenarioError> {
         if !self.read.contains_key(name) {
+            let key = self.text.as_written(key).to_string();
             let text = match self.given.and_then(|given| given.get(name)) {
                 Some(given) => given.clone(),
                 None => {
                     let file = self.folder.join(name);
                     let shown = file.display().to_string();
-                    read_text(&file, MAX_INPUT_BYTES, shown, key.to_string())?
+                    read_text(&file, MAX_INPUT_BYTES, shown, key.clone())?
                 }
             };
             let sha256 = hexadecimal(&Sha256::digest(text.as_bytes()));
@@ -196,7 +197,7 @@ impl<'a> Inputs<'a> {
                 Some(_) => {
                     let problem = "has changed since it was first read".to_string();
                     let file = self.folder.join(name).display().to_string();
-                    return Err(ScenarioError::Unreadable { file, key: key.to_string(), problem });
+                    return Err(ScenarioError::Unreadable { file, key, problem });
                 }
             }
             self.read.insert(name.to_string(), text);
@@ -225,14 +226,15 @@ impl<'a> Inputs<'a> {
         let text = self.read_text_of(name);
         let found = wording::quoted(&problem).filter(|_| problem.starts_with("found `"));
         let line = line.map(|number| Box::new(SourceLine::numbered(text, number, found)));
-        ScenarioError::Trace { file, line, key: key.to_string(), problem }
+        ScenarioError::Trace { file, line, key: self.text.as_written(key).to_string(), problem }
     }
 
     fn trace_error(&self, error: TraceError, name: &str, key: &KeyPath) -> ScenarioError {
         let (line, problem) = match error {
             // The file may be valid; the options next to its name are not.
             TraceError::Option { key: option, found, expected } => {
-                let problem = format!("found `{found}`, expected {expected} (to read `{name}`)");
+                let found = if found == "nothing" { found } else { format!("`{found}`") };
+                let problem = format!("found {found}, expected {expected} (to read `{name}`)");
                 return self.text.wrong(&key.key(option), problem);
             }
             TraceError::Line { line, found, expected } => {
@@ -307,11 +309,16 @@ pub(crate) fn read_text(
         key: key.clone(),
         problem,
     };
-    let failed = |error: std::io::Error| unreadable(format!("cannot be read: {error}"));
+    let failed = |error: std::io::Error| {
+        unreadable(match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file".to_string(),
+            _ => format!("cannot be read: {error}"),
+        })
+    };
     // A pipe or device may never end.
     let size = fs::metadata(file).map_err(failed)?;
     if !size.is_file() {
-        return Err(unreadable("found something else, expected a file".to_string()));
+        return Err(unreadable(no_file(&size).to_string()));
     }
     let mut bytes = Vec::new();
     // The reported size may be too small: some kernel files never end.
@@ -331,6 +338,15 @@ pub(crate) fn read_text(
         let place = error.utf8_error().valid_up_to();
         unreadable(format!("found bytes that are not UTF-8 at offset {place}, expected text"))
     })
+}
+
+/// Returns the problem of what is not a file.
+pub(crate) fn no_file(found: &fs::Metadata) -> &'static str {
+    if found.is_dir() {
+        "found a folder, expected a file"
+    } else {
+        "found a device or pipe, expected a file"
+    }
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -68,6 +68,12 @@ impl KeyPath {
         self.last_key().unwrap_or_default()
     }
 
+    /// Returns this path without steps into one direction of a link.
+    pub fn without_direction(&self) -> Self {
+        let directions = ["uplink", "downlink"].map(|name| Step::Key(name.to_string()));
+        Self(self.0.iter().filter(|step| !directions.contains(step)).cloned().collect())
+    }
+
     /// Returns the number of leading steps shared with `other`.
     pub fn shared_steps(&self, other: &Self) -> usize {
         self.0.iter().zip(&other.0).take_while(|(own, other)| own == other).count()

@@ -7,7 +7,7 @@ use crate::ScenarioError;
 use crate::inputs::Inputs;
 use crate::key::KeyPath;
 use crate::text::ScenarioText;
-use crate::wording::unknown;
+use crate::wording::{plain, unknown};
 
 /// Returns `config`, completed by the preset that it names: a built-in one, or a file whose name ends with `.toml`.
 pub(crate) fn with_preset(
@@ -23,7 +23,7 @@ pub(crate) fn with_preset(
         let base: PathConfig = toml_edit::de::from_str(&read).map_err(|error| {
             let before = error.span().and_then(|span| read.get(..span.start)).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
-            inputs.wrong_file(name, Some(line), error.message().to_string(), &key)
+            inputs.wrong_file(name, Some(line), plain(error.message(), None), &key)
         })?;
         return Ok(config.with_defaults(&base));
     }

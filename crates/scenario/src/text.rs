@@ -133,7 +133,12 @@ impl ScenarioText {
             let problem = match hint(&inner).filter(|_| unknown) {
                 // A hint is more specific than the list of keys of this table.
                 Some(hint) => format!("unknown key `{}`; {hint}", inner.last_key_or_empty()),
-                None => wording::plain(message, inner.last_key()),
+                None => match (inner.steps(), wording::plain(message, inner.last_key())) {
+                    ([Step::Key(name)], problem) if problem == wording::TABLE_FOR_LIST => {
+                        format!("found the table `[{name}]`, expected `[[{name}]]`, one of a list")
+                    }
+                    (_, problem) => problem,
+                },
             };
             self.wrong(&inner, problem)
         })
@@ -165,10 +170,18 @@ impl ScenarioText {
         find(self.effective.as_table(), key).1 == key.steps().len()
     }
 
+    /// Returns the key of one direction of a link as it is in the text, which may set both directions together.
+    pub fn as_written(&self, key: &KeyPath) -> KeyPath {
+        let both = key.without_direction();
+        let depth = |key| find(self.effective.as_table(), key).1;
+        let above = key.shared_steps(&both);
+        if depth(&both) > above && depth(key) <= above + 1 { both } else { key.clone() }
+    }
+
     /// Returns the error for `problem` at `key`: an error of the override that wrote the key or the table in
     /// which it is missing, or else an error of the file, at the line of the key or of that table.
     pub fn wrong(&self, key: &KeyPath, problem: String) -> ScenarioError {
-        let (key, problem) = self.with_found(key, problem);
+        let (key, problem) = self.with_found(&self.as_written(key), problem);
         let key = &key;
         let (place, depth) = find(self.written.as_table(), key);
         let is_source = |origin: &&KeyPath| {

@@ -3,12 +3,15 @@
 /// Key under which `toml_edit` passes a date to serde.
 pub(crate) const DATE: &str = "$__toml_private_datetime";
 
+/// Problem of a table where a list is expected.
+pub(crate) const TABLE_FOR_LIST: &str = "found a table, expected a list";
+
 /// Returns the problem of an unknown name of kind `what`, with the known names and the likeliest one suggested.
 pub fn unknown(what: &str, found: &str, known: &[&str]) -> String {
     let mut text = unknown_of_many(what, found, known);
     let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     match listed.as_slice() {
-        [] => text.push_str(" (there is none to choose)"),
+        [] => text.push_str(" (there is none)"),
         [only] => text.push_str(&format!(" (expected {only})")),
         all => text.push_str(&format!(" (expected one of {})", all.join(", "))),
     }
@@ -30,9 +33,11 @@ fn likeliest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     if found.len() > 64 {
         return None;
     }
+    let found = found.to_lowercase();
+    let slips_to = |name: &str| strsim::damerau_levenshtein(&found, &name.to_lowercase());
     let near = |name: &&&str| {
-        let slips = strsim::damerau_levenshtein(found, name);
-        let alike = strsim::jaro_winkler(found, name);
+        let slips = slips_to(name);
+        let alike = strsim::jaro_winkler(&found, &name.to_lowercase());
         slips <= 2 && slips * 2 < name.len().max(2) || alike >= 0.85
     };
     let letters = |text: &str| {
@@ -41,8 +46,7 @@ fn likeliest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
         letters
     };
     // Among names at the same distance, swapped letters are likelier than a wrong letter.
-    let distance =
-        |name: &&&str| (strsim::damerau_levenshtein(found, name), letters(found) != letters(name));
+    let distance = |name: &&&str| (slips_to(name), letters(&found) != letters(name));
     known.iter().filter(near).min_by_key(distance).copied()
 }
 
@@ -71,11 +75,13 @@ pub(crate) fn plain(message: &str, last_key: Option<&str>) -> String {
     if let Some(rest) = message.strip_prefix("missing field `") {
         return format!("the key `{}` is missing", rest.trim_end_matches('`'));
     }
+    let is_length = message.starts_with("invalid length ");
     let found = ["invalid type: ", "invalid value: ", "invalid length "]
         .iter()
         .find_map(|start| message.strip_prefix(start));
     if let Some((found, expected)) = found.and_then(|rest| rest.rsplit_once(", expected ")) {
-        return format!("found {}, expected {}", toml_word(found), toml_word(expected));
+        let list_of = if is_length { "a list of " } else { "" };
+        return format!("found {list_of}{}, expected {}", toml_word(found), toml_word(expected));
     }
     match message {
         "wanted string or table" => "expected a name or a table".to_string(),
@@ -119,12 +125,14 @@ pub(crate) fn toml_word(text: &str) -> &str {
     }
 }
 
-/// Returns the text of the scenario quoted by a message: the first text between backticks or quotation marks,
-/// unless the message reports it as missing.
-pub(crate) fn quoted(message: &str) -> Option<&str> {
-    if message.starts_with("missing field") {
+/// Returns the text of the scenario quoted by a message: the first text between backticks or quotation marks, or
+/// the second if the first is a part "in" it, unless the message reports it as missing.
+pub(crate) fn quoted(whole: &str) -> Option<&str> {
+    if whole.starts_with("missing field") {
         return None;
     }
+    let message = whole.split_once("` in `").and_then(|(part, _)| whole.get(part.len() + 5..));
+    let message = message.unwrap_or(whole);
     let start = message.find(['`', '"'])?;
     let mark = message.get(start..start + 1)?;
     let rest = message.get(start + 1..)?;

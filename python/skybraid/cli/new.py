@@ -62,6 +62,8 @@ def new(
     Example: skybraid new first --like video
     """
     path = Path(name) if name.endswith((".toml", ".py")) else Path(f"{name}.toml")
+    if path.stem == path.name:
+        raise ScenarioError(f"new: found `{name}`, expected a name such as first, first.toml or mine.py")
     if path.exists():
         raise ResultError(f"{path}: found a file, expected a new name; nothing was changed")
     algorithm = path.suffix == ".py"

@@ -28,7 +28,7 @@ Overrides = Annotated[
 Out = Annotated[Path | None, typer.Option(help="New folder for the result; by default one below runs/.", metavar="DIR")]
 Kept = Annotated[
     str | None,
-    typer.Option("--tables", help="Tables to keep: messages,subflows,links,decisions,packets.", metavar="A,B"),
+    typer.Option("--tables", help="Tables to keep: messages,subflows,links,decisions,packets,frames.", metavar="A,B"),
 ]
 Pcap = Annotated[bool, typer.Option("--pcap", help="Also write packet captures for Wireshark.")]
 Report = Annotated[bool, typer.Option("--report", help="Also write the report into the result.")]

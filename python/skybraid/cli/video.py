@@ -55,10 +55,12 @@ def clip(
 ) -> None:
     """Write a built-in clip to a file: a flight over fields and hills to a runway, 30 s at 30 fps.
 
-    Example: skybraid video clip flight-270 --out flight.y4m
+    Example: skybraid video clip flight-270 --out flight.mkv
     """
     if name not in clips.BUILT_IN:
         raise VideoError(f"clip: found {name}, expected one of {', '.join(clips.BUILT_IN)}")
+    if out.suffix.lower() != ".mkv":
+        raise VideoError(f"--out: found {out}, expected a name that ends in .mkv: the clip is Matroska")
     if out.exists():
         raise ResultError(f"{out}: found a file, expected a new name; nothing was changed")
     with progress(shown=not quiet, doing="drawing") as report_progress:

@@ -185,7 +185,8 @@ def load(file: str | os.PathLike[str]) -> list[Callable[..., object]]:
         name = f"skybraid_plugin_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None or not path.is_file():
-            raise ScenarioError(f"{os.fspath(file)}: found no such file, expected a Python file that ends in .py")
+            what = "a file of another kind" if path.is_file() else "no such file"
+            raise ScenarioError(f"{os.fspath(file)}: found {what}, expected a Python file that ends in .py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:

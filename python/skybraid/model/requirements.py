@@ -255,6 +255,8 @@ class Requirement(Evidence):
         if self.verdict is not Verdict.INCONCLUSIVE:
             return ""
         if self.needed_runs is None:
+            if self.target == 1 and self.metric != "goodput":
+                return ": flights may refute 100 %, and never prove it"
             return ": too close to the requirement to be decided by more flights"
         return f": {self.decided_by()} would decide it"
 

@@ -210,7 +210,10 @@ fn invalid_values_are_rejected_with_their_key() {
         ),
         ("uplink = { rate = \"1Mbit/s\", delay = { mean = \"5ms\", trace = \"f\" } }", "exclude"),
         ("uplink = { rate = \"1Mbit/s\", queue = { packets = 0 } }", "`uplink.queue`"),
-        ("uplink = { rate = \"1Mbit/s\", queue = \"endless\" }", "unknown variant `endless`"),
+        (
+            "uplink = { rate = \"1Mbit/s\", queue = \"endless\" }",
+            "found `endless`, expected \"unlimited\"",
+        ),
         ("uplink = { rate = \"1Mbit/s\", loss = { uniform = 0.1 } }", "a probability with a unit"),
         (
             "uplink = { rate = \"1Mbit/s\", loss = { uniform = \"1%\", bit_errors = 1e-7 } }",

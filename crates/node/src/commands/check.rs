@@ -102,7 +102,7 @@ fn describe(config: &GatewayConfig, own: PublicKey) -> String {
         &mut text,
         "keys",
         &format!(
-            "changed every {}, and of no use after {}",
+            "changed every {}, and dropped after {}",
             config.session.rekey,
             config.session.lifetime()
         ),
@@ -162,9 +162,9 @@ fn mavlink_endpoint(mavlink: &MavlinkConfig) -> String {
 fn udp_port(port: &PortConfig) -> String {
     let class = port.class.name();
     match (&port.listen, &port.send_to) {
-        (Some(listen), Some(to)) => format!("UDP, takes {class} on {listen}, sends to {to}"),
+        (Some(listen), Some(to)) => format!("UDP, receives {class} on {listen}, sends to {to}"),
         (Some(listen), None) => {
-            format!("UDP, takes {class} on {listen}, sends to who has sent there last")
+            format!("UDP, receives {class} on {listen}, sends to its last sender")
         }
         (None, Some(to)) => format!("UDP, sends {class} to {to}"),
         (None, None) => String::new(),
@@ -187,9 +187,9 @@ fn class_transport(classes: &ClassesConfig, class: Class) -> String {
     }
     match classes.deadline(class) {
         Some(deadline) => {
-            let _ = write!(text, "; of no use after {deadline}");
+            let _ = write!(text, "; dropped when older than {deadline}");
         }
-        None => text.push_str("; never too old"),
+        None => text.push_str("; no deadline"),
     }
     text
 }
@@ -208,7 +208,7 @@ fn overrides(text: &mut String, config: &GatewayConfig) {
     if !some {
         return;
     }
-    text.push_str("\nClassed otherwise than usual:\n");
+    text.push_str("\nOther classes than the default:\n");
     for (name, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
         let name_of = |message: &MessageName| match message {
             MessageName::Number(number) => number.to_string(),

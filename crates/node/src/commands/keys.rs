@@ -45,7 +45,7 @@ fn create(file: &Path, hint: &str) -> Result<PrivateKey, NodeError> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     let mut made = made.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            let text = format!("{shown}: is there already, and no key is written over{hint}");
+            let text = format!("{shown}: exists, and a key is never overwritten{hint}");
             NodeError::Request(text)
         }
         _ => failed(error),

@@ -81,7 +81,7 @@ fn a_key_file_is_private_and_never_overwritten() {
     assert_eq!(folder.run(&["pubkey", "kite.key"]), (0, format!("{public}\n"), String::new()));
     let (code, _, said) = folder.run(&["keygen", "kite.key"]);
     assert_eq!(code, 2);
-    assert!(said.contains("is there already, and no key is written over"), "{said}");
+    assert!(said.contains("exists, and a key is never overwritten"), "{said}");
     assert_eq!(fs::read(&file).unwrap(), before);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let (code, _, said) = folder.run(&["pubkey", "kite.key"]);

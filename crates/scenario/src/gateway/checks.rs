@@ -152,8 +152,8 @@ impl Check<'_> {
     /// Checks a path of the aircraft. Returns whether it is known to use IPv6.
     fn aircraft_path(&self, key: &KeyPath, path: &PathConfig) -> Result<bool, ScenarioError> {
         if path.listen.is_some() {
-            let problem = "a path of the aircraft has `remote`, where the ground station answers; \
-                           `listen` is of the ground station";
+            let problem = "found a key of the ground station, expected `remote`, the address of the \
+                           ground station";
             self.wrong(&key.key("listen"), problem)?;
         }
         let place = key.key("remote");
@@ -187,8 +187,8 @@ impl Check<'_> {
     /// Checks a path of the ground station. Returns whether it is known to use IPv6.
     fn ground_path(&self, key: &KeyPath, path: &PathConfig) -> Result<bool, ScenarioError> {
         if path.remote.is_some() {
-            let problem = "a path of the ground station has `listen`, where it answers; `remote` is of \
-                           the aircraft, which may be anywhere";
+            let problem =
+                "found a key of the aircraft, expected `listen`, an address of this machine";
             self.wrong(&key.key("remote"), problem)?;
         }
         if path.address.is_some() {

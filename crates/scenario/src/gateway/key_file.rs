@@ -9,6 +9,7 @@ use skybraid_gateway::{PresharedKey, PrivateKey, SigningKey};
 use zeroize::Zeroizing;
 
 use crate::ScenarioError;
+use crate::inputs::no_file;
 
 /// Maximum number of bytes read from a key file, line end included.
 const MAX_BYTES: u64 = 256;
@@ -124,8 +125,9 @@ fn contents(
         })
     };
     // A pipe may never end.
-    if !fs::metadata(file).map_err(failed)?.is_file() {
-        return Err(unreadable("found something else, expected a file".to_string()));
+    let found = fs::metadata(file).map_err(failed)?;
+    if !found.is_file() {
+        return Err(unreadable(no_file(&found).to_string()));
     }
     let opened = File::open(file).map_err(failed)?;
     let about = opened.metadata().map_err(failed)?;

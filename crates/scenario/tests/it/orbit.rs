@@ -124,7 +124,7 @@ fn element_sets_are_inputs_of_the_scenario() {
     assert!(error.contains("bad.tle:3: found `2 25544  51.6462"), "{error}");
     assert!(error.contains("expected the checksum 9 in column 69"), "{error}");
     assert!(error.ends_with("(named by path.sat.orbit.elements)"), "{error}");
-    assert!(read("none.tle").unwrap_err().contains("none.tle: cannot be read"));
+    assert!(read("none.tle").unwrap_err().contains("none.tle: there is no such file"));
     fs::remove_dir_all(&folder).unwrap();
 }
 

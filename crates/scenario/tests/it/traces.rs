@@ -120,10 +120,21 @@ fn a_trace_shorter_than_the_run_must_repeat() {
 }
 
 #[test]
+fn a_missing_unit_of_both_directions_is_located() {
+    let folder = Folder::new("unit");
+    folder.write("d.csv", "time,delay\n0,10\n20,20\n");
+    let delay = "uplink.rate = '1Mbit/s'\ndelay = { trace = 'd.csv', column = 'delay' }";
+    let error = folder.scenario(delay).unwrap_err();
+    assert!(error.starts_with("x.toml:5: path.lte.delay.unit: found nothing, expected"), "{error}");
+    let error = folder.scenario(&delay.replace("d.csv", "e.csv")).unwrap_err();
+    assert_eq!(error, "e.csv: there is no such file (named by path.lte.delay)");
+}
+
+#[test]
 fn a_missing_or_binary_file_is_reported() {
     let folder = Folder::new("unreadable");
     let error = folder.scenario(RATE).unwrap_err();
-    assert!(error.starts_with("r.csv: cannot be read: "), "{error}");
+    assert!(error.starts_with("r.csv: there is no such file"), "{error}");
     assert!(error.ends_with(" (named by path.lte.uplink.rate)"), "{error}");
     folder.write("r.csv", b"PAR1....");
     assert_eq!(
@@ -138,7 +149,7 @@ fn a_missing_or_binary_file_is_reported() {
          (named by path.lte.uplink.rate)"
     );
     let error = folder.scenario(&RATE.replace("r.csv", ".")).unwrap_err();
-    assert!(error.contains("found something else, expected a file"), "{error}");
+    assert!(error.contains("found a folder, expected a file"), "{error}");
     assert!(Scenario::load(folder.0.join("absent.toml"), &[]).is_err());
 }
 

@@ -47,10 +47,7 @@ fn an_invalid_or_readable_key_file_is_rejected() {
          writes them (named by key)"
     );
     let folder = file.parent().unwrap();
-    assert_eq!(
-        outcome_of(folder, user),
-        "FILE: found something else, expected a file (named by key)"
-    );
+    assert_eq!(outcome_of(folder, user), "FILE: found a folder, expected a file (named by key)");
     assert_eq!(
         outcome_of(&folder.join("none"), user),
         "FILE: there is no such file; `skybraid-node keygen FILE` makes one (named by key)"

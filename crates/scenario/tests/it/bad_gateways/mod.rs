@@ -173,12 +173,12 @@ fn each_side_has_its_own_keys_of_a_path() {
     aircraft(
         6,
         r#"listen = "0.0.0.0:9417""#,
-        "6: path.lte.listen: a path of the aircraft has `remote`, where the ground station answers; `listen` is of the ground station",
+        "6: path.lte.listen: found a key of the ground station, expected `remote`, the address of the ground station",
     );
     ground(
         5,
         r#"remote = "192.0.2.1:9417""#,
-        "5: path.lte.remote: a path of the ground station has `listen`, where it answers; `remote` is of the aircraft, which may be anywhere",
+        "5: path.lte.remote: found a key of the aircraft, expected `listen`, an address of this machine",
     );
     ground(
         5,

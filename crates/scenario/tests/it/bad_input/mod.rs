@@ -529,7 +529,7 @@ fn invalid_shared_connections_and_addresses_are_rejected() {
     );
     refused_at_end(
         &control("with = \"video\"\ntransport = { protocol = \"udp\" }"),
-        "scenarios/x.toml:18: flow.control.transport: a flow that rides `with` another takes that one's transport; found both",
+        "scenarios/x.toml:18: flow.control.transport: found it and `with`, expected one of them: `with` means the transport of the other flow",
     );
     refused_at_end(
         &format!("{}\n[[event]]\nat = \"1s\"\nflow.control.remove_path = \"leo\"", control("")),

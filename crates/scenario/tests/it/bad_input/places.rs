@@ -73,12 +73,12 @@ fn an_override_never_adds_a_path_flow_or_event() {
     refused_override(
         "link.backhaul.rate",
         "1Mbit/s",
-        "override `link.backhaul.rate`: unknown link `backhaul` (there is none to choose); a new one is set whole: `link.backhaul={ … }`",
+        "override `link.backhaul.rate`: unknown link `backhaul` (there is none); a new one is set whole: `link.backhaul={ … }`",
     );
     refused_override(
         "node.uav.kind",
         "vehicle",
-        "override `node.uav.kind`: unknown node `uav` (there is none to choose); a new one is set whole: `node.uav={ … }`",
+        "override `node.uav.kind`: unknown node `uav` (there is none); a new one is set whole: `node.uav={ … }`",
     );
     let event = format!("{GOOD}[[event]]\nat = \"1s\"\npath.leo.down = \"1s\"\n");
     check(
