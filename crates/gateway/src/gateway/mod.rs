@@ -162,9 +162,10 @@ impl Gateway {
     /// Time of the next call of [`wake`](Self::wake).
     pub fn next_wakeup(&self) -> Instant {
         let health = &self.config.health;
-        let links = self.classes.iter().map(ClassLink::next_wakeup);
+        let is_up = self.session.is_up();
+        // What waits in them cannot leave without a session.
+        let links = self.classes.iter().filter(|_| is_up).map(ClassLink::next_wakeup);
         let paths = self.paths.iter().map(|path| {
-            let is_up = self.session.is_up();
             let probe = if is_up { path.probe_at } else { Instant::FAR_FUTURE };
             // Challenges that cannot be sent need no wakeup.
             let validates = is_up && path.present;

@@ -2,6 +2,7 @@
 
 use crate::field::commands::{COMMAND_LONG, delays, ms, talk};
 use crate::field::{AIRCRAFT, Fault, Field, GEO, GROUND, LEO, LTE, frame};
+use skybraid_gateway::ChannelId;
 use skybraid_gateway::event::PathState;
 use skybraid_units::Duration;
 
@@ -197,5 +198,37 @@ fn a_command_held_for_a_round_of_the_wire_is_refused() {
         talk(&mut field, again + 2_000, film);
         field.run(ms(again + 3_000));
         all_arrived(&field, again, again + 2_000, "once handshakes pass");
+    }
+}
+
+#[test]
+fn an_expired_session_costs_no_wakeups() {
+    for scheduler in ["redundant", "deadline", "hedge", "coded"] {
+        let class = format!("[class.video]\nprotocol = \"udp\"\nscheduler = \"{scheduler}\"\n");
+        let lines = format!("{EXTRA}[session]\nrekey = \"10s\"\n{class}");
+        let mut field = Field::new(87, &[LTE(), LEO()], &lines);
+        field.run(ms(1_000));
+        talk(&mut field, 5_000, film);
+        set_silent(&mut field, &[0, 1], true);
+        // The session ends 50 s after its last change of keys. Until then packets of video are in flight and wait.
+        for at in (5_000..49_000).step_by(20) {
+            field.run(ms(at));
+            film(&mut field, at);
+        }
+        for side in [AIRCRAFT, GROUND] {
+            let apart = if side == AIRCRAFT { crate::field::APART } else { Duration::ZERO };
+            let (mut now, mut wakeups) = (ms(49_000) + apart, 0);
+            for write_at in (49_000..109_000).step_by(20).map(|at| ms(at) + apart) {
+                field.ends[side].write(write_at, ChannelId(VIDEO), &[7; 1_250]);
+                while now < write_at {
+                    while field.ends[side].poll_send(now, &mut Vec::new()).is_some() {}
+                    now = field.ends[side].next_wakeup().clamp(now, write_at);
+                    field.ends[side].wake(now);
+                    wakeups += 1;
+                    assert!(wakeups < 20_000, "{scheduler}, {side}: wakes without end at {now:?}");
+                }
+            }
+            assert!(!field.snapshot(side).session);
+        }
     }
 }
