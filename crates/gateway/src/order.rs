@@ -140,18 +140,10 @@ impl Waiting {
     /// Writes the next message whose turn has come to `out`, and returns its number.
     pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<u32> {
         loop {
-            let (id, held) = self.ahead.first()?;
-            let due = held.as_ref().is_some_and(|held| held.until <= now);
-            // A message that was not held needs no wait, but held ones after it do.
-            let expired = || {
-                let waits = self.ahead.iter().find_map(|(_, held)| held.as_ref());
-                waits.is_none_or(|held| held.until <= now)
-            };
-            if *id != self.done
-                && !due
-                && !(held.is_none() && expired())
-                && self.ahead.len() < REMEMBERED
-            {
+            let (id, _) = self.ahead.first()?;
+            // A frame whose wait is over takes those before it along, and one that was not held needs no wait.
+            let waits = self.next_held().is_some_and(|until| now < until);
+            if *id != self.done && waits && self.ahead.len() < REMEMBERED {
                 return None;
             }
             let (id, held) = self.ahead.remove(0);
@@ -166,8 +158,13 @@ impl Waiting {
 
     /// Time at which the first message that waits is delivered regardless.
     pub fn next_wakeup(&self) -> Instant {
+        self.next_held().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Time at which the first wait of a held frame is over.
+    fn next_held(&self) -> Option<Instant> {
         let held = self.ahead.iter().filter_map(|(_, held)| held.as_ref());
-        held.map(|held| held.until).min().unwrap_or(Instant::FAR_FUTURE)
+        held.map(|held| held.until).min()
     }
 }
 
@@ -184,6 +181,21 @@ mod tests {
 
     fn stamp(link: u8, timestamp: u64) -> Option<Stamp> {
         Some(Stamp { link, timestamp })
+    }
+
+    #[test]
+    fn a_frame_with_less_patience_takes_those_before_it_along() {
+        let (mut waiting, mut out) = (Waiting::default(), Vec::new());
+        let at = Instant::from_millis;
+        // The slowest path is given up after the first frame: nobody waits for it any more.
+        for (id, patience) in [(1, 500), (2, 20)] {
+            let patience = Duration::from_millis(patience);
+            let delivery = waiting.on_received(at(0), id, &[id as u8], true, patience);
+            assert_eq!(delivery, Delivery::Later);
+        }
+        assert_eq!((waiting.next_wakeup(), waiting.poll(at(19), &mut out)), (at(20), None));
+        let ids: Vec<u32> = core::iter::from_fn(|| waiting.poll(at(20), &mut out)).collect();
+        assert_eq!((ids, waiting.next_wakeup()), (vec![1, 2], Instant::FAR_FUTURE));
     }
 
     #[test]
