@@ -163,6 +163,19 @@ class TestTables:
         assert values(one, "downlink rate") == [12.0, 13.0]
 
 
+def test_a_point_without_a_fix_is_no_place_on_the_equator(tmp_path: Path) -> None:
+    form = '<trkpt lat="{}" lon="{}"><ele>400</ele><time>2026-05-13T10:00:0{}Z</time></trkpt>'
+    places = [(0, 0), (47.1, 8.5), (0, 0), (47.2, 8.5)]
+    points = "".join(form.format(*place, at) for at, place in enumerate(places))
+    text = '<gpx xmlns="http://www.topografix.com/GPX/1/1"><trk><trkseg>{}</trkseg></trk></gpx>'
+    (one,) = load(write(tmp_path, "a.gpx", text.format(points)))
+    assert isinstance(one, MeasuredTrack)
+    assert (one.times_s.tolist(), one.latitude_deg.tolist()) == ([0, 2], [47.1, 47.2])
+    assert one.notes == ("2 of 4 points left out, at 0, 0 without a fix",)
+    with pytest.raises(TraceError, match="found only points at 0, 0; expected points with a fix"):
+        load(write(tmp_path, "b.gpx", text.format(form.format(0, 0, 1))))
+
+
 def test_a_missing_altitude_is_taken_from_its_neighbours(tmp_path: Path) -> None:
     (whole,) = load(write(tmp_path, "a.gpx", GPX))
     first, rest = GPX.split("<ele>", 1)

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from skybraid.model.heavy import np
+from skybraid.traces.formats.clocks import clock_notes
 from skybraid.traces.formats.source import Options, Source, from_zero, json_values
 from skybraid.traces.measurement import Column, Measurement
 
@@ -58,6 +59,8 @@ def read(source: Source, options: Options) -> list[Measurement]:
             columns.append(Column("delay", "ms", delay, direction))
             known = np.isinf(delay) & (lost | ~(lost_up | lost_down))
             columns.append(Column("loss", "%", np.where(known, 100.0, 0.0), direction))
+        there, back = (column.values for column in columns if column.quantity == "delay")
+        notes = (*notes, *clock_notes((times_s, there), (times_s, back)))
     start = rows[0][1]
     return [Measurement(str(source.path), times_s, tuple(columns), start, notes=notes)]
 

@@ -13,11 +13,16 @@ import bisect
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from skybraid.model.heavy import np
+from skybraid.traces.formats.clocks import clock_notes
 from skybraid.traces.formats.source import MAX_ROWS, Options, Source, from_zero
 from skybraid.traces.measurement import Column, Measurement
+
+if TYPE_CHECKING:
+    from skybraid.traces.measurement import Floats
 
 _MAGICS = {
     b"\xd4\xc3\xb2\xa1": ("<", 1e-6),
@@ -121,7 +126,15 @@ def read(source: Source, options: Options) -> list[Measurement]:
         packets, arrivals = [one for one, _ in counted], [to_s for _, to_s in counted]
         ambiguous = local_duplicates + remote_duplicates
         measurements.append(_measurement(source, other, direction, packets, arrivals, ambiguous))
+    if len(measurements) > 1:
+        first, second = ((_sent_s(one), one.columns[0].values) for one in measurements)
+        notes = clock_notes(first, second)
+        measurements = [replace(one, notes=(*one.notes, *notes)) for one in measurements]
     return measurements
+
+
+def _sent_s(measurement: Measurement) -> Floats:
+    return measurement.times_s + (measurement.start_unix_s or 0.0)
 
 
 def _is_sent(local: dict[bytes, _Packet], remote: dict[bytes, _Packet], keys: list[bytes]) -> bool:
@@ -232,7 +245,7 @@ def _pcap(source: Source) -> Iterator[tuple[float, int, bytes]]:
 
 def _pcapng(source: Source) -> Iterator[tuple[float, int, bytes]]:
     data, place, order = source.data, 0, "<"
-    interfaces: list[tuple[int, float]] = []
+    interfaces: list[tuple[int, float, int]] = []
     while place + 12 <= len(data):
         if data[place : place + 4] == _NG:
             order = "<" if data[place + 8 : place + 12] == b"\x4d\x3c\x2b\x1a" else ">"
@@ -244,28 +257,33 @@ def _pcapng(source: Source) -> Iterator[tuple[float, int, bytes]]:
             return
         body = data[place + 8 : place + length - 4]
         if kind == 1 and len(body) >= 8:
-            interfaces.append((struct.unpack_from(f"{order}H", body)[0], _tick_s(order, body[8:])))
+            interfaces.append((struct.unpack_from(f"{order}H", body)[0], *_clock(order, body[8:])))
         elif kind == 6 and len(body) >= 20:
             interface, high, low, kept, _ = struct.unpack_from(f"{order}IIIII", body)
             if interface >= len(interfaces):
                 source.fail(None, f"interface {interface} at byte {place}", "an interface described before")
-            link, tick_s = interfaces[interface]
-            yield ((high << 32) | low) * tick_s, link, body[20 : 20 + kept]
+            link, tick_s, offset_s = interfaces[interface]
+            yield offset_s + ((high << 32) | low) * tick_s, link, body[20 : 20 + kept]
         place += length
 
 
-def _tick_s(order: str, options: bytes) -> float:
-    """Returns the resolution of an interface's stamps in s (option 9, `if_tsresol`)."""
-    place = 0
+def _clock(order: str, options: bytes) -> tuple[float, int]:
+    """Returns the resolution of an interface's stamps in s (option 9, `if_tsresol`), and their offset in s (option 14).
+
+    Without these options they are 1 us and 0 s.
+    """
+    tick_s, offset_s, place = 1e-6, 0, 0
     while place + 4 <= len(options):
         code, length = struct.unpack_from(f"{order}HH", options, place)
         if code == 9 and length >= 1 and place + 5 <= len(options):
             value = options[place + 4]
-            return 2.0 ** -(value & 0x7F) if value & 0x80 else 10.0**-value
+            tick_s = 2.0 ** -(value & 0x7F) if value & 0x80 else 10.0**-value
+        if code == 14 and length == 8 and place + 12 <= len(options):
+            (offset_s,) = struct.unpack_from(f"{order}q", options, place + 4)
         place += 4 + length + (-length) % 4
         if code == 0:
             break
-    return 1e-6
+    return tick_s, offset_s
 
 
 def _network_layer(link: int, frame: bytes) -> bytes:

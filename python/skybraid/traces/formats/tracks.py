@@ -38,6 +38,7 @@ def read(source: Source, options: Options) -> list[Imported]:
     points = _gpx(root) if _name(root) == "gpx" else _kml(root)
     rows: list[tuple[float, float, float, float]] = []
     zone = zone_of(options)
+    lost = 0
     for number, (when, words) in enumerate(points, start=1):
         at_s = unix_time(when or "", zone)
         if at_s is None:
@@ -49,10 +50,16 @@ def read(source: Source, options: Options) -> list[Imported]:
             source.fail(None, f"point {number} at `{', '.join(words)}`", "latitude, longitude and altitude")
         if not (-90 <= latitude <= 90 and -180 <= longitude <= 180) or abs(altitude) >= 1e6:
             source.fail(None, f"point {number} at {latitude:g}, {longitude:g}, {altitude:g} m", "a place on earth")
+        if latitude == longitude == 0:
+            # A receiver writes zeros without a fix.
+            lost += 1
+            continue
         if rows and at_s < rows[-1][0]:
             source.fail(None, f"point {number} at {when}, before the one before it", "increasing times")
         if not rows or at_s > rows[-1][0]:
             rows.append((at_s, latitude, longitude, altitude))
+    if not rows and lost:
+        source.fail(None, "only points at 0, 0", "points with a fix")
     if not rows:
         if any(_name(one) in {"rtept", "LineString"} for one in root.iter()):
             source.fail(
@@ -61,7 +68,7 @@ def read(source: Source, options: Options) -> list[Imported]:
         source.fail(None, "no points", "trkpt of GPX, gx:Track or placemarks with times of KML")
     times_s, latitude_deg, longitude_deg, altitude_m = np.array(rows).T
     start_s = float(times_s[0])
-    notes = []
+    notes = [f"{lost} of {lost + len(rows)} points left out, at 0, 0 without a fix"] if lost else []
     known = np.isfinite(altitude_m)
     if not known.all() and known.any():
         notes.append(f"{int((~known).sum())} of {len(known)} altitudes are missing: taken from their neighbours")
