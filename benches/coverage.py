@@ -7,8 +7,8 @@ Each line is a link, a share (or percentile, or goodput) that is known beforehan
 each repetition has seeds of its own. Sets of 100 runs are drawn from the 10,000 runs of the sets of ten. `few` is the
 part of the repetitions that saw fewer than five episodes: there 88 % are asked for, elsewhere 93 to 98 %. A median of
 twenty steps may be held in up to 99 %: their number is whole, and the next smaller interval holds it in 95.9 %. Flights
-of families have their truth from 10,000 other flights, and no upper bound: their intervals reach from what was seen to
-what the family makes likely. Exits with 1 where a line misses that.
+of families have their truth from 10,000 other flights. Families and links with rare events have no upper bound: their
+intervals reach from what was seen to what other runs make likely. Exits with 1 where a line misses that.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from skybraid.execute.runs import simulation
-from skybraid.model.episodes import FEW, KnownRun, RunShare, share_interval
+from skybraid.model.episodes import FEW, Exposures, KnownRun, RunShare, share_interval
 from skybraid.model.requirements import judge
 from skybraid.model.scenario import Scenario
 
@@ -188,7 +188,7 @@ def fly(case: Case, minutes: float, seeds: range) -> list[Seen]:
     return found
 
 
-def line(case: Case, what: str, ends: list[tuple[float, float, int]]) -> tuple[str, bool]:
+def line(case: Case, what: str, ends: list[tuple[float, float, int]], *, is_probed: bool) -> tuple[str, bool]:
     """Returns a row of the table, and whether its coverage is in the required range."""
     tolerance = 1e-9 + (2e-3 * case.truth if case.metric == "percentile" else 0.0)
     holds = [low - tolerance <= case.truth <= high + tolerance for low, high, _ in ends]
@@ -197,7 +197,7 @@ def line(case: Case, what: str, ends: list[tuple[float, float, int]]) -> tuple[s
     noise = 2 * np.sqrt(0.95 * 0.05 / len(ends))
     low = 0.88 if few > 0.5 else 0.93 - (0.05 * few)
     twenty_steps = case.metric == "percentile" and what == "1 run of 5 min"
-    high = 1.0 if few > 0.1 or case.families else 0.99 if twenty_steps else 0.98
+    high = 1.0 if few > 0.1 or is_probed else 0.99 if twenty_steps else 0.98
     good = low - (noise if len(ends) < 1000 else 0) <= covered <= high + (noise if len(ends) < 1000 else 0)
     width = float(np.median([high - low for low, high, _ in ends]))
     shown = f"{width / (1 - case.truth):.2g} p" if case.metric == "share" else f"{width / case.truth:.2g} of it"
@@ -211,7 +211,12 @@ def rows(case: Case, repetitions: int) -> list[tuple[str, bool]]:
         for minutes in case.minutes
     }
     found = [
-        line(case, f"1 run of {minutes} min", [(one.low, one.high, one.episodes) for one in seen[:repetitions]])
+        line(
+            case,
+            f"1 run of {minutes} min",
+            [(one.low, one.high, one.episodes) for one in seen[:repetitions]],
+            is_probed=any(one.share is not None and one.share.exposures != Exposures() for one in seen),
+        )
         for minutes, seen in single.items()
     ]
     shares = [one.share for one in single[5] if one.share is not None]
@@ -223,7 +228,8 @@ def rows(case: Case, repetitions: int) -> list[tuple[str, bool]]:
         ]
         for what, sets in (("10 runs of 5 min", tens), ("100 runs of 5 min", hundreds)):
             seen = [share_interval(runs) for runs in sets]
-            found.append(line(case, what, [(*one.interval, one.episodes) for one in seen]))
+            is_probed = any(share.exposures != Exposures() for share in shares)
+            found.append(line(case, what, [(*one.interval, one.episodes) for one in seen], is_probed=is_probed))
     return found
 
 

@@ -29,6 +29,7 @@ mod process;
 mod quantiles;
 mod queue;
 mod randomness;
+mod rarity;
 mod rate;
 mod reconfiguration;
 mod sampler;

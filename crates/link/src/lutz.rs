@@ -169,6 +169,11 @@ impl LutzConfig {
 }
 
 impl Lutz {
+    /// Mean time from one bad state to the next.
+    pub(crate) fn cycle(&self) -> Duration {
+        self.good + self.bad
+    }
+
     /// Share of time in the bad state.
     pub fn shadowed(&self) -> f64 {
         let (good, bad) = (self.good.as_secs_f64(), self.bad.as_secs_f64());

@@ -82,6 +82,9 @@ pub struct SharedOutages {
     takes_part: Vec<f64>,
 }
 
+/// Minimum share of time down; a smaller one is a rounding error.
+const MIN_SHARE: f64 = 1e-12;
+
 /// Warm-up of a process before the run, in mean down times, after which it is stationary.
 const WARM_UP: i64 = 50;
 
@@ -138,6 +141,17 @@ impl SharedOutagesConfig {
 }
 
 impl SharedOutages {
+    /// Returns the shares of time in which common outages and the carriers' own take them down, as far as they have
+    /// any.
+    pub(crate) fn shares_down(&self) -> [f64; 2] {
+        [self.common, self.own].map(|share| if share < MIN_SHARE { 0.0 } else { share })
+    }
+
+    /// Returns the duration of an outage.
+    pub(crate) fn down(&self) -> &Distribution {
+        &self.down
+    }
+
     /// Draws the outages of `carriers` carriers in a run of `length`: start and length of each, in order and
     /// disjoint. Uses the streams `name.common`, `name.0`, `name.1` and so on, and `name.1.apart`, `name.0.takes_part`
     /// and so on.
@@ -210,8 +224,6 @@ impl SharedOutages {
         name: &str,
         length: Duration,
     ) -> Vec<(Instant, Duration)> {
-        // A smaller share is a rounding error.
-        const MIN_SHARE: f64 = 1e-12;
         let mut found = Vec::new();
         if share < MIN_SHARE {
             return found;

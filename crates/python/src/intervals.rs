@@ -99,6 +99,8 @@ fn family(scenario: &Py<Scenario>, flow: &str, deadline_s: f64) -> Option<[Expos
 pub struct KnownLinks {
     scenario: Py<Scenario>,
     clustering: Clustering,
+    /// Whether other runs say more than those seen.
+    needs_other_runs: bool,
     /// Of each flow and seed, the probes of the run.
     runs: Mutex<BTreeMap<(String, u64), ProbeDelays>>,
 }
@@ -107,7 +109,8 @@ impl KnownLinks {
     /// Returns what the scenario says.
     pub fn of(scenario: Py<Scenario>) -> Self {
         let clustering = Clustering::of(&scenario.get().scenario.measurements(WINDOWS, BINS));
-        Self { scenario, clustering, runs: Mutex::default() }
+        let needs_other_runs = scenario.get().scenario.needs_other_runs();
+        Self { scenario, clustering, needs_other_runs, runs: Mutex::default() }
     }
 }
 
@@ -153,7 +156,7 @@ impl KnownLinks {
             };
             Some(exposures(run, family))
         };
-        let found = if scenario.draws_flights() { py.detach(probed) } else { None };
+        let found = if self.needs_other_runs { py.detach(probed) } else { None };
         found.unwrap_or_default()
     }
 }

@@ -3,7 +3,7 @@
 use skybraid_host::record::Record;
 use skybraid_host::{DirectedLink, Host, LinkSetup, Route};
 use skybraid_link::{Direction, Draw, Fate};
-use skybraid_statistics::{FLIGHTS, Family, ProbeDelays};
+use skybraid_statistics::{FEW, FLIGHTS, Family, ProbeDelays};
 use skybraid_units::{Bytes, Duration, Instant, Seed};
 
 use crate::Scenario;
@@ -22,6 +22,10 @@ const LOAD: Duration = Duration::from_millis(100);
 const MAX_PACKETS: u64 = 4;
 /// Size of a probe's packets if there are several.
 const PACKET: u64 = 1_200;
+/// Mean number of equally long events in the flights that stand for all: their time down is then known to 10 %.
+const EVENTS: f64 = 100.0;
+/// Maximum number of flights that stand for all.
+const MAX_FLIGHTS: u64 = 16_384;
 /// Minimum size of a probe.
 const MIN_SIZE: u64 = 100;
 
@@ -39,6 +43,21 @@ impl Scenario {
         families.into_iter().any(|family| family.draw == Draw::Random)
     }
 
+    /// Returns whether other runs say more of the links than the runs seen: where the seed draws the flights of links,
+    /// or where events are so rare that a run has few of them or none.
+    pub fn needs_other_runs(&self) -> bool {
+        self.draws_flights() || self.equal_events() < FEW
+    }
+
+    /// Returns the mean number of equally long events in a run whose time down would vary as much as that of the
+    /// random process of a link that varies most.
+    fn equal_events(&self) -> f64 {
+        let links = self.links.iter().flat_map(|link| [&link.uplink, &link.downlink]);
+        let events = links.map(|link| link.equal_events(self.duration));
+        let shared = self.outages.iter().map(|group| group.outages.equal_events(self.duration));
+        events.chain(shared).fold(f64::INFINITY, f64::min)
+    }
+
     /// Returns the delays of probes on the paths of a flow in the run of `seed`.
     ///
     /// `None` where the flow is unknown or its routes are not fixed, and for a group of flows with paths of their own.
@@ -47,11 +66,16 @@ impl Scenario {
         Some(self.probe_links(&probed, seed, PROBES_OF_RUN))
     }
 
-    /// Returns the exposure of [`FLIGHTS`] other flights.
+    /// Returns the exposure of [`FLIGHTS`] other flights, or of more runs where these have few rare events.
     pub fn probe_family(&self, group: &str) -> Option<Family> {
         let probed = self.probed(group)?;
         let mut all = Family::default();
-        for flight in 0..u64::from(FLIGHTS) {
+        let min = u64::from(FLIGHTS);
+        let flights = match self.draws_flights() {
+            true => min,
+            false => ((EVENTS / self.equal_events()) as u64).clamp(min, MAX_FLIGHTS),
+        };
+        for flight in 0..flights {
             all.add(&self.probe_links(&probed, Seed(FIRST_SEED + flight), PROBES_OF_FLIGHT));
         }
         Some(all)
@@ -191,6 +215,26 @@ down = [['30s', '30s']]";
             probes.exposure(0.15).all
         };
         assert_eq!([late("1Mbit/s"), late("5Mbit/s")], [0.0, 1.0]);
+    }
+
+    #[test]
+    fn rare_events_need_other_runs() {
+        let path = "[path.a]\nrate = '2Mbit/s'\ndelay = '20ms'";
+        let needs = |more: &str| {
+            scenario(&format!("{path}\n{more}"), "10kbit/s", "single").needs_other_runs()
+        };
+        let outages = |up: &str| format!("[[outages]]\npaths = ['a']\nup = '{up}'\ndown = '1s'");
+        assert!(!needs("loss = { uniform = '0.1%' }\ndown = [['0s', '60s']]"));
+        assert!(!needs(&outages("10s")));
+        assert!(needs(
+            &outages("10s").replace("'1s'", "{ pareto = '100ms', alpha = 0.9, max = '5min' }")
+        ));
+        assert!(needs(&outages("1h")));
+        assert!(needs("outage = { interval = { mean = '1h' }, length = '60s' }"));
+        let rare = scenario(&format!("{path}\n{}", outages("1h")), "10kbit/s", "single");
+        let [others, _] = rare.probe_family("control").unwrap().exposure(0.1);
+        // 3,000 runs of 2 min have about 100 outages of 1 s, whose number has a standard deviation of 10 %.
+        assert!((others.all * 3601.0 - 1.0).abs() < 0.3, "{others:?}");
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl Flight {
             .enumerate()
             .filter_map(|(own, won)| Some((self.path(first, own)?, *won as f64 / total)));
         let at = |share: f64| quantile_ms(&summary.delays, share);
-        let drawn = !requirements.is_empty() && self.scenario.draws_flights();
+        let drawn = !requirements.is_empty() && self.scenario.needs_other_runs();
         let probes = drawn.then(|| {
             let run = self.scenario.probe(&setup.group, self.setup.seed)?;
             Some((run, self.scenario.probe_family(&setup.group)?))

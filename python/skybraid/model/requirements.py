@@ -223,14 +223,14 @@ class Requirement(Evidence):
 
     @property
     def family_words(self) -> str:
-        """What all flights of the links' families are expected to have, where those seen were not like them."""
+        """What other runs of the links are expected to have, where those seen were not like them."""
         if self.expected is None or self.estimate is None:
             return ""
         seen, expected = 1 - self.estimate, 1 - self.expected
         if max(seen, expected) < _UNLIKE * min(seen, expected):
             return ""
         here = "the links were better" if expected > seen else "the links were worse"
-        return f"{here} here than on average: over all their flights {percent(self.expected)} is expected"
+        return f"{here} here than on average: over many runs {percent(self.expected)} is expected"
 
     def _parts_words(self) -> str:
         """Reason why the interval is wider than the run's own episodes require."""
@@ -454,12 +454,12 @@ def _goodput(runs: Sequence[Stats], target: float, known: Sequence[KnownRun | No
     usual = [float(np.median(series)) for series, _ in over_time]
     short = share_interval(
         [
-            RunShare.of_bins(np.full(series.size, one), np.minimum(series, one), bin_s).clustered(about)
+            _shortfall(np.full(series.size, one), np.minimum(series, one), bin_s, about, is_drawn=drawn)
             for (series, bin_s), one, about in zip(over_time, usual, known, strict=True)
         ]
     )
     low, high = ends
-    if short.episodes < _ENOUGH * short.clustering and short.estimate > 0:
+    if (short.episodes < _ENOUGH * short.clustering or short.expected != short.estimate) and short.estimate > 0:
         low = min(low, estimate * short.interval.low / short.estimate)
         high = max(high, estimate * short.interval.high / short.estimate)
     low = max(low, 0.0)
@@ -473,6 +473,20 @@ def _goodput(runs: Sequence[Stats], target: float, known: Sequence[KnownRun | No
         episodes=short.episodes,
         span_s=span_s,
     )
+
+
+def _shortfall(
+    usual: "npt.NDArray[np.float64]",
+    arrived: "npt.NDArray[np.float64]",
+    bin_s: float,
+    about: KnownRun | None,
+    *,
+    is_drawn: bool,
+) -> RunShare:
+    """Share of the usual bytes that arrived; flights that the seed draws speak for one another by their goodput."""
+    share = RunShare.of_bins(usual, arrived, bin_s)
+    known = share.clustered(about)
+    return known if about is None or is_drawn else known._replace(exposures=about.exposures(None))
 
 
 def _bytes_over_time(run: Stats) -> "tuple[npt.NDArray[np.float64], float]":
