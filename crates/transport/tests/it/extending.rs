@@ -1,16 +1,18 @@
 //! The scheduler of `docs/extending.md`, as a user would add it.
 
-use skybraid_transport::scheduler::{Choice, Reason, Scheduler, Unit, candidates, send_on};
+use skybraid_transport::scheduler::{
+    Choice, Reason, Scheduler, Unit, candidates, send_on, untried,
+};
 use skybraid_transport::{PathView, algorithm};
 use skybraid_units::{Duration, Instant};
 
 algorithm! {
     name: "thrifty",
-    summary: "The cheapest path with room whose round-trip time is below a limit.",
+    summary: "The cheapest path with room; paths with round-trip times above a limit come last.",
     source: "an example",
     parameters: {
         limit: Duration = Duration::from_millis(200), "time", "200ms",
-            "longest round-trip time of a path that is taken", "above zero" if limit.is_positive();
+            "round-trip time above which a path comes last", "above zero" if limit.is_positive();
     },
     scheduler: |config| Thrifty { limit: config.limit },
 }
@@ -21,10 +23,10 @@ struct Thrifty {
 }
 
 impl Scheduler for Thrifty {
-    fn choose(&mut self, _now: Instant, _unit: &Unit, paths: &[PathView]) -> Choice {
-        let quick = |path: &&PathView| path.srtt.is_none_or(|srtt| srtt <= self.limit);
-        let with_room = candidates(paths).filter(quick).filter(|path| path.has_room);
-        send_on(with_room.min_by_key(|path| path.cost), Reason::Cheapest, paths)
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        let is_slow = |path: &PathView| path.srtt.is_some_and(|srtt| srtt > self.limit);
+        let with_room = untried(unit, candidates(paths)).filter(|path| path.has_room);
+        send_on(with_room.min_by_key(|path| (is_slow(path), path.cost)), Reason::Cheapest, paths)
     }
 
     fn needs_rtt(&self) -> bool {
@@ -68,13 +70,16 @@ mod tests {
             blocked: 0,
         };
         let mut scheduler = Config::default().build();
-        let mut chosen = |cheap_rtt_ms| {
-            let paths = [path(0, 5, 50), path(1, 1, cheap_rtt_ms)];
-            scheduler.choose(Instant::ZERO, &unit, &paths)
+        let mut chosen = |unit: &Unit, rtt_ms, cheap_rtt_ms| {
+            let paths = [path(0, 5, rtt_ms), path(1, 1, cheap_rtt_ms)];
+            scheduler.choose(Instant::ZERO, unit, &paths)
         };
         let cheapest = |id| Choice::Send(PathSet::only(PathId(id)), Reason::Cheapest);
-        assert_eq!(chosen(200), cheapest(1));
-        assert_eq!(chosen(201), cheapest(0));
+        assert_eq!(chosen(&unit, 50, 200), cheapest(1));
+        assert_eq!(chosen(&unit, 50, 201), cheapest(0));
+        assert_eq!(chosen(&unit, 300, 201), cheapest(1));
+        let sent_before = Unit { carried_by: PathSet::only(PathId(1)), ..unit };
+        assert_eq!(chosen(&sent_before, 50, 20), cheapest(0));
     }
 
     #[test]
