@@ -387,7 +387,8 @@ def test_every_point_of_every_study_is_a_scenario(folder: Path, monkeypatch: pyt
         ("NOB-E01.toml", 'use = "bulk"', 'use = "bluk"', "use: found bluk, expected one of bulk"),
         ("NOB-E01.toml", 'of = "TCP"', 'of = "UDP"', "claim 1: found UDP, expected one of TCP, Counted"),
         ("NOB-E01.toml", "one.csv", "two.csv", "cannot read the published numbers"),
-        ("NOB-E01.toml", "figure", "figures", "figure: found nothing"),
+        ("NOB-E01.toml", "figure", "figures", "figures: found an unknown key, expected `figure`"),
+        ("NOB-E01.toml", 'figure = "Fig. 1"', "", "figure: found nothing"),
         (
             "NOB-E02.toml",
             '"window"',
