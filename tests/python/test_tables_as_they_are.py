@@ -220,6 +220,10 @@ class TestFiles:
             ("FMT, 128, 89, FMT, BBnNZ, Type,Length,Name,Format,Columns\n", "a log of ArduPilot as text"),
             ("HPING 8.8.8.8 (eth0 8.8.8.8): S set\n", "hping's output"),
             ("8.8.8.8 : 12.3 13.3 - 12.1\n", "sums of fping"),
+            ("$GPGGA,100000.00,4700.000,N,00800.000,E,1,08,0.9,400.0,M,46.9,M,,*47\n" * 2, "NMEA of a GPS receiver"),
+            ("10:00:01.123456 IP 10.0.0.2 > 8.8.8.8: ICMP echo request, id 1, seq 1\n" * 2, "text of tcpdump"),
+            ("time,rtt_ms\n13.05.26 10:00:00,12\n13.05.26 10:00:01,13\n", "dates with a year of two digits"),
+            ("time,rtt_ms\n26-05-13 10:00:00,12\n26-05-13 10:00:01,13\n", "dates with a year of two digits"),
         ],
     )
     def test_another_file_is_named_as_what_it_is(self, content: str | bytes, words: str, tmp_path: Path) -> None:

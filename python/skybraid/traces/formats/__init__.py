@@ -111,6 +111,13 @@ _OTHER_TEXTS = (
     (r"<dm_log_packet>", "XML of MobileInsight", "CSV of what its analyzers write, with a timestamp and units"),
     (r"^FMT, 128, ", "a log of ArduPilot as text", "the log itself (.bin)"),
     (r'"skybraid-gateway-log"', "the log of a gateway", "a measurement (skybraid report FILE and judge read it)"),
+    (r"^\$G[A-Z](GGA|RMC|GSA|GSV),", "NMEA of a GPS receiver", "its track as GPX"),
+    (r"^[\d:.]+ IP6? \S+ > \S+: ", "text of tcpdump", "captures of both ends: tcpdump -w FILE"),
+    (
+        r"^\"?\d{1,2}[./-]\d{1,2}[./-]\d{2}[T\s,;]+\d{1,2}:\d{2}",
+        "dates with a year of two digits",
+        "years of four digits, such as 2026-05-13T12:31:03Z",
+    ),
     (
         r"\A\s*[\[{]",
         "JSON of no known tool",
