@@ -149,6 +149,19 @@ def test_ten_runs_do_not_speak_for_outages_that_are_rare(loss: str, outages: str
     assert held >= 18
 
 
+def test_a_run_without_an_outage_expects_those_of_other_runs() -> None:
+    """Packets of a fast flow are probed as trains, of which a random loss hits more than of single packets."""
+    text = RARELY.format(loss="0.1%", outages="").replace("5min", "30min").replace("10kbit/s", "100kbit/s")
+    truth = 0.999 * (1 - 60 / 7260)
+    for seed in range(1000, 1003):
+        (required,) = run(Scenario(text), seed=seed, tables=()).requirements
+        assert required.low is not None
+        assert required.high is not None
+        assert required.low <= truth <= required.high
+        if required.estimate is not None and required.estimate > 0.998:
+            assert required.expected == pytest.approx(truth, abs=2e-3)
+
+
 def test_ten_runs_of_goodput_do_not_speak_for_rare_outages() -> None:
     text = RARELY.format(loss="0.05%", outages="").replace(
         'deadline = "300ms", share = "99.5%"', 'goodput = "9.95kbit/s"'

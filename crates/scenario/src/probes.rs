@@ -22,6 +22,11 @@ const LOAD: Duration = Duration::from_millis(100);
 const MAX_PACKETS: u64 = 4;
 /// Size of a probe's packets if there are several.
 const PACKET: u64 = 1_200;
+/// Number of probes of a run in the shortest event that they can count.
+const PROBES_OF_EVENT: i64 = 3;
+/// Times that a probe for rare events is sent, within the time between two probes of a run. The best counts, so that
+/// random losses and short spikes, which every run has, are no events.
+const TRIES: usize = 3;
 /// Mean number of equally long events in the flights that stand for all: their time down is then known to 10 %.
 const EVENTS: f64 = 100.0;
 /// Maximum number of flights that stand for all.
@@ -29,11 +34,12 @@ const MAX_FLIGHTS: u64 = 16_384;
 /// Minimum size of a probe.
 const MIN_SIZE: u64 = 100;
 
-/// Links that a flow uses: the directed links of each of its paths, and the load of a probe.
+/// Links that a flow uses: the directed links of each of its paths, the load of a probe, and how often it is sent.
 #[derive(PartialEq)]
 struct Probed {
     paths: Vec<Vec<DirectedLink>>,
     load: Bytes,
+    tries: usize,
 }
 
 impl Scenario {
@@ -50,11 +56,14 @@ impl Scenario {
     }
 
     /// Returns the mean number of equally long events in a run whose time down would vary as much as that of the
-    /// random process of a link that varies most.
+    /// random process of a link that varies most. Events too short for probes do not count: of these, the episodes of
+    /// the run say more.
     fn equal_events(&self) -> f64 {
+        let (run, shortest) = (self.duration, self.interval(PROBES_OF_RUN) * PROBES_OF_EVENT);
         let links = self.links.iter().flat_map(|link| [&link.uplink, &link.downlink]);
-        let events = links.map(|link| link.equal_events(self.duration));
-        let shared = self.outages.iter().map(|group| group.outages.equal_events(self.duration));
+        let events = links.map(|link| link.equal_events(run, shortest));
+        let shared = self.outages.iter();
+        let shared = shared.map(|group| group.outages.equal_events(run, shortest));
         events.chain(shared).fold(f64::INFINITY, f64::min)
     }
 
@@ -63,7 +72,7 @@ impl Scenario {
     /// `None` where the flow is unknown or its routes are not fixed, and for a group of flows with paths of their own.
     pub fn probe(&self, group: &str, seed: Seed) -> Option<ProbeDelays> {
         let probed = self.probed(group)?;
-        Some(self.probe_links(&probed, seed, PROBES_OF_RUN))
+        Some(self.probe_links(&probed, seed, PROBES_OF_RUN, 0.0))
     }
 
     /// Returns the exposure of [`FLIGHTS`] other flights, or of more runs where these have few rare events.
@@ -71,12 +80,16 @@ impl Scenario {
         let probed = self.probed(group)?;
         let mut all = Family::default();
         let min = u64::from(FLIGHTS);
-        let flights = match self.draws_flights() {
-            true => min,
-            false => ((EVENTS / self.equal_events()) as u64).clamp(min, MAX_FLIGHTS),
+        let (flights, later) = if self.draws_flights() {
+            (min, 0.0)
+        } else {
+            let flights = ((EVENTS / self.equal_events()) as u64).clamp(min, MAX_FLIGHTS);
+            // What is alike in all runs, such as the spike of a trace, is then seen as often as it lasts.
+            (flights, 1.0 / flights as f64)
         };
         for flight in 0..flights {
-            all.add(&self.probe_links(&probed, Seed(FIRST_SEED + flight), PROBES_OF_FLIGHT));
+            let (seed, phase) = (Seed(FIRST_SEED + flight), flight as f64 * later);
+            all.add(&self.probe_links(&probed, seed, PROBES_OF_FLIGHT, phase));
         }
         Some(all)
     }
@@ -108,18 +121,32 @@ impl Scenario {
         Some(Probed {
             paths: first.paths.iter().map(links).collect::<Option<_>>()?,
             load: Bytes::new((bits / 8).max(MIN_SIZE)),
+            tries: if self.draws_flights() { 1 } else { TRIES },
         })
     }
 
-    fn probe_links(&self, probed: &Probed, seed: Seed, max_probes: i64) -> ProbeDelays {
-        let interval =
-            Duration::from_nanos(self.duration.as_nanos() / max_probes).max(MIN_INTERVAL);
-        let probes = self.duration.as_nanos() / interval.as_nanos();
-        let sent: Vec<Instant> =
-            (0..probes).map(|probe| Instant::from_nanos(probe * interval.as_nanos())).collect();
+    /// Returns the time between probes.
+    fn interval(&self, max_probes: i64) -> Duration {
+        Duration::from_nanos(self.duration.as_nanos() / max_probes).max(MIN_INTERVAL)
+    }
+
+    /// Returns the delays of probes, of which the first leaves after `phase` intervals, from 0 to below 1.
+    fn probe_links(&self, probed: &Probed, seed: Seed, max_probes: i64, phase: f64) -> ProbeDelays {
+        let interval = self.interval(max_probes).as_nanos();
+        let between = self.interval(PROBES_OF_RUN).as_nanos() / probed.tries as i64;
+        let first = (phase * interval as f64) as i64;
+        let sent = |probe: i64| {
+            (0..probed.tries as i64)
+                .map(move |again| Instant::from_nanos(first + probe * interval + again * between))
+        };
+        let sent: Vec<Instant> = (0..self.duration.as_nanos() / interval).flat_map(sent).collect();
         let links = self.link_setups(seed);
-        let paths = probed.paths.iter().map(|path| delays(path, &links, &sent, probed.load, seed));
-        let paths: Vec<Vec<f64>> = paths.collect();
+        let of_path = |path: &Vec<DirectedLink>| {
+            let all = delays(path, &links, &sent, probed.load, seed);
+            let best = |tries: &[f64]| tries.iter().copied().fold(f64::INFINITY, f64::min);
+            all.chunks_exact(probed.tries).map(best).collect()
+        };
+        let paths: Vec<Vec<f64>> = probed.paths.iter().map(of_path).collect();
         let mut delays = ProbeDelays::default();
         for probe in 0..paths.first().map_or(0, Vec::len) {
             delays.add(paths.iter().filter_map(|path| path.get(probe).copied()));
@@ -231,6 +258,11 @@ down = [['30s', '30s']]";
         ));
         assert!(needs(&outages("1h")));
         assert!(needs("outage = { interval = { mean = '1h' }, length = '60s' }"));
+        // Probes are 100 ms apart.
+        assert!(!needs("outage = { interval = { mean = '1h' }, length = '200ms' }"));
+        let lossy = format!("{path}\nloss = {{ uniform = '1%' }}\n{}", outages("1h"));
+        let lossy = scenario(&lossy, "400kbit/s", "single").probe("control", Seed(1)).unwrap();
+        assert_eq!(lossy.exposure(0.1).all, 0.0, "random losses are no events");
         let rare = scenario(&format!("{path}\n{}", outages("1h")), "10kbit/s", "single");
         let [others, _] = rare.probe_family("control").unwrap().exposure(0.1);
         // 3,000 runs of 2 min have about 100 outages of 1 s, whose number has a standard deviation of 10 %.

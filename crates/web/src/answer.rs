@@ -467,8 +467,7 @@ require = { deadline = '50ms', share = '60%' }";
     fn a_file_that_the_page_lacks_is_named_with_its_key() {
         let problem = flown(TRACE, &[]).err().unwrap();
         assert!(
-            problem
-                .contains("path.lte.uplink.delay: found `drive.csv`, expected a file of this page"),
+            problem.contains("path.lte.delay: found `drive.csv`, expected a file of this page"),
             "{problem}"
         );
     }

@@ -258,6 +258,8 @@ class Requirement(Evidence):
             if self.target == 1 and self.metric != "goodput":
                 return ": flights may refute 100 %, and never prove it"
             return ": too close to the requirement to be decided by more flights"
+        if (self.needed_s or 0.0) <= (self.span_s or 0.0):
+            return ": more runs would narrow the interval"
         return f": {self.decided_by()} would decide it"
 
     def _percentile_words(self) -> str:
