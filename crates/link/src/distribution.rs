@@ -213,6 +213,11 @@ impl Distribution {
         self.sampler().mean()
     }
 
+    /// Mean square in s².
+    pub(crate) fn mean_square(&self) -> f64 {
+        self.sampler().mean_square()
+    }
+
     /// Returns endless draws from the stream `name`.
     pub fn draws(&self, seed: Seed, name: &str) -> impl Iterator<Item = Duration> + use<> {
         let (sampler, mut stream) = (self.sampler(), seed.stream(name));

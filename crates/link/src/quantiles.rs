@@ -62,6 +62,15 @@ impl Quantiles {
         self.0.windows(2).map(part).sum()
     }
 
+    /// Mean of the squares.
+    pub fn mean_square(&self) -> f64 {
+        let part = |pair: &[(f64, f64)]| match pair {
+            [(p0, low), (p1, high)] => (p1 - p0) * uniform_square(*low, *high),
+            _ => 0.0,
+        };
+        self.0.windows(2).map(part).sum()
+    }
+
     /// Minimum value.
     pub fn min(&self) -> f64 {
         self.0.first().map_or(0.0, |(_, value)| *value)
@@ -71,6 +80,11 @@ impl Quantiles {
     pub fn max(&self) -> f64 {
         self.0.last().map_or(0.0, |(_, value)| *value)
     }
+}
+
+/// Mean square of a uniform distribution.
+pub fn uniform_square(min: f64, max: f64) -> f64 {
+    (min * min + min * max + max * max) / 3.0
 }
 
 #[cfg(test)]
@@ -87,6 +101,8 @@ mod tests {
             assert!((table.at(p) - value).abs() < 1e-12, "{p}");
         }
         assert!((table.mean() - (0.4 * 4.0 + 0.5 * 9.0)).abs() < 1e-12);
+        // From 0 to 8 and from 8 to 10: 64/3 and 244/3.
+        assert!((table.mean_square() - (0.4 * 64.0 + 0.5 * 244.0) / 3.0).abs() < 1e-12);
         assert_eq!((table.min(), table.max()), (0.0, 10.0));
     }
 

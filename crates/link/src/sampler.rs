@@ -7,7 +7,7 @@ use skybraid_units::{Duration, Promised, Stream};
 
 use crate::distribution::{Distribution, Shape, quantile_table};
 use crate::process::normal_probability;
-use crate::quantiles::Quantiles;
+use crate::quantiles::{Quantiles, uniform_square};
 
 /// Maximum number of redraws of a value that must be positive or below a maximum, after which the mean or the median
 /// is used. At least half of the draws are valid.
@@ -141,29 +141,11 @@ impl Sampler {
             Kind::Fixed(span) => *span,
             Kind::Exponential(mean) => from_nanos(*mean),
             Kind::Uniform(min, max) => from_nanos(f64::midpoint(*min, *max)),
-            Kind::Normals(normals) => {
-                let (mut sum, mut below) = (0.0, 0.0);
-                for (up_to, mean, sd) in normals {
-                    sum += (up_to - below) * positive_normal_mean(*mean, *sd);
-                    below = *up_to;
-                }
-                from_nanos(sum)
-            }
+            Kind::Normals(normals) => from_nanos(mean_of(normals, positive_normal_mean)),
             Kind::LogNormal { median, sigma, max } => {
-                let cut = libm::log(max / median) / sigma;
-                let kept = normal_probability(cut - sigma) / normal_probability(cut);
-                from_nanos(median * libm::exp(0.5 * sigma * sigma) * kept)
+                from_nanos(log_normal_moment(*median, *sigma, *max, 1.0))
             }
-            Kind::Pareto(from, alpha, max) => {
-                let ratio = from / max;
-                let mean = if (alpha - 1.0).abs() < 1e-9 {
-                    from * -libm::log(ratio) / (1.0 - ratio)
-                } else {
-                    let beyond = 1.0 - libm::pow(ratio, *alpha);
-                    from * alpha / (alpha - 1.0) * (1.0 - libm::pow(ratio, alpha - 1.0)) / beyond
-                };
-                from_nanos(mean)
-            }
+            Kind::Pareto(from, alpha, max) => from_nanos(pareto_moment(*from, *alpha, *max, 1.0)),
             Kind::Exponentials(phases) => {
                 from_nanos(phases.iter().map(|(weight, mean)| weight * mean).sum())
             }
@@ -171,6 +153,58 @@ impl Sampler {
         };
         (span + self.plus).max(Duration::ZERO)
     }
+
+    /// Mean square of the draws in s².
+    pub fn mean_square(&self) -> f64 {
+        let square = match &self.kind {
+            Kind::Fixed(span) => square(span.as_nanos() as f64),
+            Kind::Exponential(mean) => 2.0 * square(*mean),
+            Kind::Uniform(min, max) => uniform_square(*min, *max),
+            Kind::Normals(normals) => {
+                mean_of(normals, |mean, sd| mean * positive_normal_mean(mean, sd) + square(sd))
+            }
+            Kind::LogNormal { median, sigma, max } => log_normal_moment(*median, *sigma, *max, 2.0),
+            Kind::Pareto(from, alpha, max) => pareto_moment(*from, *alpha, *max, 2.0),
+            Kind::Exponentials(phases) => {
+                phases.iter().map(|(weight, mean)| weight * 2.0 * square(*mean)).sum()
+            }
+            Kind::Quantiles(table) => table.mean_square(),
+        };
+        let (mean, plus) = (self.mean().as_secs_f64(), self.plus.as_secs_f64());
+        square * 1e-18 + plus * (2.0 * mean - plus)
+    }
+}
+
+fn square(value: f64) -> f64 {
+    value * value
+}
+
+/// Returns the mean over a mixture of normals (cumulative weight, mean, standard deviation).
+fn mean_of(normals: &[(f64, f64, f64)], of: impl Fn(f64, f64) -> f64) -> f64 {
+    let (mut sum, mut below) = (0.0, 0.0);
+    for (up_to, mean, sd) in normals {
+        sum += (up_to - below) * of(*mean, *sd);
+        below = *up_to;
+    }
+    sum
+}
+
+/// Returns the mean of a power of a lognormal value of at most `max`.
+fn log_normal_moment(median: f64, sigma: f64, max: f64, power: f64) -> f64 {
+    let cut = libm::log(max / median) / sigma;
+    let kept = normal_probability(cut - power * sigma) / normal_probability(cut);
+    libm::pow(median, power) * libm::exp(0.5 * power * power * sigma * sigma) * kept
+}
+
+/// Returns the mean of a power of a Pareto value of at most `max`.
+fn pareto_moment(from: f64, alpha: f64, max: f64, power: f64) -> f64 {
+    let ratio = from / max;
+    let beyond = 1.0 - libm::pow(ratio, alpha);
+    let least = libm::pow(from, power);
+    if (alpha - power).abs() < 1e-9 {
+        return least * alpha * -libm::log(ratio) / beyond;
+    }
+    least * alpha / (alpha - power) * (1.0 - libm::pow(ratio, alpha - power)) / beyond
 }
 
 /// Draws from a mixture of exponentials (weight, mean) whose weights sum to one.
@@ -245,8 +279,43 @@ mod tests {
         drawn.iter().sum::<f64>() / drawn.len() as f64
     }
 
+    /// Mean square of draws in ms, in s².
+    fn mean_square(drawn: &[f64]) -> f64 {
+        drawn.iter().map(|ms| square(ms * 1e-3)).sum::<f64>() / drawn.len() as f64
+    }
+
     const fn ms(millis: i64) -> Duration {
         Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn mean_squares_are_those_of_the_draws() {
+        let components = vec![
+            crate::distribution::Component { weight: 3.0, mean: ms(100), sd: ms(20) },
+            crate::distribution::Component { weight: 1.0, mean: ms(50), sd: ms(200) },
+        ];
+        for shape in [
+            Shape::Fixed(ms(70)),
+            Shape::Exponential { mean: ms(70) },
+            Shape::Uniform { min: ms(20), max: ms(90) },
+            Shape::Mixture(crate::distribution::Mixture::Components(components)),
+            Shape::LogNormal { median: ms(80), sigma: 0.5, max: None },
+            Shape::LogNormal { median: ms(80), sigma: 1.5, max: Some(ms(500)) },
+            Shape::Pareto { from: ms(50), alpha: 1.1, max: ms(2_000) },
+            Shape::Pareto { from: ms(50), alpha: 2.0, max: ms(2_000) },
+            Shape::Exponentials(vec![
+                Phase { weight: 3.0, mean: ms(100) },
+                Phase { weight: 1.0, mean: ms(500) },
+            ]),
+            Shape::Quantiles(vec![(0.0, ms(1)), (0.9, ms(10)), (1.0, ms(110))]),
+        ] {
+            for plus in [ms(0), ms(30)] {
+                let sampler = Distribution { shape: shape.clone(), plus }.sampler();
+                let drawn = draws(|stream| sampler.draw(stream));
+                // Of 400,000 draws; the standard error is below 0.7 %.
+                near(mean_square(&drawn) / sampler.mean_square(), 1.0, 0.02);
+            }
+        }
     }
 
     #[test]
