@@ -130,7 +130,7 @@ impl Scenario {
         Duration::from_nanos(self.duration.as_nanos() / max_probes).max(MIN_INTERVAL)
     }
 
-    /// Returns the delays of probes, of which the first leaves after `phase` intervals, from 0 to below 1.
+    /// Returns the delays of probes. The first is sent after `phase` intervals, from 0 to below 1.
     fn probe_links(&self, probed: &Probed, seed: Seed, max_probes: i64, phase: f64) -> ProbeDelays {
         let interval = self.interval(max_probes).as_nanos();
         let between = self.interval(PROBES_OF_RUN).as_nanos() / probed.tries as i64;

@@ -15,8 +15,8 @@ use crate::health::clock::between;
 use crate::hello::{Hello, Name};
 use crate::order::{Order, Waiting};
 
-/// Maximum time by which a probe is older than the newest, and age of the latter. Beyond, the times on the wire have gone
-/// round, or the peer's clock was stepped.
+/// Maximum lag of a probe behind the newest one, and maximum age of the newest. With more, the times on the wire have
+/// gone round, or the peer's clock was stepped.
 const MAX_LAG: Duration = Duration::from_secs(60);
 
 /// What is known of the peer since its start; a restart makes all of it void.

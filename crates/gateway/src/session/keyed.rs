@@ -48,15 +48,29 @@ pub(super) struct Session {
 pub(super) struct Keys {
     state: StatelessTransportState,
     sent: [u64; PathSet::CAPACITY],
-    /// Of each path, with a window of 4096 numbers.
-    seen: Vec<SeenNumbers<65>>,
-    /// Time of the last authentic datagram of each path.
-    heard_at: Vec<Option<Instant>>,
+    /// By path.
+    received: Vec<Received>,
+}
+
+/// Authentic datagrams of a path.
+#[derive(Clone, Default)]
+struct Received {
+    /// Their numbers, with a window of 4096.
+    seen: SeenNumbers<65>,
+    /// Time of the last one.
+    heard_at: Option<Instant>,
 }
 
 impl From<StatelessTransportState> for Keys {
     fn from(state: StatelessTransportState) -> Self {
-        Self { state, sent: [0; PathSet::CAPACITY], seen: Vec::new(), heard_at: Vec::new() }
+        Self { state, sent: [0; PathSet::CAPACITY], received: Vec::new() }
+    }
+}
+
+impl Keys {
+    /// What has arrived on a path.
+    fn received(&self, path: PathId) -> Option<&Received> {
+        self.received.get(path.index())
     }
 }
 
@@ -94,7 +108,7 @@ impl Session {
 
     /// Whether a path has been silent for so long that the age of its datagrams is uncertain.
     pub fn is_silent(&self, now: Instant, path: PathId) -> bool {
-        let heard_at = self.keys.heard_at.get(path.index()).copied().flatten();
+        let heard_at = self.keys.received(path).and_then(|received| received.heard_at);
         now.since(heard_at.unwrap_or(self.born)) > MAX_SILENCE
     }
 
@@ -107,7 +121,7 @@ impl Session {
         sealed: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<bool, Refusal> {
-        if self.keys.seen.get(path.index()).is_some_and(|seen| seen.contains(number)) {
+        if self.keys.received(path).is_some_and(|received| received.seen.contains(number)) {
             return Err(Refusal::Replayed);
         }
         plain.resize(sealed.len().saturating_sub(TAG), 0);
@@ -115,23 +129,22 @@ impl Session {
         read.map_err(|_| Refusal::Forged)?;
         self.heard = true;
         self.count += 1;
-        if self.keys.seen.len() <= path.index() {
-            self.keys.seen.resize(path.index() + 1, SeenNumbers::default());
-            self.keys.heard_at.resize(path.index() + 1, None);
+        let all = &mut self.keys.received;
+        if all.len() <= path.index() {
+            all.resize(path.index() + 1, Received::default());
         }
-        if let Some(heard_at) = self.keys.heard_at.get_mut(path.index()) {
-            *heard_at = Some(now);
-        }
-        let seen = self.keys.seen.get_mut(path.index()).ok_or(Refusal::Foreign)?;
-        let is_newest = seen.is_newest(number);
-        seen.insert(number);
+        let received = all.get_mut(path.index()).ok_or(Refusal::Foreign)?;
+        received.heard_at = Some(now);
+        let is_newest = received.seen.is_newest(number);
+        received.seen.insert(number);
         Ok(is_newest)
     }
 
     /// Sequence numbers used and seen, by path.
     pub fn numbers(&self) -> String {
         let used = self.keys.sent.iter().enumerate().filter(|(_, next)| **next > 0);
-        format!("{:?} {:?}", used.collect::<Vec<_>>(), self.keys.seen)
+        let seen = self.keys.received.iter().map(|received| &received.seen);
+        format!("{:?} {:?}", used.collect::<Vec<_>>(), seen.collect::<Vec<_>>())
     }
 
     /// Whether a datagram is authentic and its number among the newest that have been opened on `path`.
@@ -142,7 +155,8 @@ impl Session {
         sealed: &[u8],
         scratch: &mut Vec<u8>,
     ) -> bool {
-        let recent = self.keys.seen.get(path.index()).is_some_and(|seen| seen.is_recent(number));
+        let received = self.keys.received(path);
+        let recent = received.is_some_and(|received| received.seen.is_recent(number));
         scratch.resize(sealed.len().saturating_sub(TAG), 0);
         recent && self.keys.state.read_message(nonce(path, number), sealed, scratch).is_ok()
     }
