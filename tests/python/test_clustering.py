@@ -1,5 +1,6 @@
 """Runs over a part of a measurement or of a family: their intervals know how far the parts differ."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,25 @@ import pytest
 
 from skybraid import Scenario, run
 from skybraid.model.episodes import RunShare, share_interval
+from skybraid.model.requirements import Requirement
 from skybraid.model.statistics import Verdict
 
 HOUR_S = 3600
+
+
+def contains(required: Requirement, truth: float) -> bool:
+    """Whether the interval of a requirement contains the truth."""
+    assert required.low is not None
+    assert required.high is not None
+    return required.low <= truth <= required.high
+
+
+def of_twenty_tens(text: str) -> Iterator[Requirement]:
+    """Yields the requirement of a scenario as twenty times ten runs have it."""
+    for first in range(0, 200, 10):
+        (required,) = run(Scenario(text), seeds=range(first, first + 10), tables=()).requirements
+        yield required
+
 
 OFTEN = "[[outages]]\npaths = ['a']\nup = '1min'\ndown = { mean = '0.5s' }"
 RARELY = """
@@ -76,16 +93,14 @@ def test_a_run_that_sees_all_of_a_measurement_needs_no_more(tmp_path: Path, keys
 def test_one_run_in_a_good_hour_does_not_speak_for_the_bad_ones(tmp_path: Path) -> None:
     """The truth is 9.8 % late; in its two hours of three a run sees 0.2 %."""
     delays_ms = good_and_bad_hours()
-    missing = np.mean(np.asarray(delays_ms) > 100)
+    missing = float(np.mean(np.asarray(delays_ms) > 100))
     scenario = flight(tmp_path, delays_ms, ', start = "random"')
     held = 0.0
     runs = 60
     for seed in range(runs):
         results = run(scenario, seed=seed, tables=())
         (required,) = results.requirements
-        assert required.low is not None
-        assert required.high is not None
-        held += required.low <= 1 - missing <= required.high
+        held += contains(required, 1 - missing)
     assert held >= 0.88 * runs
 
 
@@ -120,9 +135,7 @@ def test_ten_flights_do_not_speak_for_the_bad_ones_of_a_family() -> None:
     sets = 40
     for first in range(2001, 2001 + 10 * sets, 10):
         (required,) = run(scenario, seeds=range(first, first + 10), tables=()).requirements
-        assert required.low is not None
-        assert required.high is not None
-        held += required.low <= all_flights.estimate <= required.high
+        held += contains(required, all_flights.estimate)
     assert held >= 0.88 * sets
 
 
@@ -136,28 +149,23 @@ def test_a_flight_of_a_fixed_family_speaks_for_itself() -> None:
 @pytest.mark.parametrize(("loss", "outages"), [("0.1%", ""), ("0%", OFTEN)])
 def test_ten_runs_do_not_speak_for_outages_that_are_rare(loss: str, outages: str) -> None:
     """Frequent small misses make many episodes, and an outage of a minute in two hours decides the share."""
-    scenario = Scenario(RARELY.format(loss=loss, outages=outages))
+    text = RARELY.format(loss=loss, outages=outages)
     truth = (1 - 60 / 7260) * (60 / 60.5 if outages else 0.999)
     held = 0
-    for first in range(0, 200, 10):
-        (required,) = run(scenario, seeds=range(first, first + 10), tables=()).requirements
-        assert required.low is not None
-        assert required.high is not None
-        held += required.low <= truth <= required.high
+    for required in of_twenty_tens(text):
+        held += contains(required, truth)
         assert required.verdict is not Verdict.MET
     # Of 20 intervals that hold in 95 % of cases, at least 18 do in 92 %; the seeds are fixed.
     assert held >= 18
 
 
 def test_a_run_without_an_outage_expects_those_of_other_runs() -> None:
-    """Packets of a fast flow are probed as trains, of which a random loss hits more than of single packets."""
+    """A fast flow is probed with trains of packets, and random losses hit more trains than single packets."""
     text = RARELY.format(loss="0.1%", outages="").replace("5min", "30min").replace("10kbit/s", "100kbit/s")
     truth = 0.999 * (1 - 60 / 7260)
     for seed in range(1000, 1003):
         (required,) = run(Scenario(text), seed=seed, tables=()).requirements
-        assert required.low is not None
-        assert required.high is not None
-        assert required.low <= truth <= required.high
+        assert contains(required, truth)
         if required.estimate is not None and required.estimate > 0.998:
             assert required.expected == pytest.approx(truth, abs=2e-3)
 
@@ -168,11 +176,8 @@ def test_ten_runs_of_goodput_do_not_speak_for_rare_outages() -> None:
     )
     truth_bps = 10e3 * 0.9995 * (1 - 60 / 7260)
     held = 0
-    for first in range(0, 200, 10):
-        (required,) = run(Scenario(text), seeds=range(first, first + 10), tables=()).requirements
-        assert required.low is not None
-        assert required.high is not None
-        held += required.low <= truth_bps <= required.high
+    for required in of_twenty_tens(text):
+        held += contains(required, truth_bps)
         assert required.verdict is not Verdict.MET
     assert held >= 18
 

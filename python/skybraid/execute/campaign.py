@@ -14,8 +14,9 @@ from skybraid.execute.axes import Axis, Point
 from skybraid.execute.batches import Base
 from skybraid.execute.rows import FAILED, FLOWS, RUNS, schemas
 from skybraid.execute.runs import run
-from skybraid.execute.store import MANIFEST, TABLES, Store
+from skybraid.execute.store import TABLES, Store
 from skybraid.model.errors import MissingTableError, ResultError
+from skybraid.model.folder import MANIFEST
 from skybraid.model.heavy import np, pl
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from skybraid.execute.campaign import Campaign
-from skybraid.execute.store import MANIFEST, Store
+from skybraid.execute.store import Store
 from skybraid.model.errors import ResultError, meant_by
+from skybraid.model.folder import MANIFEST
 from skybraid.model.results import Results
 
 _SUMMARY = "summary.json"

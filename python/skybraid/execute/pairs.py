@@ -16,8 +16,9 @@ from skybraid.execute.batches import Pace, Threads
 from skybraid.execute.campaign import Campaign
 from skybraid.execute.plan import plan
 from skybraid.execute.rows import FLOWS, Buffer, key_of, schemas
-from skybraid.execute.store import MANIFEST, Store
+from skybraid.execute.store import Store
 from skybraid.model.errors import ResultError, ScenarioError
+from skybraid.model.folder import MANIFEST
 from skybraid.model.formatting import count, milliseconds
 from skybraid.model.heavy import pl
 from skybraid.model.measures import MEASURES, POINTS, Measure

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from skybraid.execute.rows import FLOWS, REQUIREMENTS, RUNS
 from skybraid.model.errors import ResultError
-from skybraid.model.folder import flush, make_folder
+from skybraid.model.folder import MANIFEST, flush, make_folder
 from skybraid.model.heavy import fsspec, pl
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 if sys.platform != "win32":
     import fcntl
-
-MANIFEST = "campaign.json"
-"""The file that makes a folder a campaign's."""
 
 TABLES = (FLOWS, REQUIREMENTS, RUNS)
 """The tables, in the order in which their parts are written."""

@@ -22,6 +22,9 @@ if sys.platform != "win32":
 RUNS = Path("runs")
 """Default folder of results."""
 
+MANIFEST = "campaign.json"
+"""The file that makes a folder a campaign's."""
+
 _MAX_NAME = 120
 _PARTIAL = ".partial"
 

@@ -452,12 +452,14 @@ def _goodput(runs: Sequence[Stats], target: float, known: Sequence[KnownRun | No
     if ends is None or estimate == 0:
         verdict = Verdict.INCONCLUSIVE if estimate else judge_interval(0.0, 0.0, target)
         return Evidence(estimate=estimate, trials=len(runs), verdict=verdict, span_s=span_s)
-    # What falls short of the usual rate comes in episodes, as misses do.
+    # What falls short of the usual rate comes in episodes, as misses do. Flights that the seed draws speak for one
+    # another by their goodput, and need no probes.
     usual = [float(np.median(series)) for series, _ in over_time]
+    probed = [None] * len(runs) if drawn else known
     short = share_interval(
         [
-            _shortfall(np.full(series.size, one), np.minimum(series, one), bin_s, about, is_drawn=drawn)
-            for (series, bin_s), one, about in zip(over_time, usual, known, strict=True)
+            RunShare.of_bins(np.full(series.size, one), np.minimum(series, one), bin_s, links).clustered(about)
+            for (series, bin_s), one, links, about in zip(over_time, usual, probed, known, strict=True)
         ]
     )
     low, high = ends
@@ -475,20 +477,6 @@ def _goodput(runs: Sequence[Stats], target: float, known: Sequence[KnownRun | No
         episodes=short.episodes,
         span_s=span_s,
     )
-
-
-def _shortfall(
-    usual: "npt.NDArray[np.float64]",
-    arrived: "npt.NDArray[np.float64]",
-    bin_s: float,
-    about: KnownRun | None,
-    *,
-    is_drawn: bool,
-) -> RunShare:
-    """Share of the usual bytes that arrived; flights that the seed draws speak for one another by their goodput."""
-    share = RunShare.of_bins(usual, arrived, bin_s)
-    known = share.clustered(about)
-    return known if about is None or is_drawn else known._replace(exposures=about.exposures(None))
 
 
 def _bytes_over_time(run: Stats) -> "tuple[npt.NDArray[np.float64], float]":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import skybraid
 from skybraid.model import tables as table_files
 from skybraid.model.errors import MissingTableError, ResultError, meant_by
-from skybraid.model.folder import new_folder
+from skybraid.model.folder import MANIFEST, new_folder
 from skybraid.model.heavy import pl
 from skybraid.model.provenance import footer
 from skybraid.model.requirements import Requirement
@@ -411,7 +411,7 @@ def _found_at(path: Path, error: OSError) -> str:
         return "no such folder"
     if path.is_file():
         return "a file"
-    if (path / "campaign.json").exists():
+    if (path / MANIFEST).exists():
         return "a campaign"
     return f"no {error.filename}"
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
 
 _WINDOWS = 10
-"""Number of windows of which the smallest delays are compared."""
+"""Number of windows; the smallest delay of each is compared."""
 
 _MIN_PACKETS, _MIN_WINDOWS = 5, 5
 """Minimum number of delays in a window, and of such windows."""
